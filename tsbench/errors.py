@@ -1,0 +1,9 @@
+"""The two ways in which a command ends badly for a reason that its user can act on."""
+
+
+class UserMistake(Exception):  # noqa: N818 - it is the user's, not the program's
+    """Something that the user gave cannot be used: one line that names it and the cure (exit code 2)."""
+
+
+class Broken(Exception):  # noqa: N818
+    """A run could not be carried through (a server died, the disk is full): exit code 1."""

@@ -1,0 +1,1 @@
+"""Pacing, histograms, the recorder, and the checks of answers, writes and limits."""

@@ -1,0 +1,1 @@
+"""Reads run directories: frames, metrics, plots, html. Knows no target and no locust."""

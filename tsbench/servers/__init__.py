@@ -1,0 +1,1 @@
+"""Local server processes: start, ready, stop, kill, cold, size."""

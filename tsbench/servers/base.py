@@ -1,0 +1,61 @@
+"""What a local server process must offer: start, ready, stop, kill, cold, size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+class Server(Protocol):
+    """A database server (or, for an embedded one, its directory) that a run owns. Lives in `directory`."""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL that `Target.connect` takes."""
+
+    def start(self) -> None:
+        """Create the data directory if need be, start, and return when a connection succeeds.
+
+        Raises
+        ------
+        tsbench.errors.UserMistake
+            If the server program is missing or the port is taken: one line with the cure.
+        tsbench.errors.Broken
+            If it does not come up; the text ends with the last line of its log.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Shut down in order and wait; kill when that takes too long. Harmless when it is not running."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        ...
+
+    def cold(self) -> None:
+        """Stop, wait until it is really down, drop its files from the page cache, start."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        ...
+
+    def pids(self) -> Sequence[int]:
+        """Its processes (for the collectors); empty for an embedded database."""
+        ...
+
+    def size(self) -> int:
+        """Bytes that its data directory takes on disk, allocated blocks, logs included."""
+        ...
+
+    def log(self) -> Path | None:
+        """Where the server logs, if it does."""
+        ...
+
+    def settings(self) -> Mapping[str, str]:
+        """The configuration that tsbench gave it (for the manifest)."""
+        ...

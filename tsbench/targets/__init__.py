@@ -1,0 +1,1 @@
+"""One module per database: its schemas and its session."""

@@ -1,0 +1,151 @@
+"""What a database must offer to be measured: the protocols that `targets/` implements.
+
+A Target opens Sessions. A Schema, which is pure, turns batches and queries into what the sessions send. A variant of the
+data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never an `if`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.model import Batch, Codes, Measurement, Query, Rows
+
+
+class WriteMode(StrEnum):
+    """How points travel to the server."""
+
+    SINGLE = "single"  # one point, one request, prepared where the database can
+    MULTI = "multi"  # many points in one ordinary write statement
+    BULK = "bulk"  # the database's own bulk path
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One text to execute with its parameters."""
+
+    text: str
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """An encoded batch: `data` is what the session of the same target sends, unchanged.
+
+    `nbytes` is the size of `data` on the wire as far as it is known before sending (parameters count as their text or
+    binary form), for bytes per second; `points` is what a complete write acknowledges.
+    """
+
+    mode: WriteMode
+    measurement: str
+    text: str
+    data: Any
+    points: int
+    nbytes: int
+
+
+class Unsupported(Exception):  # noqa: N818 - a declaration, not an error
+    """A schema cannot express a query (or a write mode), and why."""
+
+
+class Schema(Protocol):
+    """One way to lay the data out. Pure: every method depends on its arguments only."""
+
+    @property
+    def name(self) -> str:
+        """Its name in scenarios (`btree`)."""
+    @property
+    def keeps_duplicates(self) -> bool:
+        """Whether two points of a series at the same time are both stored (else the later one replaces)."""
+    @property
+    def modes(self) -> frozenset[WriteMode]:
+        """The write modes that `encode` knows."""
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
+        """Statements that make empty tables, with the given shared tags of every series (series i: entry i)."""
+        ...
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """Statements that remove what `create` made, whether or not it is there."""
+        ...
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """Statements that bring the database to rest after a bulk load: flush, compact, analyse."""
+        ...
+
+    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
+        """What a session sends to write the batch. SINGLE takes a batch of one point."""
+        ...
+
+    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+        """One SINGLE payload per point of the batch, in order; faster than slicing the batch."""
+        ...
+
+    def compile(self, query: Query) -> Statement:
+        """The query in the database's language; its answer has the columns `query.columns`, in that order.
+
+        Raises
+        ------
+        Unsupported
+            If this layout or database cannot express it.
+        """
+        ...
+
+
+class Session(Protocol):
+    """One connection. Every method raises `model.OpError` when the op fails or its outcome is unknown."""
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Execute statements in order, each committed."""
+        ...
+
+    def write(self, payload: Payload) -> int:
+        """Send a payload, wait for the acknowledgement, return the number of points acknowledged."""
+        ...
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query and fetch every row."""
+        ...
+
+    def facts(self) -> Mapping[str, str]:
+        """Version and the settings that matter to a reader of the result (for the manifest)."""
+        ...
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Bytes on disk by part (`table`, `index`, ...), as the server tells; their sum is what the data takes."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+        ...
+
+
+class Target(Protocol):
+    """A database: its layouts, its abilities, and how to connect."""
+
+    @property
+    def name(self) -> str:
+        """Its name in scenarios (`postgres`)."""
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """Its layouts by name; the first is the default."""
+    @property
+    def durable(self) -> bool:
+        """Whether acknowledged data survives a restart of the server."""
+    @property
+    def cooperative(self) -> bool:
+        """Whether its driver yields to gevent while it waits; if not, its calls run in a thread pool."""
+
+    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> Session:
+        """Open a session. `endpoint` is a URL without secrets; these come from the environment.
+
+        Raises
+        ------
+        tsbench.errors.UserMistake
+            If the endpoint is malformed, nobody answers there, or the login is refused: one line with the cure.
+        """
+        ...
