@@ -5,7 +5,7 @@ All of them are plain data. Nothing here opens a connection, knows a database or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -87,8 +87,9 @@ class Batch:
     """Points of one measurement, as columns, in the order in which they are sent.
 
     A pure function of (world, stream, number). `time_ns` is int64 UTC nanoseconds since 1970 of shape (n,), `series`
-    int32 of shape (n,) indexes the world's series (0 .. scale-1), `tags` holds for every tag of the measurement (shared
-    and own) one entry per *series of the world*, not per row, and `fields` float64 or int64 of shape (n,) by field name.
+    int32 of shape (n,) indexes the world's series (0 .. scale-1), `tags` holds for every tag of the measurement
+    (shared and own) one entry per *series of the world*, not per row, and `fields` float64 or int64 of shape (n,) by
+    field name.
     """
 
     measurement: Measurement
@@ -106,6 +107,32 @@ class Batch:
     def values(self) -> int:
         """How many field values the points carry."""
         return len(self.time_ns) * len(self.fields)
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """Rows start <= i < stop, as views."""
+        return self.where(slice(start, stop))
+
+    def where(self, rows: slice | NDArray[np.bool_]) -> Batch:
+        """The rows that a slice (as views) or a mask of shape (n,) chooses."""
+        return replace(
+            self,
+            time_ns=self.time_ns[rows],
+            series=self.series[rows],
+            fields={name: column[rows] for name, column in self.fields.items()},
+        )
+
+
+def merge_batches(batches: Sequence[Batch]) -> Batch:
+    """Batches of one measurement and one world as one, in the order of time; stream and number are the first one's."""
+    first = batches[0]
+    time_ns = np.concatenate([batch.time_ns for batch in batches])
+    order = np.argsort(time_ns, kind="stable")
+    return replace(
+        first,
+        time_ns=time_ns[order],
+        series=np.concatenate([batch.series for batch in batches])[order],
+        fields={name: np.concatenate([b.fields[name] for b in batches])[order] for name in first.fields},
+    )
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------

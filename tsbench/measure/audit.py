@@ -1,0 +1,55 @@
+"""Is everything that was acknowledged stored, and nothing else?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tsbench.model import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Points by fate. `acknowledged` includes the bulk load; `unknown` may or may not be stored; `failed` must not be.
+
+    `expected` is what `acknowledged` comes to where the schema keeps one of several points at the same time.
+    """
+
+    acknowledged: int
+    expected: int
+    stored: int
+    unknown: int
+    failed: int
+
+    @property
+    def lost(self) -> int:
+        """Acknowledged points that are not stored."""
+        return max(0, self.expected - self.stored)
+
+    @property
+    def unexpected(self) -> int:
+        """Stored points that nobody acknowledged and that no unknown write explains."""
+        return max(0, self.stored - self.expected - self.unknown)
+
+    def summary(self) -> dict[str, int]:
+        """As in summary.json."""
+        return {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
+
+    def verdict(self) -> Verdict:
+        """False if a point was lost or appeared from nowhere."""
+        counts = self.summary()
+        if self.lost:
+            return Verdict(False, f"{self.lost:,} of {self.acknowledged:,} acknowledged points are not stored", counts)
+        if self.unexpected:
+            return Verdict(False, f"{self.unexpected:,} points are stored that nobody acknowledged", counts)
+        return Verdict(True, "", counts)
+
+
+def points_by_outcome(ledger: NDArray[np.void]) -> dict[Outcome, int]:
+    """How many points of the measured writes ended how."""
+    return {o: int(ledger["points"][ledger["outcome"] == o].sum(dtype=np.int64)) for o in Outcome}

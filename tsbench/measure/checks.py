@@ -1,0 +1,156 @@
+"""The checks after a run, through one session: answers against gold, and stored points against acknowledged ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tsbench.measure.audit import Account, points_by_outcome
+from tsbench.model import Count, OpError, Outcome, Raw, Rows, Verdict, Window
+from tsbench.targets.base import Unsupported
+from tsbench.workload import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tsbench.measure.gold import Gold
+    from tsbench.measure.validate import Difference
+    from tsbench.model import Query
+    from tsbench.targets.base import Schema, Session
+
+AFTER = 1_000_000_000
+"""Numbers of the questions that are asked after the run begin here, so that they are new ones."""
+READBACK_ROWS = 50_000
+"""Rows read back at a time."""
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was checked and what was wrong with it."""
+
+    checked: int = 0
+    wrong: int = 0
+    rows: int = 0
+    by_kind: dict[str, int] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
+    first_wrong: dict[str, str] | None = None
+    failed: str = ""
+
+    def note(self, kind: str, query: Query, difference: Difference | None) -> None:
+        """Count one checked answer."""
+        self.checked += 1
+        self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
+        if difference is not None:
+            self.wrong += 1
+            if self.first_wrong is None:
+                self.first_wrong = {"kind": kind, "query": str(query), "difference": difference.text}
+
+    def verdict(self) -> Verdict:
+        """False if any answer was wrong; could not tell if none could be checked."""
+        counts = {"checked": self.checked, "wrong": self.wrong}
+        if self.wrong and self.first_wrong is not None:
+            first = f"{self.first_wrong['kind']}: {self.first_wrong['difference']}"
+            return Verdict(False, f"{self.wrong} of {self.checked} answers are wrong; first {first}", counts)
+        if self.failed:
+            return Verdict(None, f"answers could not be checked: {self.failed}", counts)
+        if not self.checked:
+            reasons = "; ".join(f"{kind}: {why}" for kind, why in self.unsupported.items())
+            return Verdict(None, f"no answer was checked{f' ({reasons})' if reasons else ''}", counts)
+        return Verdict(True, "", counts)
+
+    def summary(self) -> dict[str, Any]:
+        """As in summary.json and validate.json."""
+        return {
+            "checked": self.checked,
+            "wrong": self.wrong,
+            "rows_read_back": self.rows,
+            "by_kind": self.by_kind,
+            "unsupported": self.unsupported,
+            "first_wrong": self.first_wrong,
+        }
+
+
+def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers) -> None:
+    """Check the answers that were given during the run, from the processes' files."""
+    for path in paths:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                given = json.loads(line)
+                query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
+                rows = Rows(query.columns, [tuple(row) for row in given["rows"]])
+                answers.note(given["op"], query, gold.check(query, rows, quiet=False))
+
+
+def ask(
+    gold: Gold, session: Session, schema: Schema, kinds: Sequence[str], count: int, seed: int, answers: Answers
+) -> None:
+    """Ask `count` new questions, the kinds in turn, and check the answers; nothing is being written now."""
+    askable = list(dict.fromkeys(kinds))
+    for number in range(count):
+        if not askable:
+            return
+        kind = askable[number % len(askable)]
+        query = queries.make(kind, gold.world, gold.loaded, seed, AFTER + number)
+        try:
+            statement = schema.compile(query)
+        except Unsupported as why:
+            answers.unsupported[kind] = str(why)
+            askable.remove(kind)
+            continue
+        answers.note(kind, query, gold.check(query, session.query(statement, query.columns), quiet=True))
+
+
+def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers: Answers) -> None:
+    """Read stored rows back, everything or evenly spread windows of about `limit` rows, and compare each with gold."""
+    for query in _windows(gold, limit):
+        try:
+            statement = schema.compile(query)
+        except Unsupported as why:
+            answers.unsupported["read back"] = str(why)
+            return
+        rows = session.query(statement, query.columns)
+        answers.rows += len(rows)
+        answers.note("read back", query, gold.check_rows(query, rows))
+
+
+def _windows(gold: Gold, limit: int) -> Iterator[Raw]:
+    world = gold.world
+    measurements = world.measurements
+    ticks_in_all = world.ticks(gold.until_ns - gold.loaded.start_ns)
+    step = max(1, READBACK_ROWS // world.spec.scale)
+    total = ticks_in_all * world.spec.scale * len(measurements)
+    keep = 1 if total <= limit else -(-total // max(1, limit))
+    for measurement in measurements:
+        for first in range(0, ticks_in_all, step * keep):
+            window = Window(world.time_ns(first), world.time_ns(min(first + step, ticks_in_all)))
+            yield Raw(measurement, measurement.field_names, window)
+
+
+def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
+    """Count what is stored and put it beside what was acknowledged."""
+    by_outcome = points_by_outcome(ledger)
+    stored = 0
+    for measurement in gold.world.measurements:
+        query = Count(measurement)
+        rows = session.query(schema.compile(query), query.columns)
+        stored += int(rows.records[0][0])
+    return Account(
+        acknowledged=loaded_points + by_outcome[Outcome.OK],
+        expected=gold.count(),
+        stored=stored,
+        unknown=by_outcome[Outcome.UNKNOWN],
+        failed=by_outcome[Outcome.FAILED],
+    )
+
+
+def guarded(answers: Answers, check: Callable[[], None]) -> None:
+    """Run one check; if the database fails it, the verdict becomes "could not tell", with the cause."""
+    try:
+        check()
+    except OpError as error:
+        answers.failed = answers.failed or f"{error.cause}: {error}"

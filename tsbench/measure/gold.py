@@ -1,0 +1,127 @@
+"""The answer key: the generator's own points, in memory, and what every query over them should give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tsbench.measure.recorder import LEDGER_DTYPE
+from tsbench.measure.validate import Difference, between, canonical, compare, compare_rows, tolerance
+from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
+from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tsbench.measure.validate import Row
+    from tsbench.model import Batch
+    from tsbench.workload.world import World
+
+GOLD_BATCH = 65_536
+"""Points generated at a time; the points do not depend on it."""
+
+
+def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
+    """The writes of all processes, one record of `LEDGER_DTYPE` each; a record cut off by a kill is left out."""
+    parts = [np.zeros(0, dtype=LEDGER_DTYPE)]
+    for path in paths:
+        content = path.read_bytes()
+        whole = len(content) // LEDGER_DTYPE.itemsize * LEDGER_DTYPE.itemsize
+        parts.append(np.frombuffer(content[:whole], dtype=LEDGER_DTYPE))
+    return np.concatenate(parts)
+
+
+def written(world: World, ledger: NDArray[np.void], *, block_points: int, first_tick: int) -> Iterator[Batch]:
+    """Regenerate the points of the writes in a ledger, stream by stream and block by block."""
+    for stream in np.unique(ledger["stream"]).tolist():
+        own = ledger[ledger["stream"] == stream]
+        own = own[np.argsort(own["block"], kind="stable")]
+        last = int(own["block"][-1])
+        edges = np.searchsorted(own["block"], np.arange(last + 2))
+        for number, batch in enumerate(world.batches(stream, points=block_points, first_tick=first_tick)):
+            if number > last:
+                break
+            chosen = np.zeros(len(batch), dtype=np.bool_)
+            for write in own[edges[number] : edges[number + 1]]:
+                chosen[write["offset"] : write["offset"] + write["points"]] = True
+            if chosen.any():
+                yield batch.where(chosen)
+
+
+class Gold:
+    """Everything that a run stored: the bulk load, the acknowledged writes, and apart from them the unknown ones.
+
+    `keeps_duplicates` says what the schema does with two points of a series at one time.
+    """
+
+    def __init__(self, world: World, *, loaded_ticks: int, keeps_duplicates: bool) -> None:
+        self.world = world
+        self.loaded = Window(world.time_ns(0), world.time_ns(loaded_ticks))
+        self._loaded_ticks = loaded_ticks
+        self._known = MemorySession(KEEP if keeps_duplicates else REPLACE)
+        self._maybe = MemorySession(KEEP)
+        for store in (self._known, self._maybe):
+            store.run(KEEP.create(world.measurements, world.tags()))
+        self.unknown_points = 0
+        self.writes = False
+        self.until_ns = self.loaded.end_ns
+
+    def load(self) -> None:
+        """Take in what the bulk load stored."""
+        for stream in range(self.world.spec.streams):
+            for batch in self.world.batches(stream, points=GOLD_BATCH, last_tick=self._loaded_ticks):
+                self._known.add(batch)
+
+    def add(self, ledger: NDArray[np.void], *, block_points: int) -> None:
+        """Take in what was written afterwards."""
+        self.writes = bool(len(ledger))
+        for outcome, store in ((Outcome.OK, self._known), (Outcome.UNKNOWN, self._maybe)):
+            chosen = ledger[ledger["outcome"] == outcome]
+            for batch in written(self.world, chosen, block_points=block_points, first_tick=self._loaded_ticks):
+                store.add(batch)
+                self.until_ns = max(self.until_ns, int(batch.time_ns.max()) + 1)
+                self.unknown_points += len(batch) if outcome is Outcome.UNKNOWN else 0
+
+    def answer(self, query: Query) -> Rows:
+        """What the query should give, if no write is unknown."""
+        return self._known.answer(query)
+
+    def count(self) -> int:
+        """How many points are stored for certain."""
+        return sum(int(self.answer(Count(m)).records[0][0]) for m in self.world.measurements)
+
+    def check(self, query: Query, rows: Rows, *, quiet: bool) -> Difference | None:
+        """Compare a database's answer; `quiet`: it was given while nothing was being written."""
+        if isinstance(query, Latest) and query.before_ns is None and (not quiet or self.unknown_points) and self.writes:
+            return self._check_moving(query, rows)
+        return compare(self.answer(query), rows, query)
+
+    def _check_moving(self, query: Latest, rows: Rows) -> Difference | None:
+        if tuple(rows.columns) != query.columns:
+            return Difference(f"columns {', '.join(rows.columns)} instead of {', '.join(query.columns)}")
+        settled = Latest(query.measurement, query.fields, self.loaded.end_ns, query.keys)
+        earliest = canonical(self.answer(settled))
+        since = min((row[0] for row in earliest), default=self.loaded.start_ns)
+        return between(
+            earliest, self._rows_since(query, since), canonical(rows), keyed=query.measurement.key is not None
+        )
+
+    def _rows_since(self, query: Latest, since_ns: int) -> list[Row]:
+        raw = Raw(query.measurement, query.fields, Window(since_ns, 2**62), query.keys)
+        return canonical(self._known.answer(raw)) + canonical(self._maybe_answer(raw))
+
+    def _maybe_answer(self, raw: Raw) -> Rows:
+        return self._maybe.answer(raw) if self.unknown_points else Rows(raw.columns, [])
+
+    def check_rows(self, query: Raw, rows: Rows) -> Difference | None:
+        """Compare a window's rows one by one; rows of unknown writes may be there or not."""
+        expected, actual = canonical(self.answer(query)), canonical(rows)
+        maybe = set(canonical(self._maybe_answer(query)))
+        if maybe:
+            certain = set(expected)
+            actual = [row for row in actual if row not in maybe or row in certain]
+        return compare_rows(expected, actual, query.columns, tolerance(query))

@@ -1,0 +1,173 @@
+"""Mergeable HDR histograms of latencies in nanoseconds, and the HdrHistogram V2 log files they are kept in.
+
+The counters have the layout of HdrHistogram with 3 significant digits from 1 ns to 1 h, so that a log written here
+opens in every other HdrHistogram tool; recording is vectorised, because a load generator that spends its time on
+statistics measures itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+HIGHEST_NS = 3_600 * 1_000_000_000
+DIGITS = 3
+_HALF_BITS = 10  # 2 * 10**3 values need 11 bits; a bucket's lower half is covered by the bucket below it
+_HALF = 1 << _HALF_BITS
+
+
+def _indices(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The counter of each value, by HdrHistogram's layout."""
+    _, exponents = np.frexp((values_ns | (2 * _HALF - 1)).astype(np.float64))  # exact below 2**53 ns, 104 days
+    buckets = exponents.astype(np.int64) - 1 - _HALF_BITS
+    return (buckets << _HALF_BITS) + (values_ns >> buckets)
+
+
+_LENGTH = int(_indices(np.array([HIGHEST_NS], dtype=np.int64))[0])
+_LENGTH = (_LENGTH // _HALF + 1) * _HALF  # whole half-buckets, as the reference implementation allocates them
+
+
+def _highest_equivalent(index: int) -> int:
+    bucket = max(0, (index >> _HALF_BITS) - 1)
+    sub_bucket = index - (bucket << _HALF_BITS)
+    return int(((sub_bucket + 1) << bucket) - 1)
+
+
+class Histogram:
+    """Counts of durations in nanoseconds, exact to 3 significant digits; values beyond 1 h count as 1 h."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self, values_ns: ArrayLike = ()) -> None:
+        self.counts: NDArray[np.int64] = np.zeros(_LENGTH, dtype=np.int64)
+        self.record(values_ns)
+
+    def record(self, values_ns: ArrayLike) -> None:
+        """Count durations in nanoseconds (any shape); negative ones count as 0."""
+        values = np.asarray(values_ns, dtype=np.int64).ravel()
+        if values.size:
+            self.counts += np.bincount(_indices(values.clip(0, HIGHEST_NS)), minlength=_LENGTH)
+
+    def add(self, other: Histogram) -> None:
+        """Take in another histogram's counts: the result is that of one histogram that saw both."""
+        self.counts += other.counts
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def percentile_ns(self, percent: float) -> int:
+        """The value in ns that `percent` % of the counted values do not exceed (within 3 digits); 0 when empty."""
+        return self.percentiles_ns((percent,))[0]
+
+    def percentiles_ns(self, percents: Iterable[float]) -> list[int]:
+        """As `percentile_ns`, for several at once."""
+        cumulated = np.cumsum(self.counts)
+        total = int(cumulated[-1])
+        if total == 0:
+            return [0 for _ in percents]
+        # HdrHistogram's rule: at least one value, and a half is rounded up
+        wanted = [max(1, int(min(percent, 100.0) / 100.0 * total + 0.5)) for percent in percents]
+        return [_highest_equivalent(int(i)) for i in np.searchsorted(cumulated, wanted)]
+
+    @property
+    def max_ns(self) -> int:
+        """The largest counted value in ns (within 3 digits); 0 when empty."""
+        return self.percentile_ns(100.0)
+
+    @property
+    def mean_ns(self) -> float:
+        """The mean in ns (within 3 digits); 0 when empty."""
+        used = np.flatnonzero(self.counts)
+        if not used.size:
+            return 0.0
+        bucket = np.maximum(0, (used >> _HALF_BITS) - 1)
+        middle = ((used - (bucket << _HALF_BITS)) << bucket) + (1 << bucket) / 2 - 0.5
+        return float((middle * self.counts[used]).sum() / self.counts[used].sum())
+
+    def encode(self) -> str:
+        """The compressed, base64-encoded V2 form that every HdrHistogram implementation reads."""
+        used = np.flatnonzero(self.counts)
+        if not used.size:
+            used = np.zeros(1, dtype=np.int64)
+        np.ctypeslib.as_array(_scratch.counts)[:] = self.counts
+        _scratch.set_internal_tacking_values(int(used[0]), int(used[-1]), len(self))
+        text: bytes = _scratch.encode()
+        return text.decode("ascii")
+
+    @classmethod
+    def decode(cls, text: str) -> Histogram:
+        """The histogram of an `encode`d text.
+
+        Raises
+        ------
+        ValueError
+            If the text is damaged or of another layout.
+        """
+        try:
+            reference = HdrHistogram.decode(text.encode("ascii"))
+            counts = np.ctypeslib.as_array(reference.counts).astype(np.int64)
+        except Exception as error:  # the library raises its own types, zlib's and ctypes'
+            raise ValueError(f"not an HdrHistogram V2 text: {error}") from error
+        if len(counts) != _LENGTH:
+            raise ValueError(f"a histogram of {len(counts)} counters; tsbench keeps {_LENGTH}")
+        histogram = cls()
+        histogram.counts += counts
+        return histogram
+
+
+_scratch = HdrHistogram(1, HIGHEST_NS, DIGITS)
+"""The library's own histogram, used as the codec; kept because making one takes as long as encoding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """One line of a histogram log: what one op took in [start_s, start_s + length_s), epoch seconds."""
+
+    tag: str
+    start_s: float
+    length_s: float
+    histogram: Histogram
+
+
+def write_log_head(out: TextIO, *, start_s: float) -> None:
+    """Begin a HdrHistogram V2 log (format 1.2)."""
+    out.write("#[Logged with tsbench; values are nanoseconds]\n#[Histogram log format version 1.2]\n")
+    out.write(f"#[StartTime: {start_s:.3f} (seconds since epoch)]\n")
+    out.write('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n')
+
+
+def write_interval(out: TextIO, interval: Interval) -> None:
+    """Append one line; the maximum is in milliseconds, as the format's convention for nanoseconds has it."""
+    histogram = interval.histogram
+    out.write(
+        f"Tag={interval.tag},{interval.start_s:.3f},{interval.length_s:.3f},"
+        f"{histogram.max_ns / 1e6:.3f},{histogram.encode()}\n",
+    )
+
+
+def read_log(path: Path) -> Iterator[Interval]:
+    """The intervals of a log file, in order.
+
+    Raises
+    ------
+    ValueError
+        If a line is damaged: the text names file and line.
+    """
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.startswith(("#", '"')) or not line.strip():
+                continue
+            try:
+                tag, start, length, _, blob = line.rstrip("\n").split(",")
+                yield Interval(tag.removeprefix("Tag="), float(start), float(length), Histogram.decode(blob))
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: damaged histogram log line ({error})") from None

@@ -1,0 +1,133 @@
+"""Keeps what happened in one load process: histograms and counters per op and second, and the ledger of writes.
+
+Ops are appended to flat buffers and folded with numpy once a second, so that recording costs about a microsecond an op.
+Every flush goes to disk: a process that is killed loses what it did in its last second, never the run.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.model import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NS_PER_S = 1_000_000_000
+
+LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"), ("points", "<i4"), ("outcome", "i1")])
+"""One write: which rows of which block of which stream (see `drive.feed`), and how it ended."""
+
+
+class _Op:
+    """Buffers of one op since the last flush."""
+
+    __slots__ = ("causes", "due_ns", "end_ns", "outcome", "points", "service_ns")
+
+    def __init__(self) -> None:
+        self.due_ns = array("q")
+        self.end_ns = array("q")
+        self.service_ns = array("q")
+        self.points = array("q")
+        self.outcome = array("b")
+        self.causes: Counter[tuple[int, str]] = Counter()
+
+
+class Recorder:
+    """What one process did. Times are epoch nanoseconds; `process` names its files in the run directory.
+
+    Raises
+    ------
+    OSError
+        From `flush`, if the disk is full.
+    """
+
+    def __init__(self, directory: Path, process: str, *, start_ns: int) -> None:
+        self.total = 0
+        self._ops: dict[str, _Op] = defaultdict(_Op)
+        self._ledger = array("q")
+        self._log = (directory / "latency" / f"{process}.hlog").open("w", encoding="utf-8")
+        self._counters = (directory / "process" / f"{process}.ops.jsonl").open("w", encoding="utf-8")
+        self._writes = (directory / "process" / f"{process}.ledger").open("wb")
+        write_log_head(self._log, start_s=start_ns / NS_PER_S)
+
+    def op(
+        self,
+        name: str,
+        *,
+        due_ns: int,
+        end_ns: int,
+        service_ns: int,
+        points: int = 0,
+        outcome: Outcome = Outcome.OK,
+        cause: str = "",
+    ) -> None:
+        """Record an op that has ended. `points` are the acknowledged ones."""
+        buffers = self._ops[name]
+        buffers.due_ns.append(due_ns)
+        buffers.end_ns.append(end_ns)
+        buffers.service_ns.append(service_ns)
+        buffers.points.append(points)
+        buffers.outcome.append(outcome)
+        if outcome is not Outcome.OK:
+            buffers.causes[end_ns // NS_PER_S, cause] += 1
+        self.total += 1
+
+    def wrote(self, stream: int, block: int, offset: int, points: int, outcome: Outcome) -> None:
+        """Enter a write into the ledger."""
+        self._ledger.extend((stream, block, offset, points, outcome))
+
+    def flush(self) -> None:
+        """Fold the buffers and append them to the files."""
+        ops, self._ops = self._ops, defaultdict(_Op)
+        for name, buffers in ops.items():
+            self._flush_op(name, buffers)
+        if self._ledger:
+            rows = np.frombuffer(self._ledger, dtype=np.int64).reshape(-1, 5)
+            packed = np.empty(len(rows), dtype=LEDGER_DTYPE)
+            for column, key in enumerate(("stream", "block", "offset", "points", "outcome")):
+                packed[key] = rows[:, column]
+            self._writes.write(packed.tobytes())
+            del rows  # an array cannot be emptied while a view of it lives
+            self._ledger = array("q")
+        for file in (self._log, self._counters, self._writes):
+            file.flush()
+
+    def _flush_op(self, name: str, buffers: _Op) -> None:
+        due_ns = np.frombuffer(buffers.due_ns, dtype=np.int64)
+        end_ns = np.frombuffer(buffers.end_ns, dtype=np.int64)
+        service_ns = np.frombuffer(buffers.service_ns, dtype=np.int64)
+        outcome = np.frombuffer(buffers.outcome, dtype=np.int8)
+        points = np.frombuffer(buffers.points, dtype=np.int64)
+        due_s, end_s = due_ns // NS_PER_S, end_ns // NS_PER_S
+        for second in np.unique(due_s).tolist():
+            chosen = due_s == second
+            for kind, values in (("response", (end_ns - due_ns)[chosen]), ("service", service_ns[chosen])):
+                write_interval(self._log, Interval(f"{name}|{kind}", second, 1.0, Histogram(values)))
+            self._count(name, second, count=int(chosen.sum()))
+        for second in np.unique(end_s).tolist():
+            chosen = end_s == second
+            self._count(
+                name,
+                second,
+                done=int(chosen.sum()),
+                failed=int((outcome[chosen] == Outcome.FAILED).sum()),
+                unknown=int((outcome[chosen] == Outcome.UNKNOWN).sum()),
+                points=int(points[chosen].sum()),
+                causes={cause: n for (at, cause), n in buffers.causes.items() if at == second},
+            )
+
+    def _count(self, name: str, second: int, **counts: object) -> None:
+        self._counters.write(json.dumps({"op": name, "second": second, **counts}) + "\n")
+
+    def close(self) -> None:
+        """Flush and close the files."""
+        self.flush()
+        for file in (self._log, self._counters, self._writes):
+            file.close()

@@ -1,0 +1,136 @@
+"""Are the answers right? Rows are brought to one form and compared with the gold answer.
+
+The order of rows is not part of an answer; which rows, how often, and their values are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from tsbench.model import Bucketed, Grouped, LatestBuckets, Query, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Row = tuple[Any, ...]
+
+EXACT = 1e-12
+"""Relative tolerance of values that are stored and selected, never computed: a decimal text may round the last bit."""
+TOLERANCES = {"mean": 1e-9, "sum": 1e-9}
+"""Relative tolerance by aggregate: sums depend on the order of addition (n * 2**-53 for n = 10**6 values is 1e-10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where an answer first departs from gold; `text` is one line for people."""
+
+    text: str
+
+
+def canonical(rows: Rows) -> list[Row]:
+    """The rows in one form: times as int ns UTC, numbers as float, text as text, None as None; sorted.
+
+    Raises
+    ------
+    TypeError
+        If a value is of a type that no answer can have.
+    """
+    times = {i for i, name in enumerate(rows.columns) if name == "time"}
+    return sorted(
+        (tuple(_time_ns(v) if i in times else _plain(v) for i, v in enumerate(record)) for record in rows.records),
+        key=_sort_key,
+    )
+
+
+def compare(expected: Rows, actual: Rows, query: Query) -> Difference | None:
+    """The first difference between a gold answer and a database's, None if they agree."""
+    if tuple(expected.columns) != tuple(actual.columns):
+        return Difference(f"columns {', '.join(actual.columns)} instead of {', '.join(expected.columns)}")
+    return compare_rows(canonical(expected), canonical(actual), expected.columns, tolerance(query))
+
+
+def tolerance(query: Query) -> float:
+    """The relative tolerance of a query's numbers."""
+    if isinstance(query, Bucketed | Grouped | LatestBuckets):
+        return TOLERANCES.get(query.aggregate, EXACT)
+    return EXACT
+
+
+def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...], allowed: float) -> Difference | None:
+    """The first difference between two canonical lists of rows."""
+    for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
+        for column, one, other in zip(columns, want, got, strict=False):
+            if not _equal(one, other, allowed):
+                return Difference(
+                    f"row {index + 1} of {len(expected)}, {column}: {other!r} instead of {one!r}"
+                    f" (row {got!r}, expected {want!r})"
+                )
+        if len(want) != len(got):
+            return Difference(f"row {index + 1} has {len(got)} columns instead of {len(want)}")
+    if len(expected) != len(actual):
+        extra = actual[len(expected)] if len(actual) > len(expected) else expected[len(actual)]
+        word = "unexpected" if len(actual) > len(expected) else "missing"
+        return Difference(f"{len(actual)} rows instead of {len(expected)}; first {word}: {extra!r}")
+    return None
+
+
+def between(earliest: list[Row], possible: Iterable[Row], actual: list[Row], *, keyed: bool) -> Difference | None:
+    """Check a newest-row-per-series answer that was given while writes went on.
+
+    It must have the series of `earliest` (the newest rows before the writes), each with a row that is no older, and
+    every row must be one of the `possible` ones (all that were ever sent). Rows are canonical: time, key (if `keyed`),
+    fields.
+    """
+    known = set(possible)
+    key = slice(1, 2) if keyed else slice(1, 1)
+    found = {row[key]: row for row in actual}
+    if len(found) != len(actual):
+        return Difference(f"{len(actual)} rows for {len(found)} series: more than one newest row of a series")
+    for row in earliest:
+        newest = found.get(row[key])
+        if newest is None:
+            return Difference(f"no row for series {row[key]}")
+        if newest[0] < row[0]:
+            return Difference(f"a stale row for series {row[key]}: {newest[0]}, but {row[0]} was already stored")
+    for row in actual:
+        if row not in known:
+            return Difference(f"a row that was never sent: {row!r}")
+    return None
+
+
+def _equal(one: Any, other: Any, allowed: float) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        if math.isnan(one) or math.isnan(other):
+            return math.isnan(one) and math.isnan(other)
+        return one == other or math.isclose(one, other, rel_tol=allowed, abs_tol=0.0)
+    return type(one) is type(other) and bool(one == other)
+
+
+def _sort_key(row: Row) -> tuple[tuple[int, Any], ...]:
+    # None sorts before numbers before text, so that a wrong answer of mixed types still has an order
+    return tuple((0, 0) if v is None else (1, v) if isinstance(v, int | float) else (2, v) for v in row)
+
+
+def _time_ns(value: Any) -> Any:
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        delta = moment - _EPOCH
+        return ((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) * 1_000
+    return int(value) if isinstance(value, int) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float | int | Decimal) and not isinstance(value, bool):
+        return float(value)
+    if hasattr(value, "item"):  # numpy scalars
+        return _plain(value.item())
+    raise TypeError(f"an answer holds a {type(value).__name__}: {value!r}")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,0 +1,187 @@
+"""RunDir: the files of one run, and ResultSet: the runs of one scenario. Everything after a run reads only these.
+
+Layout of a result set (`results/20261120-101500-quickstart/`):
+
+    scenario.toml                  the question, as it was asked
+    summary.json                   {"format", "scenario", "question", "cells": [summary of each run]}
+    report.html
+    <cell id>/                     one run; `<cell id>.partial/` until it is complete, and for good when it failed
+        spec.json                  what was to be done (scenario.RunSpec)
+        env.json                   manifest: host, versions, settings, seeds
+        latency/<process>.hlog     HdrHistogram V2 log, a line per op, kind and second; tag `<op>|response`, `<op>|service`
+        process/<process>.*        what each load process counted, flushed every second (raw material of the two below)
+        ops.parquet                per second and op, see OPS_COLUMNS
+        host.parquet               this host and the load processes, see HOST_COLUMNS
+        server.parquet             the server's processes, see SERVER_COLUMNS
+        validate.json audit.json   what was checked and what came out
+        locust.log server.log
+        summary.json               the figures and verdicts
+        status.json                written last: {"format", "state": complete|failed|interrupted, "error", ...}
+
+Seconds (`second`) count from the start of the measured window; warm-up is negative.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import Broken, UserMistake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+FORMAT = 1
+"""The number of this layout. 1: the first."""
+
+OPS_COLUMNS = {
+    "second": "int64",
+    "op": "string",
+    "count": "int64",  # ops that were due (open loop) or sent (closed loop) in this second and have ended
+    "done": "int64",  # ops that ended in this second, in whatever way
+    "failed": "int64",
+    "unknown": "int64",
+    "points": "int64",  # points acknowledged in this second
+    "response_p50_ns": "int64",
+    "response_p99_ns": "int64",
+    "response_max_ns": "int64",
+    "service_p50_ns": "int64",
+    "service_p99_ns": "int64",
+    "service_max_ns": "int64",
+}
+HOST_COLUMNS = {
+    "second": "double",
+    "cpu_percent": "double",  # of the whole host, 0..100
+    "memory_bytes": "int64",  # used, without caches
+    "disk_read_bytes": "int64",  # in this second
+    "disk_write_bytes": "int64",
+    "client_cpu_percent": "double",  # the load processes together, 100 = one core
+    "client_rss_bytes": "int64",
+}
+SERVER_COLUMNS = {
+    "second": "double",
+    "cpu_percent": "double",  # the server's process tree, 100 = one core
+    "rss_bytes": "int64",  # shared pages counted once where the platform tells (PSS), else the sum of RSS
+    "read_bytes": "int64",  # in this second
+    "write_bytes": "int64",
+    "open_files": "int64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The directory of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, results: Path, cell_id: str) -> RunDir:
+        """An empty `<cell id>.partial/` in a result set; what an earlier, failed attempt left there is replaced."""
+        path = results / f"{cell_id}.partial"
+        try:
+            if path.exists():
+                shutil.rmtree(path)
+            (path / "latency").mkdir(parents=True)
+            (path / "process").mkdir()
+        except OSError as error:
+            raise UserMistake(f"cannot write to {path}: {error.strerror}; choose another place with --out") from None
+        return cls(path)
+
+    @property
+    def cell_id(self) -> str:
+        """The id of the run."""
+        return self.path.name.removesuffix(".partial")
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file whole or not at all."""
+        write_json(self.path / name, content)
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """The content of a JSON file.
+
+        Raises
+        ------
+        UserMistake
+            If it is missing or damaged.
+        """
+        return read_json(self.path / name)
+
+    def has(self, name: str) -> bool:
+        """Whether the file is there."""
+        return (self.path / name).exists()
+
+    def finish(self, state: str, *, error: str = "") -> RunDir:
+        """Write status.json, and give a complete run its final name."""
+        self.write_json("status.json", {"format": FORMAT, "state": state, "error": error, "finished_s": time.time()})
+        if state != "complete":
+            return self
+        final = self.path.with_name(self.cell_id)
+        if final.exists():
+            shutil.rmtree(final)
+        return RunDir(self.path.rename(final))
+
+    def status(self) -> dict[str, Any]:
+        """The content of status.json; `state` is `interrupted` where a run ended before it could say."""
+        if not self.has("status.json"):
+            return {"format": FORMAT, "state": "interrupted", "error": "the run ended before it could say how"}
+        return self.read_json("status.json")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all (through a rename)."""
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    partial = path.with_name(path.name + ".new")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        text = f"cannot write {path}: {error.strerror}; free some room or choose another place with --out"
+        raise Broken(text) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file.
+
+    Raises
+    ------
+    UserMistake
+        If it is missing or damaged: one line that names it.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserMistake(f"{path} is missing: is this a result of tsbench?") from None
+    except (ValueError, OSError) as error:
+        raise UserMistake(f"{path} is damaged ({error}); run the cell again with --resume") from None
+    if not isinstance(content, dict):
+        raise UserMistake(f"{path} is damaged (not an object); run the cell again with --resume")
+    return content
+
+
+def find_runs(results: Path) -> Iterator[RunDir]:
+    """The runs of a result set, complete or not, by name; or the one run that `results` itself is.
+
+    Raises
+    ------
+    UserMistake
+        If there is none, or one of a newer format.
+    """
+    if not results.is_dir():
+        raise UserMistake(f"{results} is not a directory; give a result set such as results/<date>-<scenario>")
+    found = [results] if (results / "spec.json").exists() else sorted(p.parent for p in results.glob("*/spec.json"))
+    if not found:
+        text = f"{results} holds no run of tsbench (no spec.json); give a result set such as results/<date>-<scenario>"
+        raise UserMistake(text)
+    for path in found:
+        run = RunDir(path)
+        number = int(run.status().get("format", 0))
+        if number > FORMAT:
+            raise UserMistake(f"{path} was written by a newer tsbench (format {number} > {FORMAT}); update tsbench")
+        yield run
