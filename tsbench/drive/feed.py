@@ -1,0 +1,104 @@
+"""Hands out encoded writes of the streams that this process owns, and knows where in its stream each one lies.
+
+A stream is cut into blocks of `block_points` rows, numbered from the end of the bulk load; a write is some rows of one
+block. (stream, block, offset, points) therefore names the points of a write for good: the ledger keeps these numbers, and
+the audit regenerates the points from them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.errors import UserMistake
+from tsbench.targets.base import Payload, Schema, WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tsbench.model import Batch
+    from tsbench.workload.world import World
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Write:
+    """One encoded write and its place."""
+
+    payload: Payload
+    stream: int
+    block: int
+    offset: int
+
+
+class Feed:
+    """Writes of whatever size is asked for, taken in turn from the owned streams.
+
+    Payloads are made a block at a time; the time that takes is added up in `encode_ns` and is in no op's latency.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        schema: Schema,
+        streams: Sequence[int],
+        *,
+        block_points: int,
+        first_tick: int,
+        last_tick: int | None = None,
+    ) -> None:
+        self.encode_ns = 0
+        self._schema = schema
+        self._block_points = block_points
+        self._blocks: deque[tuple[int, Iterator[tuple[int, Batch]]]] = deque(
+            (stream, enumerate(world.batches(stream, points=block_points, first_tick=first_tick, last_tick=last_tick)))
+            for stream in streams
+        )
+        self._ready: dict[tuple[int, WriteMode], deque[Write]] = defaultdict(deque)
+
+    def take(self, points: int, mode: WriteMode) -> Write | None:
+        """The next write of so many points (fewer at the very end of a bounded stream); None when all is written.
+
+        Raises
+        ------
+        UserMistake
+            If writes of this size cannot be cut from the blocks without a remainder.
+        """
+        ready = self._ready[points, mode]
+        if not ready:
+            if self._block_points % points:
+                text = f"writes of {points} points do not fit blocks of {self._block_points}"
+                raise UserMistake(f"{text}; set block_points of the user class to a multiple of {points}")
+            self._refill(ready, points, mode)
+        return ready.popleft() if ready else None
+
+    def prepare(self, points: int, mode: WriteMode, count: int) -> None:
+        """Encode ahead until `count` writes of this kind are ready (or the streams end)."""
+        ready = self._ready[points, mode]
+        while len(ready) < count and self._refill(ready, points, mode):
+            pass
+
+    def _refill(self, ready: deque[Write], points: int, mode: WriteMode) -> bool:
+        started = time.perf_counter_ns()
+        try:
+            while self._blocks:
+                stream, blocks = self._blocks[0]
+                number, batch = next(blocks, (-1, None))
+                if batch is None:
+                    self._blocks.popleft()
+                    continue
+                self._blocks.rotate(-1)
+                ready.extend(self._cut(stream, number, batch, points, mode))
+                return True
+            return False
+        finally:
+            self.encode_ns += time.perf_counter_ns() - started
+
+    def _cut(self, stream: int, block: int, batch: Batch, points: int, mode: WriteMode) -> Iterator[Write]:
+        if mode is WriteMode.SINGLE:
+            for offset, payload in enumerate(self._schema.encode_singles(batch)):
+                yield Write(payload, stream, block, offset)
+            return
+        for offset in range(0, len(batch), points):
+            yield Write(self._schema.encode(batch.slice(offset, offset + points), mode), stream, block, offset)

@@ -1,0 +1,54 @@
+"""The locustfile that `tsbench run` gives to Locust: one user class whose tasks and weights are the scenario's ops."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from locust import between, events
+
+from tsbench.drive.coordinator import Coordinator, Run, read_spec
+from tsbench.drive.shapes import SteppedLoad
+from tsbench.drive.users import TimeSeriesUser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from locust.env import Environment
+
+    from tsbench.scenario import Op
+
+DIRECTORY = Path(os.environ["TSBENCH_RUN"])
+SPEC = read_spec(DIRECTORY)
+
+
+def task_of(op: Op) -> Callable[[TimeSeriesUser], None]:
+    """The task that does one op."""
+    if op.query is not None:
+        kind = op.query
+        return lambda user: user.query(kind)
+    points, mode = op.write or 1, op.write_mode
+    return lambda user: user.write(points, mode)
+
+
+class SpecUser(TimeSeriesUser):
+    """A user of the scenario."""
+
+    target = SPEC.target.name
+    wait_time = between(SPEC.drive.wait[0] / 1e9, SPEC.drive.wait[1] / 1e9)
+    tasks = {task_of(op): op.weight for op in SPEC.op}  # noqa: RUF012 - Locust's own form of weighted tasks
+
+
+@events.init.add_listener
+def _coordinate(environment: Environment, **_: Any) -> None:
+    run = Run(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, ends=True)
+    Coordinator(environment, lambda _environment: run)
+
+
+if SPEC.drive.steps:
+
+    class Shape(SteppedLoad):
+        """The scenario's steps."""
+
+        steps = SPEC.drive.steps

@@ -1,0 +1,322 @@
+"""One load process's share of a run: its streams, its sessions' calls, its clock and its files."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import gevent
+from gevent.event import Event
+
+from tsbench.drive.calls import Timed, caller_for, sleep_until_ns
+from tsbench.drive.feed import Feed, Write
+from tsbench.drive.probe import Probe
+from tsbench.measure.pacing import Arrivals, Stripe
+from tsbench.measure.recorder import Recorder
+from tsbench.measure.validate import canonical
+from tsbench.model import OpError, Outcome, Window
+from tsbench.targets import get as get_target
+from tsbench.targets.base import Unsupported
+from tsbench.workload import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tsbench.model import Rows
+    from tsbench.scenario import RunSpec
+    from tsbench.targets.base import Session
+
+T = TypeVar("T")
+
+READY_SINGLES = 4_096
+"""Single-point payloads encoded before the clock starts; later ones are made a block at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which part of a run a process does: process `index` of `of`, and the streams that it alone writes."""
+
+    name: str
+    index: int
+    of: int
+    streams: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The measured window in epoch ns: ops that are due in [start_ns, end_ns) count, earlier ones are warm-up.
+
+    `end_ns` None: until somebody stops the run.
+    """
+
+    go_ns: int
+    start_ns: int
+    end_ns: int | None
+
+
+@dataclass(slots=True)
+class Schedule:
+    """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished."""
+
+    scheduled: int = 0
+    done: int = 0
+    late: int = 0
+    dropped: int = 0
+    unfinished: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """One answer to check after the run."""
+
+    op: str
+    number: int
+    rows: Rows
+
+
+@dataclass(slots=True)
+class _State:
+    answers: list[Answer] = field(default_factory=list)
+    asked: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    unfinished: int = 0
+
+
+class LoadProcess:
+    """Everything that the users of one process share.
+
+    Parameters
+    ----------
+    directory
+        The run directory; files named after the process are written below it.
+    """
+
+    def __init__(self, spec: RunSpec, share: Share, endpoint: str, directory: Path) -> None:
+        self.spec, self.share, self.endpoint = spec, share, endpoint
+        self.target = get_target(spec.target.name)
+        self.schema = self.target.schemas[spec.target.schema_ or next(iter(self.target.schemas))]
+        self.world = spec.world_at()
+        self.loaded_ticks = self.world.ticks(spec.load.window)
+        self.recorder = Recorder(directory, share.name, start_ns=time.time_ns())
+        self.probe = Probe(directory, share.name)
+        self.caller = caller_for(cooperative=self.target.cooperative)
+        self.feed = self._make_feed()
+        self.clock: Clock | None = None
+        self.stripe: Stripe | None = None
+        self.schedule = Schedule()
+        self.drained = Event()
+        self._directory = directory
+        self._state = _State()
+        self._started = Event()
+        self._in_flight = 0
+        self._idle = Event()
+        self._idle.set()
+        self._stopping = False
+        self._flusher = gevent.spawn(self._flush_every_second)
+
+    def _make_feed(self) -> Feed:
+        drive = self.spec.drive
+        last = None if drive.window is None else self.loaded_ticks + self.world.ticks(drive.window)
+        feed = Feed(
+            self.world,
+            self.schema,
+            self.share.streams,
+            block_points=self.spec.block_points,
+            first_tick=self.loaded_ticks,
+            last_tick=last,
+        )
+        for op in self.spec.writes:
+            points = op.write or 1
+            feed.prepare(points, op.write_mode, max(16, READY_SINGLES // points))
+        return feed
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def go(self, clock: Clock) -> None:
+        """Start the clock: users that wait for it begin at `clock.go_ns`."""
+        self.clock = clock
+        drive = self.spec.drive
+        if drive.loop == "open" and drive.rate is not None:
+            length = None if clock.end_ns is None else clock.end_ns - clock.go_ns
+            arrivals = Arrivals(drive.rate, drive.arrivals, self.spec.world.seed, length)
+            self.stripe = Stripe(arrivals, index=self.share.index, of=self.share.of)
+        self._started.set()
+
+    def wait_for_go(self) -> None:
+        """Block the calling user until the run begins."""
+        self._started.wait()
+        if self.clock is not None:
+            sleep_until_ns(self.clock.go_ns)
+
+    def next_due_ns(self) -> int | None:
+        """When the op that the caller may do next is due, in epoch ns: now in a closed loop, else the next arrival.
+
+        Waits until then. None: the schedule has ended, or the run is being stopped.
+        """
+        if self._stopping:
+            return None
+        if self.stripe is None or self.clock is None:
+            return time.time_ns()
+        due_ns = self.stripe.take()
+        if due_ns is None:
+            self.drained.set()
+            return None
+        due_ns += self.clock.go_ns
+        measured = due_ns >= self.clock.start_ns
+        self.schedule.scheduled += measured
+        sleep_until_ns(due_ns)
+        if self._stopping:
+            self.schedule.dropped += measured
+            return None
+        self._state.unfinished += measured
+        return due_ns
+
+    def arrived(self, due_ns: int, started_ns: int) -> None:
+        """Count a measured arrival that has ended as done, or as late if it had to wait for a session."""
+        if self.stripe is None or self.clock is None or due_ns < self.clock.start_ns:
+            return
+        self._state.unfinished -= 1
+        if started_ns - due_ns > self.spec.drive.late_after:
+            self.schedule.late += 1
+        else:
+            self.schedule.done += 1
+
+    # --- ops ----------------------------------------------------------------------------------------------------------
+
+    def connect(self) -> Session:
+        """Open a session for one user."""
+        self.caller.add_user()
+        timed = self.caller.call(self._open)
+        if timed.value is None:
+            raise timed.error or RuntimeError("no session")
+        return timed.value
+
+    def _open(self) -> Session:
+        return self.target.connect(self.endpoint, self.schema, timeout_s=self.spec.drive.timeout / 1e9)
+
+    def write(self, session: Session, write: Write, name: str, due_ns: int) -> Timed[int]:
+        """Send one write; its end goes into histograms, schedule and ledger, whatever it is."""
+        payload = write.payload
+        place = (write.stream, write.block, write.offset, payload.points)
+        result: Timed[int] | None = None
+        outcome = Outcome.UNKNOWN
+        started_ns = time.time_ns()
+        try:
+            result = self._call(lambda: session.write(payload))
+            outcome = self._record(name, due_ns, started_ns, result, points=payload.points)
+        finally:  # also when the user is killed while it waits: then nobody knows whether the points arrived
+            self.recorder.wrote(*place, outcome)
+        return result
+
+    def _call(self, function: Callable[[], T]) -> Timed[T]:
+        self._in_flight += 1
+        self._idle.clear()
+        try:
+            return self.caller.call(function)
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
+
+    def query(self, session: Session, kind: str, due_ns: int) -> Timed[Rows]:
+        """Ask the next question of a kind; one that the schema cannot express is a failed op."""
+        asked = self._state.asked.get(kind, 0)
+        self._state.asked[kind] = asked + 1
+        number = asked * self.share.of + self.share.index
+        query = queries.make(kind, self.world, self.loaded, self.spec.world.seed, number)
+        result: Timed[Rows]
+        try:
+            statement = self.schema.compile(query)
+        except Unsupported as why:
+            started_ns, result = time.time_ns(), Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), 0)
+        else:
+            started_ns = time.time_ns()
+            result = self._call(lambda: session.query(statement, query.columns))
+        self._record(kind, due_ns, started_ns, result)
+        if result.value is not None and len(self._state.answers) < self.spec.check.sample:
+            self._state.answers.append(Answer(kind, number, result.value))
+        return result
+
+    @property
+    def loaded(self) -> Window:
+        """The time that the bulk load covers, where answers do not change while writes go on."""
+        return Window(self.world.time_ns(0), self.world.time_ns(self.loaded_ticks))
+
+    def _record(self, name: str, due_ns: int, started_ns: int, result: Timed[Any], *, points: int = 0) -> Outcome:
+        ended_ns = time.time_ns()
+        outcome, cause = Outcome.OK, ""
+        if result.error is not None:
+            outcome, cause = _sort(result.error)
+            self._state.failures[str(result.error)] = self._state.failures.get(str(result.error), 0) + 1
+        acknowledged = 0 if outcome is not Outcome.OK else result.value if isinstance(result.value, int) else points
+        self.recorder.op(
+            name,
+            due_ns=due_ns,
+            end_ns=max(ended_ns, due_ns),
+            service_ns=result.service_ns,
+            points=acknowledged,
+            outcome=outcome,
+            cause=cause,
+        )
+        if result.wait_ns:
+            self.probe.waited(result.wait_ns)
+        self.arrived(due_ns, started_ns)
+        return outcome
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def quiesce(self) -> None:
+        """Begin no more ops, and wait for those in flight, at most the stop timeout.
+
+        Locust kills users that it believes to be waiting; some of them wake before the kill reaches them, and their op
+        would end unknown.
+        """
+        self._stopping = True
+        self._idle.wait(timeout=self.spec.drive.stop_timeout / 1e9)
+
+    def _flush_every_second(self) -> None:
+        while True:
+            gevent.sleep(1.0)
+            self.recorder.flush()
+            self.probe.flush()
+
+    def close(self) -> None:
+        """Stop, count what was left of the schedule, and write the files that only the end knows."""
+        self._flusher.kill()
+        if self.stripe is not None:
+            left = self._left(self.stripe)
+            self.schedule.dropped += left
+            self.schedule.scheduled += left
+            self.schedule.unfinished = self._state.unfinished
+        self.recorder.close()
+        self.probe.close()
+        place = self._directory / "process"
+        with (place / f"{self.share.name}.answers.jsonl").open("w", encoding="utf-8") as out:
+            for answer in self._state.answers:
+                line = {"op": answer.op, "number": answer.number, "rows": canonical(answer.rows)}
+                out.write(json.dumps(line) + "\n")
+        content = {
+            **asdict(self.share),
+            "ops": self.recorder.total,
+            "encode_ns": self.feed.encode_ns,
+            "schedule": asdict(self.schedule) if self.stripe is not None else None,
+            "failures": dict(sorted(self._state.failures.items(), key=lambda item: -item[1])[:20]),
+        }
+        (place / f"{self.share.name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+    def _left(self, stripe: Stripe) -> int:
+        """Measured arrivals that were due but that no session came free for."""
+        left, clock = 0, self.clock
+        limit_ns = min(time.time_ns(), (clock.end_ns if clock and clock.end_ns else time.time_ns()))
+        while clock is not None and (due_ns := stripe.take()) is not None and due_ns + clock.go_ns < limit_ns:
+            left += due_ns + clock.go_ns >= clock.start_ns
+        return left
+
+
+def _sort(error: Exception) -> tuple[Outcome, str]:
+    if isinstance(error, OpError):
+        return error.outcome, error.cause
+    return Outcome.UNKNOWN, type(error).__name__

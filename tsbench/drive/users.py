@@ -1,0 +1,104 @@
+"""The Locust user that locustfiles build on: `write` and `query` are all that a task needs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gevent
+from locust import User
+from locust.exception import StopUser
+
+from tsbench.drive.coordinator import Coordinator
+from tsbench.errors import UserMistake
+from tsbench.model import OpError
+from tsbench.targets.base import WriteMode
+
+if TYPE_CHECKING:
+    from locust.env import Environment
+
+    from tsbench.drive.calls import Timed
+    from tsbench.drive.process import LoadProcess
+    from tsbench.targets.base import Session
+
+FAILURE_PAUSE_S = 0.1
+"""A closed-loop user rests so long after a failed op, or a dead server would be asked ten thousand times a second."""
+
+
+class TimeSeriesUser(User):  # type: ignore[misc]  # locust is untyped
+    """A user with one session to the target, which writes its process's streams and asks seeded questions.
+
+    Class attributes say what bare `locust -f` should do; `tsbench run` takes all of that from the scenario.
+    """
+
+    abstract = True
+    target: ClassVar[str] = ""
+    schema: ClassVar[str | None] = None
+    use_case: ClassVar[str] = "cpu-only"
+    block_points: ClassVar[int] = 1_000
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._session: Session | None = None
+
+    def on_start(self) -> None:
+        """Connect, and wait until all users have."""
+        try:
+            self._session = self._process.connect()
+        except (UserMistake, OpError) as error:
+            self._report("connect", self.target, 0, 0, error)
+            raise StopUser from None
+        self._process.wait_for_go()
+
+    def on_stop(self) -> None:
+        """Close the session, off the event loop if its driver blocks: SQLite checkpoints when the last one closes."""
+        session, self._session = self._session, None
+        process = Coordinator.of(self.environment).process
+        if session is not None and process is not None:
+            process.caller.call(session.close)
+
+    @property
+    def _process(self) -> LoadProcess:
+        process = Coordinator.of(self.environment).process
+        if process is None:  # the run could not begin; the coordinator has said why
+            raise StopUser
+        return process
+
+    def write(self, points: int = 1, mode: WriteMode | None = None) -> None:
+        """Write the next `points` points of a stream that this process owns, in one request."""
+        process, session = self._process, self._session
+        due_ns = process.next_due_ns()
+        mode = mode or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI)
+        if due_ns is None or session is None:
+            raise StopUser
+        write = process.feed.take(points, mode)
+        if write is None:  # everything was written that the scenario's window has
+            process.drained.set()
+            raise StopUser
+        name = f"write-{points}"
+        result = process.write(session, write, name, due_ns)
+        self._done("write", name, due_ns, write.payload.nbytes, result)
+
+    def query(self, kind: str) -> None:
+        """Ask the next question of a kind (`tsbench list queries`) and fetch the whole answer."""
+        process, session = self._process, self._session
+        due_ns = process.next_due_ns()
+        if due_ns is None or session is None:
+            raise StopUser
+        result = process.query(session, kind, due_ns)
+        self._done("query", kind, due_ns, 0 if result.value is None else len(result.value), result)
+
+    def _done(self, request_type: str, name: str, due_ns: int, length: int, result: Timed[Any]) -> None:
+        self._report(request_type, name, time.time_ns() - due_ns, length, result.error)
+        if result.error is not None and self._process.stripe is None:
+            gevent.sleep(FAILURE_PAUSE_S)
+
+    def _report(self, request_type: str, name: str, response_ns: int, length: int, error: Exception | None) -> None:
+        self.environment.events.request.fire(
+            request_type=request_type,
+            name=name,
+            response_time=response_ns / 1e6,
+            response_length=length,
+            exception=error,
+            context={},
+        )
