@@ -1,4 +1,4 @@
-"""Text to numbers with units and back: the only place where times, durations, sizes and rates are parsed or formatted."""
+"""Text to numbers with units and back: the only place that parses or formats times, durations, sizes and rates."""
 
 from __future__ import annotations
 

@@ -1,0 +1,218 @@
+"""After the measuring: put the processes' files together, check answers and writes, and write the run's summary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.measure.checks import Answers, account, ask, given_answers, guarded, read_back
+from tsbench.measure.gold import Gold, read_ledgers
+from tsbench.measure.hist import Histogram
+from tsbench.measure.limits import Conduct, limited_by
+from tsbench.measure.merge import Merged, OpTotals, evidence, merge
+from tsbench.model import OpError, Verdict, merge_verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsbench.rundir import RunDir
+    from tsbench.scenario import RunSpec
+    from tsbench.targets.base import Schema, Session
+
+GOLD_VALUES = 400_000_000
+"""Field values that the answer key may hold in memory (3.2 GB); a larger run is told that it was not checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """What the load processes and Locust's master said at their end, and when was measured (epoch s)."""
+
+    start_s: int
+    end_s: int
+    shares: list[dict[str, Any]]
+    locust_requests: int | None
+
+    @classmethod
+    def read(cls, run: RunDir) -> Processes:
+        """From the run's process files; a process that was killed has left none of its own."""
+        clock = run.read_json("process/clock.json")
+        locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
+        names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
+        shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
+        return cls(int(clock["start_s"]), int(clock["end_s"]), shares, locust.get("requests"))
+
+
+def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verdict]]:
+    """The part of the summary that needs no database: figures, what limited the run, and whether the counts agree."""
+    processes = Processes.read(run)
+    merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+    merged.per_second.write_parquet(run / "ops.parquet")
+    duration_s = processes.end_s - processes.start_s
+    kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
+    ops: dict[str, Any] = {}
+    sums = {"write": OpTotals(), "query": OpTotals()}
+    for name, totals in sorted(merged.totals.items()):
+        kind = kinds.get(name, "write" if name.startswith("write-") else "query")
+        ops[name] = {"kind": kind, **totals.summary(duration_s)}
+        sums[kind].add(totals)
+    schedule = _schedule(processes)
+    limit, limit_name, limit_verdict = _limit(run, spec, processes, sums, schedule)
+    summary = {
+        "measured": {
+            "duration_s": duration_s,
+            "window": {"start_s": processes.start_s, "duration_s": duration_s},
+            "ops": ops,
+            **{kind: totals.summary(duration_s) for kind, totals in sums.items() if len(totals.response)},
+        },
+        "schedule": schedule,
+        "limited_by": limit_name,
+        "limit": limit,
+        "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
+        "failures": _failures(processes),
+    }
+    verdicts = {
+        "counts": _counts_agree(merged, processes, schedule),
+        "limit": limit_verdict,
+        "ops": _ops_verdict(sums, spec.check.failures),
+    }
+    return summary, verdicts
+
+
+def checked(
+    run: RunDir, spec: RunSpec, session: Session, schema: Schema, *, loaded_points: int
+) -> tuple[dict[str, Any], dict[str, Verdict]]:
+    """The part of the summary that asks the database: answers and writes. Also writes validate.json and audit.json."""
+    world = spec.world_at()
+    ticks = world.ticks(spec.load.window)
+    ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
+    in_all = loaded_points + int(ledger["points"].sum())
+    values = in_all * max(len(m.fields) for m in world.measurements)
+    answers = Answers()
+    if values > GOLD_VALUES:
+        verdict = Verdict(None, f"{values:,} values are more than the answer key may hold ({GOLD_VALUES:,})")
+        return {"answers": answers.summary(), "writes": None}, {"answers": verdict, "writes": verdict}
+    gold = Gold(world, loaded_ticks=ticks, keeps_duplicates=schema.keeps_duplicates)
+    gold.load()
+    gold.add(ledger, block_points=spec.block_points)
+    summary: dict[str, Any] = {"writes": None}
+    try:
+        accounted = account(gold, session, schema, ledger, loaded_points)
+        summary["writes"], writes_verdict = accounted.summary(), accounted.verdict()
+    except OpError as error:
+        writes_verdict = Verdict(None, f"stored points could not be counted: {error.cause}: {error}")
+    kinds = [op.query for op in spec.op if op.query is not None]
+    given = sorted((run / "process").glob("*.answers.jsonl"))
+    guarded(answers, lambda: given_answers(gold, given, spec.world.seed, answers))
+    guarded(answers, lambda: ask(gold, session, schema, kinds, spec.check.answers, spec.world.seed, answers))
+    if spec.check.readback:
+        guarded(answers, lambda: read_back(gold, session, schema, spec.check.readback, answers))
+    summary["answers"] = answers.summary()
+    verdicts = {"answers": answers.verdict(), "writes": writes_verdict}
+    run.write_json("validate.json", {**answers.summary(), "verdict": asdict(verdicts["answers"])})
+    run.write_json("audit.json", {"points": summary["writes"], "verdict": asdict(writes_verdict)})
+    return summary, verdicts
+
+
+def conclude(run: RunDir, parts: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    """Write summary.json: all parts under one verdict, the worst of the single ones."""
+    summary = {
+        "format": 1,
+        **parts,
+        "verdict": asdict(merge_verdicts(verdicts.values())),
+        "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
+    }
+    run.write_json("summary.json", summary)
+    return summary
+
+
+def heading(spec: RunSpec, schema_name: str) -> dict[str, Any]:
+    """What a summary says about which run it is."""
+    return {
+        "cell": spec.id,
+        "scenario": spec.scenario,
+        "question": spec.question,
+        "target": spec.target.name,
+        "schema": schema_name,
+        "labels": spec.labels,
+        "loop": spec.drive.loop,
+        "users": spec.drive.users,
+        "processes": spec.drive.processes,
+    }
+
+
+def _schedule(processes: Processes) -> dict[str, int] | None:
+    parts = [share["schedule"] for share in processes.shares if share["schedule"]]
+    if not parts:
+        return None
+    return {key: sum(int(part[key]) for part in parts) for key in parts[0]}
+
+
+def _limit(
+    run: RunDir,
+    spec: RunSpec,
+    processes: Processes,
+    sums: Mapping[str, OpTotals],
+    schedule: Mapping[str, int] | None,
+) -> tuple[dict[str, Any], str, Verdict]:
+    everything = OpTotals()
+    for totals in sums.values():
+        everything.add(totals)
+    service_p50 = everything.service.percentile_ns(50)
+    window = {"start_s": processes.start_s, "end_s": processes.end_s}
+    seen = [evidence(run.path, share["name"], **window, service_p50_ns=service_p50) for share in processes.shares]
+    counts = schedule or {}
+    conduct = Conduct(
+        think_ns=sum(spec.drive.wait) / 2,
+        response_ns=everything.response.mean_ns,
+        scheduled=counts.get("scheduled", 0),
+        late=counts.get("late", 0),
+        dropped=counts.get("dropped", 0),
+    )
+    name, verdict = limited_by([item for item, _ in seen], conduct)
+    lag = Histogram()
+    for _, histogram in seen:
+        lag.add(histogram)
+    figures = {
+        "hub_lag_p50_ns": lag.percentile_ns(50),
+        "hub_lag_p99_ns": lag.percentile_ns(99),
+        "hub_cpu_percent": 100 * max((item.hub_cpu_share for item, _ in seen), default=0.0),
+        "pool_wait_p50_ns": max((item.pool_wait_p50_ns for item, _ in seen), default=0),
+    }
+    return figures, name, verdict
+
+
+def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, int] | None) -> Verdict:
+    counts = {"histograms": merged.recorded, "counters": merged.counted}
+    if processes.locust_requests is not None:
+        counts["locust"] = processes.locust_requests
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        return Verdict(None, f"the counts of ops disagree: {text}", counts)
+    if processes.locust_requests is None:
+        return Verdict(None, "Locust ended without saying how many requests it counted", counts)
+    if schedule and schedule["scheduled"] != sum(schedule[k] for k in ("done", "late", "dropped", "unfinished")):
+        return Verdict(None, f"the schedule does not add up: {json.dumps(dict(schedule))}", counts)
+    return Verdict(True, "", counts)
+
+
+def _ops_verdict(sums: Mapping[str, OpTotals], allowed: float) -> Verdict:
+    done = sum(totals.done for totals in sums.values())
+    failed = sum(totals.failed for totals in sums.values())
+    unknown = sum(totals.unknown for totals in sums.values())
+    counts = {"done": done, "failed": failed, "unknown": unknown}
+    if not done:
+        return Verdict(False, "no op ended in the measured window", counts)
+    if failed + unknown > allowed * done:
+        causes = sum((totals.causes for totals in sums.values()), start=type(OpTotals().causes)())
+        most = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(3))
+        return Verdict(False, f"{failed} ops failed and {unknown} ended unknown ({most})", counts)
+    return Verdict(True, "", counts)
+
+
+def _failures(processes: Processes) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for share in processes.shares:
+        for text, count in share["failures"].items():
+            found[text] = found.get(text, 0) + count
+    return found

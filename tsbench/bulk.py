@@ -1,0 +1,137 @@
+"""The bulk load: what is stored before anything is measured, as fast as the database takes it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import Broken
+from tsbench.model import OpError, merge_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tsbench.model import Batch
+    from tsbench.targets.base import Schema, Session, Target, WriteMode
+    from tsbench.workload.world import World
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a bulk load came to. `encode_s` and `client_cpu_s` are sums over the workers, within `duration_s`."""
+
+    points: int = 0
+    values: int = 0
+    bytes: int = 0
+    duration_s: float = 0.0
+    encode_s: float = 0.0
+    client_cpu_s: float = 0.0
+
+    def summary(self, *, workers: int, batch: int, mode: WriteMode) -> dict[str, Any]:
+        """As in summary.json."""
+        rate = self.points / self.duration_s if self.duration_s else 0.0
+        return {**asdict(self), "points_per_s": rate, "workers": workers, "batch": batch, "mode": str(mode)}
+
+
+class _Load:
+    """The workers' common state: a failure of one stops the others."""
+
+    def __init__(self, schema: Schema, mode: WriteMode, progress: Callable[[int], None]) -> None:
+        self.schema, self.mode, self.progress = schema, mode, progress
+        self.total = Loaded()
+        self.failure: Exception | None = None
+        self._lock = threading.Lock()
+        self.stopping = threading.Event()
+
+    def work(self, session: Session, batches: Iterator[Batch]) -> None:
+        try:
+            for batch in batches:
+                if self.stopping.is_set():
+                    return
+                started = time.perf_counter()
+                payload = self.schema.encode(batch, self.mode)
+                encoded = time.perf_counter()
+                acknowledged = session.write(payload)
+                if acknowledged != len(batch):
+                    raise Broken(f"the bulk load sent {len(batch)} points and {acknowledged} were acknowledged")
+                with self._lock:
+                    self.total.points += acknowledged
+                    self.total.values += batch.values
+                    self.total.bytes += payload.nbytes
+                    self.total.encode_s += encoded - started
+                self.progress(acknowledged)
+        except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
+            self.failure = self.failure or error
+            self.stopping.set()
+
+
+def bulk_load(
+    world: World,
+    target: Target,
+    schema: Schema,
+    endpoint: str,
+    *,
+    last_tick: int,
+    workers: int,
+    batch: int,
+    mode: WriteMode,
+    progress: Callable[[int], None] = lambda _points: None,
+) -> Loaded:
+    """Store the points of ticks 0 <= tick < last_tick with `workers` threads, each with its own session and streams.
+
+    A worker mixes its streams so that points arrive about in the order of time, as from a real fleet.
+
+    Raises
+    ------
+    Broken
+        If a write fails: one line with the cause.
+    """
+    workers = min(workers, world.spec.streams)
+    load = _Load(schema, mode, progress)
+    sessions = [target.connect(endpoint, schema) for _ in range(workers)]
+    try:
+        shares = [range(w, world.spec.streams, workers) for w in range(workers)]
+        threads = [
+            threading.Thread(
+                target=load.work,
+                args=(session, mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick)),
+                daemon=True,
+            )
+            for session, streams in zip(sessions, shares, strict=True)
+        ]
+        started, cpu = time.perf_counter(), time.process_time()
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.2)  # a join without a time limit would hold back Ctrl-C
+        finally:
+            load.stopping.set()
+        load.total.duration_s = time.perf_counter() - started
+        load.total.client_cpu_s = time.process_time() - cpu
+    finally:
+        for session in sessions:
+            session.close()
+    if load.failure is not None:
+        cause = f"{load.failure.cause}: " if isinstance(load.failure, OpError) else ""
+        raise Broken(f"the bulk load failed: {cause}{load.failure}") from load.failure
+    return load.total
+
+
+def mixed_batches(
+    world: World, streams: Sequence[int], *, points: int, first_tick: int, last_tick: int
+) -> Iterator[Batch]:
+    """Batches of about `points` rows with the rows of several streams mixed in the order of time."""
+    share = max(1, points // len(streams))
+    sources = [world.batches(s, points=share, first_tick=first_tick, last_tick=last_tick) for s in streams]
+    while sources:
+        taken = [(source, next(source, None)) for source in sources]
+        sources = [source for source, batch in taken if batch is not None]
+        by_measurement: dict[str, list[Batch]] = {}
+        for _, batch in taken:
+            if batch is not None:
+                by_measurement.setdefault(batch.measurement.name, []).append(batch)
+        yield from (merge_batches(batches) for batches in by_measurement.values())

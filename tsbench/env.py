@@ -1,0 +1,93 @@
+"""The manifest: on what a run was made, so that a reader can judge it and somebody else can repeat it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tsbench import __version__
+
+PACKAGES = ("locust", "gevent", "numpy", "polars", "psycopg", "pymongo", "influxdb-client", "hdrhistogram")
+
+
+def manifest() -> dict[str, Any]:
+    """Host, kernel, Python and package versions, the checkout's git state, clocks and load before the run."""
+    memory = psutil.virtual_memory()
+    return {
+        "tsbench": {"version": __version__, "git": _git()},
+        "host": {
+            "cpu": _cpu_model(),
+            "cores": os.cpu_count(),
+            "memory_bytes": memory.total,
+            "memory_available_bytes": memory.available,
+            "kernel": platform.release(),
+            "system": _system(),
+            "machine": platform.machine(),
+            "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "load_average": list(os.getloadavg()),
+        },
+        "python": {"version": platform.python_version(), "implementation": sys.implementation.name},
+        "packages": {name: _version(name) for name in PACKAGES},
+        "clock": {
+            "source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            "utc_s": time.time(),
+        },
+    }
+
+
+def warnings_of(content: dict[str, Any]) -> list[str]:
+    """What about a host makes results shaky, one sentence each."""
+    host = content["host"]
+    found = []
+    if host["load_average"][0] > 0.5 * (host["cores"] or 1):
+        found.append(f"the host was busy before the run (load average {host['load_average'][0]:.1f})")
+    if host["governor"] not in {"", "performance"}:
+        found.append(f"the CPU frequency governor is {host['governor']}, so speeds vary; set it to performance")
+    return found
+
+
+def _git() -> str:
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return ""
+    try:
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _cpu_model() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith(("model name", "Model", "Hardware")):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _system() -> str:
+    for line in _read("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return platform.system()

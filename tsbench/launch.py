@@ -1,0 +1,112 @@
+"""Starts Locust as a child process for one run and waits for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tsbench.errors import Broken
+from tsbench.servers.process import bind_to_parent, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.rundir import RunDir
+    from tsbench.scenario import RunSpec
+
+LOCUSTFILE = Path(__file__).parent / "drive" / "locustfile.py"
+NS_PER_S = 1_000_000_000
+START_S = 60.0
+"""Locust's own start, connecting all users and the end's bookkeeping may take so long beyond the run itself."""
+
+
+def expected_s(spec: RunSpec) -> float:
+    """How long the driving lasts, from go to the end of the measured window."""
+    return (spec.drive.warmup + spec.drive.duration) / NS_PER_S
+
+
+def drive(
+    spec: RunSpec, run: RunDir, endpoint: str, *, tick: Callable[[float], None], alive: Callable[[], bool]
+) -> None:
+    """Run Locust over the run directory until it ends; `tick` is told the seconds since it started.
+
+    Raises
+    ------
+    Broken
+        If Locust fails, hangs, or never begins: one line with what it said last.
+    """
+    with (run / "locust.log").open("wb") as log:
+        child = subprocess.Popen(
+            command(spec),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=run.path,
+            env=environment(run, endpoint),
+            start_new_session=True,
+            preexec_fn=bind_to_parent(signal.SIGTERM),  # noqa: PLW1509 - before any thread of ours touches it
+        )
+    started = time.monotonic()
+    limit_s = expected_s(spec) + spec.drive.stop_timeout / NS_PER_S + START_S
+    try:
+        while child.poll() is None:
+            passed_s = time.monotonic() - started
+            if passed_s > limit_s:
+                raise Broken(f"the load processes did not end within {limit_s:.0f} s; see {run / 'locust.log'}")
+            tick(passed_s)
+            time.sleep(0.1)
+    finally:
+        end(child, patience_s=spec.drive.stop_timeout / NS_PER_S + 10)
+    if child.returncode != 0:
+        raise Broken(f"the load processes failed: {_last_words(run / 'locust.log')}")
+    if not run.has("process/clock.json"):
+        dead = "" if alive() else " because the server is gone"
+        raise Broken(f"the load never began{dead}: {_last_words(run / 'locust.log')}")
+
+
+def command(spec: RunSpec) -> list[str]:
+    """The command line: nothing secret is in it."""
+    drive = spec.drive
+    users = str(drive.users)
+    words = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
+    words += ["--stop-timeout", str(drive.stop_timeout // NS_PER_S), "--exit-code-on-error", "0"]
+    words += [] if drive.steps else ["--users", users, "--spawn-rate", users]
+    if drive.processes > 1:
+        port = str(free_port())
+        words += ["--processes", str(drive.processes), "--master-bind-host", "127.0.0.1", "--master-host", "127.0.0.1"]
+        words += ["--master-bind-port", port, "--master-port", port]
+    return words
+
+
+def environment(run: RunDir, endpoint: str) -> dict[str, str]:
+    """The child's environment: ours without Locust's own variables, which would change the run unseen."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
+    return {**inherited, "TSBENCH_RUN": str(run.path.absolute()), "TSBENCH_ENDPOINT": endpoint}
+
+
+def end(child: subprocess.Popen[bytes], *, patience_s: float) -> None:
+    """Ask the child to stop, wait, then kill it and everything it started."""
+    if child.poll() is None:
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        os.killpg(child.pid, signal.SIGKILL)  # its session: workers that outlived the master
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    ours = [line for line in lines if "tsbench: " in line]
+    last = (ours or [line for line in lines if "ERROR" in line or "Error" in line] or lines or ["it said nothing"])[-1]
+    return re.sub(r"^\[.*?\] \S+\s", "", last)

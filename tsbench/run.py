@@ -1,0 +1,309 @@
+"""The life cycle of one run: from an empty server to a committed, checked result.
+
+    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up, measure, collect -> audit, validate
+    -> commit
+
+No step knows which database it deals with.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import polars as pl
+
+from tsbench import assess, env, launch, servers, targets
+from tsbench.bulk import bulk_load
+from tsbench.collect.processes import HostCollector, ServerCollector
+from tsbench.errors import Broken, UserMistake
+from tsbench.model import Count, OpError, Verdict, Window
+from tsbench.rundir import HOST_COLUMNS, SERVER_COLUMNS, RunDir
+from tsbench.servers.external import ExternalServer
+from tsbench.targets.base import Unsupported
+from tsbench.units import format_time
+from tsbench.workload import queries
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tsbench.collect.base import Collector
+    from tsbench.scenario import RunSpec
+    from tsbench.servers.base import Server
+    from tsbench.targets.base import Schema, Session, Target
+
+Drive = Callable[..., None]
+
+
+class Progress(Protocol):
+    """Is told where a run is."""
+
+    def phase(self, name: str, total: float | None = None) -> None:
+        """A new phase begins; `total` is how far `advance` will go, if that is known."""
+        ...
+
+    def advance(self, amount: float) -> None:
+        """The phase has come so much further."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of; tests put in others."""
+
+    target: Target
+    schema: Schema
+    server: Server
+    collectors: Sequence[Collector]
+    drive: Drive = launch.drive
+
+
+def check_spec(spec: RunSpec, place: str) -> None:
+    """Find the mistakes that no file format shows: unknown names, kinds that do not fit the world, too many streams.
+
+    Raises
+    ------
+    UserMistake
+        One line that names the scenario's key.
+    """
+    try:
+        target = targets.get(spec.target.name)
+        schema = schema_of(spec, target)
+    except UserMistake as error:
+        raise UserMistake(f"{place}: target: {error}") from None
+    try:
+        world = spec.world_at()
+    except ValueError as error:
+        raise UserMistake(f"{place}: world: {error}") from None
+    if not spec.load.window:
+        raise UserMistake(f"{place}: load.window: must be above 0; queries need something to find")
+    loaded = Window(world.time_ns(0), world.time_ns(world.ticks(spec.load.window)))
+    try:
+        _ = spec.block_points
+        for op in spec.queries:
+            queries.fit(op.query or "", world, loaded)
+    except ValueError as error:
+        raise UserMistake(f"{place}: op: {error}") from None
+    if spec.drive.processes > world.spec.streams:
+        text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
+        raise UserMistake(f"{place}: drive.processes: {text}")
+    for mode in {spec.load.mode, *(op.write_mode for op in spec.writes)}:
+        if mode not in schema.modes:
+            known = ", ".join(sorted(schema.modes))
+            raise UserMistake(f"{place}: mode '{mode}' is not one of {target.name}'s {schema.name}: {known}")
+
+
+def schema_of(spec: RunSpec, target: Target) -> Schema:
+    """The schema that a spec names, or the target's first.
+
+    Raises
+    ------
+    UserMistake
+        If the target has no such schema.
+    """
+    name = spec.target.schema_ or next(iter(target.schemas))
+    if name not in target.schemas:
+        raise UserMistake(f"{target.name} has no schema '{name}'; there are {', '.join(target.schemas)}")
+    return target.schemas[name]
+
+
+def real_parts(spec: RunSpec, run: RunDir) -> Parts:
+    """The target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint."""
+    target = targets.get(spec.target.name)
+    server: Server
+    if spec.target.endpoint:
+        server = ExternalServer(spec.target.endpoint)
+    else:
+        server = servers.SERVERS[spec.target.name](run / "server", spec.target.settings)
+    collectors = (HostCollector(), ServerCollector(server.pids))
+    return Parts(target, schema_of(spec, target), server, collectors)
+
+
+def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None) -> dict[str, Any]:
+    """Carry out one run and return its summary; whatever happens, its directory says how it ended.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After the servers were stopped and what was measured was kept.
+    UserMistake
+        If the server cannot be had or reached.
+    """
+    run = RunDir.create(results, spec.id)
+    run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
+    try:
+        parts = parts or real_parts(spec, run)
+        with ExitStack() as stack:
+            stack.callback(_put_away, parts.server, run)
+            summary = _carry_out(spec, run, parts, progress)
+    except KeyboardInterrupt:
+        salvage(run, spec, "interrupted by the user")
+        run.finish("interrupted", error="interrupted by the user")
+        raise
+    except UserMistake as error:
+        run.finish("failed", error=str(error))
+        raise
+    except (Broken, OpError, OSError) as error:
+        reason = _reason(error)
+        summary = salvage(run, spec, reason)
+        run.finish("failed", error=reason)
+        return summary
+    run.finish("complete")
+    return summary
+
+
+def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> dict[str, Any]:
+    """Do the whole run, top to bottom, as the method section of a paper would tell it."""
+    progress.phase("start")
+    parts.server.start()
+    session = parts.target.connect(parts.server.endpoint, parts.schema)
+    manifest = env.manifest()
+    manifest["server"] = {**parts.server.settings(), **session.facts()}
+    run.write_json("env.json", {**manifest, "warnings": env.warnings_of(manifest)})
+
+    loaded = _load(spec, parts, session, progress)
+    _expect_plausible(spec, parts.schema, session, loaded["points"])
+    session.close()
+    if spec.target.cold:
+        progress.phase("cold start")
+        parts.server.cold()
+
+    progress.phase("measure", launch.expected_s(spec))
+    with_collectors(run, parts, lambda: _drive(spec, run, parts, progress))
+    summary, verdicts = assess.measured(run, spec)
+    heading = {**assess.heading(spec, parts.schema.name), "started": format_time(int(manifest["clock"]["utc_s"] * 1e9))}
+    heading |= {"durable": parts.target.durable, "load": loaded}
+    if not parts.server.alive():
+        verdicts["server"] = Verdict(False, f"the server died during the run{_tail(parts.server)}")
+        return assess.conclude(run, {**heading, **summary}, verdicts)
+
+    progress.phase("check")
+    session = parts.target.connect(parts.server.endpoint, parts.schema)
+    found, found_verdicts = assess.checked(run, spec, session, parts.schema, loaded_points=loaded["points"])
+    session.run(parts.schema.settle(spec.world_at().measurements))
+    size = _size(spec, parts, session, found)
+    session.close()
+    return assess.conclude(run, {**heading, **summary, **found, "size": size}, {**verdicts, **found_verdicts})
+
+
+def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
+    """Create empty tables, fill them, bring the database to rest."""
+    world = spec.world_at()
+    session.run(parts.schema.drop(world.measurements))
+    session.run(parts.schema.create(world.measurements, world.tags()))
+    ticks = world.ticks(spec.load.window)
+    progress.phase("load", world.count(None, 0, ticks))
+    loaded = bulk_load(
+        world,
+        parts.target,
+        parts.schema,
+        parts.server.endpoint,
+        last_tick=ticks,
+        workers=spec.load.workers,
+        batch=spec.load.batch,
+        mode=spec.load.mode,
+        progress=progress.advance,
+    )
+    progress.phase("settle")
+    session.run(parts.schema.settle(world.measurements))
+    return loaded.summary(workers=spec.load.workers, batch=spec.load.batch, mode=spec.load.mode)
+
+
+def _expect_plausible(spec: RunSpec, schema: Schema, session: Session, points: int) -> None:
+    """Stop a run whose data is not there: fast queries on a half-empty table are worse than none (ClickBench)."""
+    stored = 0
+    for measurement in spec.world_at().measurements:
+        query = Count(measurement)
+        try:
+            stored += int(session.query(schema.compile(query), query.columns).records[0][0])
+        except Unsupported:
+            return
+    if stored > points or (schema.keeps_duplicates and stored < points) or not stored:
+        raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")
+
+
+def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:
+    reached = 0.0
+
+    def tick(passed_s: float) -> None:
+        nonlocal reached
+        progress.advance(passed_s - reached)
+        reached = passed_s
+
+    parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
+
+
+def with_collectors(run: RunDir, parts: Parts, work: Callable[[], None]) -> None:
+    """Do the work while the collectors watch, and write what they saw on the measured window's time axis."""
+    for collector in parts.collectors:
+        collector.start()
+    try:
+        work()
+    finally:
+        zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0
+        for collector in parts.collectors:
+            _write_rows(run, collector.name, collector.stop(), zero_s)
+
+
+def _write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float]], zero_s: float) -> None:
+    columns = {"host": HOST_COLUMNS, "server": SERVER_COLUMNS}[name]
+    schema = {column: pl.Int64 if kind == "int64" else pl.Float64 for column, kind in columns.items()}
+    shifted = [{**row, "second": row["second"] - zero_s} for row in rows]
+    pl.DataFrame(shifted, schema=schema, strict=False).write_parquet(run / f"{name}.parquet")
+
+
+def _size(spec: RunSpec, parts: Parts, session: Session, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the data takes, as the server tells, and the whole data directory where it is ours."""
+    sizes = dict(session.sizes(spec.world_at().measurements))
+    points = (found.get("writes") or {}).get("stored") or 0
+    total = sum(sizes.values())
+    return {
+        "bytes": total,
+        "points": points,
+        "bytes_per_point": total / points if points else None,
+        "parts": sizes,
+        "directory_bytes": parts.server.size(),
+    }
+
+
+def salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
+    """Summarise what a run that did not end well has measured."""
+    heading = assess.heading(spec, spec.target.schema_ or "")
+    verdicts = {"run": Verdict(False, reason)}
+    try:
+        summary, found = assess.measured(run, spec)
+    except (UserMistake, ValueError, OSError):  # nothing was measured yet, or the files are not whole
+        summary, found = {}, {}
+    try:
+        return assess.conclude(run, {**heading, **summary}, {**found, **verdicts})
+    except (Broken, OSError):  # the disk is full: the directory's other files are what there is
+        return {**heading, "verdict": {"valid": False, "reason": reason, "counts": {}}}
+
+
+def _put_away(server: Server, run: RunDir) -> None:
+    """Stop the server, keep its log, delete its data."""
+    server.stop()
+    log = server.log()
+    if log is not None and log.exists():
+        shutil.copyfile(log, run / "server.log")
+    server.remove()
+
+
+def _tail(server: Server) -> str:
+    log = server.log()
+    if log is None or not log.exists():
+        return ""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return f": {lines[-1]}" if lines else ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OpError):
+        return f"{error.cause}: {error}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"the disk is full ({error.filename or 'results'}); free some room or choose another place with --out"
+    return str(error)
