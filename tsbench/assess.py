@@ -13,6 +13,8 @@ from tsbench.measure.limits import Conduct, limited_by
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
 from tsbench.model import OpError, Verdict, merge_verdicts
 
+from tsbench.targets.base import Unsupported
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -32,6 +34,7 @@ class Processes:
     end_s: int
     shares: list[dict[str, Any]]
     locust_requests: int | None
+    users: int
 
     @classmethod
     def read(cls, run: RunDir) -> Processes:
@@ -40,7 +43,7 @@ class Processes:
         locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
         names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
         shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
-        return cls(int(clock["start_s"]), int(clock["end_s"]), shares, locust.get("requests"))
+        return cls(int(clock["start_s"]), int(clock["end_s"]), shares, locust.get("requests"), locust.get("users", 0))
 
 
 def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verdict]]:
@@ -99,11 +102,13 @@ def checked(
     try:
         accounted = account(gold, session, schema, ledger, loaded_points)
         summary["writes"], writes_verdict = accounted.summary(), accounted.verdict()
+    except Unsupported as why:
+        writes_verdict = Verdict(None, f"stored points could not be counted: {why}")
     except OpError as error:
         writes_verdict = Verdict(None, f"stored points could not be counted: {error.cause}: {error}")
-    kinds = [op.query for op in spec.op if op.query is not None]
     given = sorted((run / "process").glob("*.answers.jsonl"))
     guarded(answers, lambda: given_answers(gold, given, spec.world.seed, answers))
+    kinds = [op.query for op in spec.op if op.query is not None] or list(answers.by_kind)  # bare Locust names no ops
     guarded(answers, lambda: ask(gold, session, schema, kinds, spec.check.answers, spec.world.seed, answers))
     if spec.check.readback:
         guarded(answers, lambda: read_back(gold, session, schema, spec.check.readback, answers))
@@ -162,9 +167,12 @@ def _limit(
     window = {"start_s": processes.start_s, "end_s": processes.end_s}
     seen = [evidence(run.path, share["name"], **window, service_p50_ns=service_p50) for share in processes.shares]
     counts = schedule or {}
+    response_ns = everything.response.mean_ns
+    users = processes.users or spec.drive.users
+    each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
     conduct = Conduct(
-        think_ns=sum(spec.drive.wait) / 2,
-        response_ns=everything.response.mean_ns,
+        think_ns=max(0.0, each_ns - response_ns),
+        response_ns=response_ns,
         scheduled=counts.get("scheduled", 0),
         late=counts.get("late", 0),
         dropped=counts.get("dropped", 0),

@@ -197,7 +197,8 @@ class RunSpec(_Part):
     world: WorldPart
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
-    op: Annotated[tuple[Op, ...], Field(min_length=1)]
+    op: tuple[Op, ...] = ()
+    block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
     target: TargetPart
 
@@ -214,6 +215,8 @@ class RunSpec(_Part):
     @property
     def block_points(self) -> int:
         """Rows that a stream hands out at a time: a multiple of every write's points, about 500 at least."""
+        if self.block is not None:
+            return self.block
         sizes = [op.write for op in self.op if op.write is not None]
         return block_points(sizes)
 
@@ -297,6 +300,8 @@ class Scenario:
         if "schema" not in labels and isinstance(target, dict) and target.get("schema"):
             labels.setdefault("target", f"{target.get('name', '')}-{target['schema']}")
         slug = "-".join(f"{_slug(key, value)}" for key, value in labels.items()) or _slug("target", _label(target))
+        if not document.get("op"):
+            raise UserMistake(f"{self.path}: op: is missing; add [[op]] tables with write = POINTS or query = 'KIND'")
         try:
             return RunSpec.model_validate({**document, "id": slug, "scenario": self.name, "labels": labels})
         except ValidationError as error:
@@ -394,7 +399,7 @@ def _known_keys(place: Sequence[str | int]) -> list[str]:
     for part in place:
         if isinstance(part, str) and part in model.model_fields:
             model = _PARTS.get(part, model)
-    internal = {"id", "scenario", "labels"}
+    internal = {"id", "scenario", "labels", "block"}
     names = [field.alias or name for name, field in model.model_fields.items() if name not in internal]
     return [*names, "matrix", "name"] if model is RunSpec else names
 

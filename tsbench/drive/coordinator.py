@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gevent
 from gevent.event import Event
-from locust.runners import MasterRunner, WorkerRunner
+from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 from tsbench.drive.process import Clock, LoadProcess, Share
 from tsbench.errors import Broken, UserMistake
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-SHARE, GO, DRAINED = "tsbench-share", "tsbench-go", "tsbench-drained"
+SHARE, GO, DRAINED, STOP, STOPPED = (f"tsbench-{word}" for word in ("share", "go", "drained", "stop", "stopped"))
 NS_PER_S = 1_000_000_000
 LEAD_NS = 300_000_000
 """From the decision to start until the first op: time for the message to reach every worker."""
@@ -55,6 +55,8 @@ class Coordinator:
         self._drained_workers = 0
         self._all_drained = Event()
         self._workers = 1
+        self._awaited: set[str] = set()
+        self._all_stopped = Event()
         events = environment.events
         events.test_start.add_listener(self._on_test_start)
         events.spawning_complete.add_listener(self._on_spawning_complete)
@@ -64,8 +66,10 @@ class Coordinator:
         if isinstance(runner, WorkerRunner):
             runner.register_message(SHARE, self._on_share)
             runner.register_message(GO, self._on_go)
+            runner.register_message(STOP, self._on_stop, concurrent=True)
         if isinstance(runner, MasterRunner):
             runner.register_message(DRAINED, self._on_drained)
+            runner.register_message(STOPPED, self._on_stopped)
         _coordinators[id(environment)] = self
 
     @staticmethod
@@ -185,16 +189,42 @@ class Coordinator:
             self._all_drained.set()
 
     def _on_test_stopping(self, **_: Any) -> None:
-        if self.process is not None:
+        if self._is_master and self._run is not None:
+            self._stop_workers(self._run)
+        self._close_process()
+
+    def _stop_workers(self, run: Run) -> None:
+        """Let every worker finish, write its files and report its counts, before Locust ends any of them.
+
+        At quit Locust's master sends its workers a message and goes on; what they report later than 0.5 s is lost.
+        """
+        runner = self.environment.runner
+        self._awaited = {client.id for client in runner.clients.all if client.state != STATE_MISSING}
+        if not self._awaited:
+            return
+        self._all_stopped.clear()
+        runner.send_message(STOP, {})
+        self._all_stopped.wait(timeout=run.spec.drive.stop_timeout / NS_PER_S + 5)
+        if self._awaited:
+            logger.warning("%d workers did not report their end", len(self._awaited))
+
+    def _on_stop(self, **_: Any) -> None:
+        self._close_process()
+        self.environment.runner._send_stats()  # noqa: SLF001 - or the master's count lacks up to 3 s
+        self.environment.runner.send_message(STOPPED, {})
+
+    def _on_stopped(self, msg: Any, **_: Any) -> None:
+        self._awaited.discard(msg.node_id)
+        if not self._awaited:
+            self._all_stopped.set()
+
+    def _close_process(self) -> None:
+        if self.process is not None and not self.process.closed:
             self.process.quiesce()
+            self.process.close()
 
     def _on_test_stop(self, **_: Any) -> None:
-        process, self.process = self.process, None
-        if process is not None:
-            process.close()
-        if self._is_worker:
-            self.environment.runner._send_stats()  # noqa: SLF001 - or the master's count lacks up to 3 s
-            return
+        self.process = None
         run, self._run = self._run, None
         if run is None or self._clock is None:
             return
@@ -212,7 +242,12 @@ class Coordinator:
         }
         write_json(run.directory / "process" / "clock.json", times)
         total = self.environment.runner.stats.total
-        counts = {"requests": total.num_requests, "failures": total.num_failures, "workers": self._workers}
+        counts = {
+            "requests": total.num_requests,
+            "failures": total.num_failures,
+            "workers": self._workers,
+            "users": self.environment.runner.target_user_count,
+        }
         write_json(run.directory / "process" / "locust.json", counts)
 
 

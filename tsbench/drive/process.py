@@ -115,6 +115,7 @@ class LoadProcess:
         self._idle = Event()
         self._idle.set()
         self._stopping = False
+        self.closed = False
         self._flusher = gevent.spawn(self._flush_every_second)
 
     def _make_feed(self) -> Feed:
@@ -285,6 +286,7 @@ class LoadProcess:
 
     def close(self) -> None:
         """Stop, count what was left of the schedule, and write the files that only the end knows."""
+        self.closed = True
         self._flusher.kill()
         if self.stripe is not None:
             left = self._left(self.stripe)

@@ -1,0 +1,191 @@
+"""Bare `locust -f`: the run that `tsbench run` takes from a scenario, made from Locust's options instead."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from locust import events
+from locust.runners import WorkerRunner
+from pydantic import ValidationError
+
+from tsbench import assess, env, servers, targets
+from tsbench.bulk import bulk_load
+from tsbench.drive.coordinator import Coordinator, Run
+from tsbench.drive.users import TimeSeriesUser
+from tsbench.errors import Broken, UserMistake
+from tsbench.model import OpError, Verdict
+from tsbench.rundir import RunDir
+from tsbench.scenario import RunSpec
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from locust.argument_parser import LocustArgumentParser
+    from locust.env import Environment
+
+    from tsbench.servers.base import Server
+
+logger = logging.getLogger("tsbench")
+
+
+def standalone() -> None:
+    """Make a locustfile runnable by itself: adds tsbench's options, and prepares and checks each test.
+
+    Call it once at the top of the locustfile. With `--endpoint` (or TSBENCH_ENDPOINT) it uses that server, else it
+    starts one of its own if it knows how. Results go to a run directory like those of `tsbench run`.
+    """
+    events.init_command_line_parser.add_listener(_add_options)
+    events.init.add_listener(_init)
+
+
+def _add_options(parser: LocustArgumentParser) -> None:
+    group = parser.add_argument_group("tsbench")
+    add = group.add_argument
+    add("--endpoint", env_var="TSBENCH_ENDPOINT", default="", help="URL of the server; empty: start one")
+    add("--schema", env_var="TSBENCH_SCHEMA", default="", help="layout of the data; empty: the target's first")
+    add("--scale", type=int, env_var="TSBENCH_SCALE", default=100, help="hosts or devices")
+    add("--seed", type=int, env_var="TSBENCH_SEED", default=1, help="the same seed gives the same data")
+    add("--load-window", env_var="TSBENCH_LOAD_WINDOW", default="6h", help="data stored before the test")
+    add("--warmup", env_var="TSBENCH_WARMUP", default="2s", help="ops at the beginning that do not count")
+    add("--results", env_var="TSBENCH_RESULTS", default="results", help="where results are kept")
+
+
+def _init(environment: Environment, **_: Any) -> None:
+    test = _Test()
+    coordinator = Coordinator(environment, test.plan)
+    if isinstance(environment.runner, WorkerRunner):
+        return
+    coordinator.finished.append(lambda run: test.finish(environment, run))
+    environment.events.quitting.add_listener(lambda **_: test.put_away())
+    if environment.parsed_options.headless:
+        # Prepared here, the first data does not eat into --run-time, which Locust counts from its own start; and its
+        # timers start from when the event loop last looked at the clock, which was before the imports.
+        try:
+            test.prepare(environment)
+        except (UserMistake, Broken, OSError) as error:
+            logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
+            test.put_away()
+            sys.exit(2)
+        gevent.get_hub().loop.update_now()
+
+
+class _Test:
+    """The test that is running: its server and its run directory."""
+
+    def __init__(self) -> None:
+        self._server: Server | None = None
+        self._dir: RunDir | None = None
+        self._prepared: Run | None = None
+        self._loaded: dict[str, Any] = {}
+
+    def plan(self, environment: Environment) -> Run:
+        """What is to be done: as prepared, or for another test of the web UI prepared now."""
+        run = self._prepared or self.prepare(environment)
+        self._prepared = None
+        return run
+
+    def prepare(self, environment: Environment) -> Run:
+        """Start or find the server and store the first data."""
+        self.put_away()
+        options = environment.parsed_options
+        spec = _spec(environment, options)
+        results = Path(options.results).absolute() / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-locust"
+        run = self._dir = RunDir.create(results, spec.id)
+        run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
+        if not options.endpoint:
+            self._server = servers.SERVERS[spec.target.name](run / "server", {})
+            self._server.start()
+        endpoint = options.endpoint or (self._server.endpoint if self._server else "")
+        self._store(spec, endpoint, run)
+        self._prepared = Run(spec, endpoint, run.path, ends=False)
+        return self._prepared
+
+    def _store(self, spec: RunSpec, endpoint: str, run: RunDir) -> None:
+        target = targets.get(spec.target.name)
+        schema = target.schemas[spec.target.schema_ or next(iter(target.schemas))]
+        world = spec.world_at()
+        session = target.connect(endpoint, schema)
+        run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
+        logger.info("storing the first data")
+        session.run([*schema.drop(world.measurements), *schema.create(world.measurements, world.tags())])
+        load = spec.load
+        loaded = bulk_load(
+            world,
+            target,
+            schema,
+            endpoint,
+            last_tick=world.ticks(load.window),
+            workers=load.workers,
+            batch=load.batch,
+            mode=load.mode,
+        )
+        session.run(schema.settle(world.measurements))
+        session.close()
+        self._loaded = loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
+
+    def finish(self, environment: Environment, planned: Run) -> None:
+        """Check what was answered and written, and write the summary."""
+        run, spec = self._dir, planned.spec
+        if run is None:
+            return
+        target = targets.get(spec.target.name)
+        schema = target.schemas[spec.target.schema_ or next(iter(target.schemas))]
+        heading = {**assess.heading(spec, schema.name), "load": self._loaded}
+        summary, verdicts = assess.measured(run, spec)
+        try:
+            session = target.connect(planned.endpoint, schema)
+            found, more = assess.checked(run, spec, session, schema, loaded_points=self._loaded["points"])
+            session.close()
+        except (UserMistake, OpError) as error:
+            found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
+        whole = assess.conclude(run, {**heading, **summary, **found}, {**verdicts, **more})
+        verdict = whole["verdict"]
+        done = run.finish("complete")
+        logger.info("verdict: %s %s", Verdict(verdict["valid"]).word, verdict["reason"])
+        logger.info("see: tsbench report %s", os.path.relpath(done.path.parent))
+        if verdict["valid"] is False:
+            environment.process_exit_code = 1
+
+    def put_away(self) -> None:
+        """Stop the server that was started here and delete its data."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+            server.remove()
+
+
+def _spec(environment: Environment, options: Namespace) -> RunSpec:
+    classes = [c for c in environment.user_classes if issubclass(c, TimeSeriesUser)]
+    names = {c.target for c in classes}
+    if len(names) != 1:
+        raise UserMistake(f"the user classes must have one target, not {', '.join(sorted(names)) or 'none'}")
+    user = classes[0]
+    target = targets.get(user.target)
+    schema = options.schema or user.schema or next(iter(target.schemas))
+    if schema not in target.schemas:
+        raise UserMistake(f"--schema {schema}: {target.name} has {', '.join(target.schemas)}")
+    if not options.endpoint and target.name not in servers.SERVERS:
+        raise UserMistake(f"tsbench cannot start {target.name}; give --endpoint URL or set TSBENCH_ENDPOINT")
+    document = {
+        "id": f"{target.name}-{schema}",
+        "scenario": "locust",
+        "question": "A test from Locust",
+        "world": {"use_case": user.use_case, "scale": options.scale, "seed": options.seed},
+        "load": {"window": options.load_window},
+        "drive": {"users": options.num_users or 1, "warmup": options.warmup},
+        "block": user.block_points,
+        "target": {"name": target.name, "schema": schema},
+    }
+    try:
+        return RunSpec.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserMistake(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except ValueError as error:
+        raise Broken(str(error)) from None

@@ -1,0 +1,151 @@
+"""A database that keeps nothing and answers after a known time: for finding the load generator's own ceiling and limits.
+
+The endpoint says how it behaves, for example `null://?service=1ms&stall_at=3s&stall=2s`: every op takes 1 ms, and from
+3 to 5 s after the first op everything in flight or begun waits until the stall is over, as behind a lock or a
+checkpoint. What such a run should show can be computed, so it tells how far the measuring can be trusted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+from tsbench.errors import UserMistake
+from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows
+from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode
+from tsbench.units import parse_duration_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NOTHING = "it keeps nothing, so there is no answer to check"
+
+
+@dataclass(frozen=True, slots=True)
+class NullSchema:
+    """Nothing is laid out."""
+
+    name: str = "none"
+    keeps_duplicates: bool = True
+    modes: frozenset[WriteMode] = frozenset(WriteMode)
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:  # noqa: ARG002
+        """Nothing."""
+        return ()
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002
+        """Nothing."""
+        return ()
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002
+        """Nothing."""
+        return ()
+
+    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
+        """No bytes."""
+        return Payload(mode, batch.measurement.name, "", None, len(batch), 0)
+
+    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+        """No bytes, one payload per point."""
+        return [Payload(WriteMode.SINGLE, batch.measurement.name, "", None, 1, 0)] * len(batch)
+
+    def compile(self, query: Query) -> Statement:
+        """Not possible."""
+        raise Unsupported(NOTHING)
+
+
+@dataclass(slots=True)
+class _Behaviour:
+    service_s: float
+    stall_at_s: float
+    stall_s: float
+    first: float | None = None
+
+
+_behaviours: dict[str, _Behaviour] = {}
+_lock = threading.Lock()
+
+
+class NullSession:
+    """Waits instead of working."""
+
+    def __init__(self, behaviour: _Behaviour) -> None:
+        self._behaviour = behaviour
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Nothing to do."""
+
+    def write(self, payload: Payload) -> int:
+        """Wait for the service time, or until a stall that comes in between is over."""
+        behaviour = self._behaviour
+        begun = time.perf_counter()
+        if behaviour.first is None:
+            behaviour.first = begun
+        ended = begun + behaviour.service_s
+        stall_from = behaviour.first + behaviour.stall_at_s
+        stall_to = stall_from + behaviour.stall_s
+        if begun < stall_to and ended > stall_from:
+            ended = stall_to + behaviour.service_s
+        if ended > begun:
+            time.sleep(max(0.0, ended - time.perf_counter()))
+        return payload.points
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Not possible."""
+        raise OpError(Outcome.FAILED, "unsupported", NOTHING)
+
+    def facts(self) -> Mapping[str, str]:
+        """How it behaves."""
+        behaviour = self._behaviour
+        return {
+            "service_s": str(behaviour.service_s),
+            "stall_at_s": str(behaviour.stall_at_s),
+            "stall_s": str(behaviour.stall_s),
+        }
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002
+        """Nothing is stored."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class NullTarget:
+    """Its sessions yield to gevent, since they only sleep."""
+
+    name: str = "null"
+    durable: bool = False
+    cooperative: bool = True
+
+    @property
+    def schemas(self) -> Mapping[str, NullSchema]:
+        """One."""
+        return {"none": NullSchema()}
+
+    def connect(self, endpoint: str, schema: object, *, timeout_s: float = 30.0) -> NullSession:  # noqa: ARG002
+        """Never fails, except for an endpoint that cannot be read."""
+        with _lock:
+            if endpoint not in _behaviours:
+                _behaviours[endpoint] = _parse(endpoint)
+            return NullSession(_behaviours[endpoint])
+
+
+def _parse(endpoint: str) -> _Behaviour:
+    given = {"service": "0s", "stall_at": "0s", "stall": "0s"}
+    for key, value in parse_qsl(urlsplit(endpoint).query):
+        if key not in given:
+            raise UserMistake(f"{endpoint}: unknown '{key}'; known are {', '.join(given)}")
+        given[key] = value
+    try:
+        service, stall_at, stall = (parse_duration_ns(given[key]) / 1e9 for key in ("service", "stall_at", "stall"))
+    except ValueError as error:
+        raise UserMistake(f"{endpoint}: {error}") from None
+    return _Behaviour(service, stall_at, stall)
+
+
+TARGET = NullTarget()
