@@ -36,6 +36,10 @@ class Server(Protocol):
         """SIGKILL, and wait until it is gone."""
         ...
 
+    def remove(self) -> None:
+        """Delete what it stored, if it is ours; it must have been stopped."""
+        ...
+
     def cold(self) -> None:
         """Stop, wait until it is really down, drop its files from the page cache, start."""
         ...

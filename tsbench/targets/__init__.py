@@ -1,1 +1,34 @@
 """One module per database: its schemas and its session."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from tsbench.errors import UserMistake
+from tsbench.targets import memory, null, postgres, sqlite
+
+if TYPE_CHECKING:
+    from tsbench.targets.base import Target
+
+TARGETS: dict[str, Target] = {
+    "memory": memory.TARGET,
+    "null": null.TARGET,
+    "sqlite": sqlite.TARGET,
+    "postgres": postgres.TARGET,
+}
+
+
+def get(name: str) -> Target:
+    """The target of that name.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If there is none; the text names the nearest.
+    """
+    if name in TARGETS:
+        return TARGETS[name]
+    near = get_close_matches(name, TARGETS, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(TARGETS)}"
+    raise UserMistake(f"no target is called '{name}'; {hint}")

@@ -1,7 +1,7 @@
 """What a database must offer to be measured: the protocols that `targets/` implements.
 
-A Target opens Sessions. A Schema, which is pure, turns batches and queries into what the sessions send. A variant of the
-data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never an `if`.
+A Target opens Sessions. A Schema, which is pure, turns batches and queries into what the sessions send. A variant of
+the data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never an `if`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class WriteMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One text to execute with its parameters."""
+    """One text to execute with its parameters; an `optional` one is left out where the login has no right to it."""
 
     text: str
     params: tuple[Any, ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

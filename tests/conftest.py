@@ -1,0 +1,86 @@
+"""Servers for tests: marks by name, `--require`, snapshots, and the embedded PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tsbench.errors import UserMistake
+from tsbench.servers.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SERVER_MARKS = ("postgres", "timescale", "influxdb", "mysql", "mongodb", "victoria")
+"""A test that needs a server is marked with its name, and skips with a reason where the server is not to be had."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require",
+        action="append",
+        default=[],
+        metavar="NAME",
+        choices=SERVER_MARKS,
+        help="a test marked NAME that skips is a failure (may be given several times)",
+    )
+    parser.addoption("--update-snapshots", action="store_true", help="write what is compiled now as the new snapshots")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in SERVER_MARKS:
+        config.addinivalue_line("markers", f"{name}: needs that server")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Turn a skip into a failure where the test's server is required."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    required = [name for name in item.config.getoption("--require") if item.get_closest_marker(name)]
+    if report.skipped and required and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"--require {required[0]}: {reason}"
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The embedded PostgreSQL, one for all tests; durability is off, since nobody pulls the plug on it."""
+    settings = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
+    server = PostgresServer(tmp_path_factory.mktemp("postgres"), settings)
+    try:
+        server.start()
+    except UserMistake as mistake:
+        pytest.skip(str(mistake))
+    yield server
+    server.stop()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def postgres_endpoint(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty namespace of the test's own: a database apiece would cost 0.1 to 0.3 s."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(postgres_server.endpoint, autocommit=True) as admin:
+        admin.execute(f"CREATE SCHEMA {name}")
+        yield f"{postgres_server.endpoint}&options=-csearch_path%3D{name}"
+        admin.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.fixture
+def sqlite_endpoint(tmp_path: Path) -> str:
+    """The URL of a database file that is not there yet."""
+    return f"sqlite://{tmp_path / 'test.db'}"
+
+
+@pytest.fixture
+def memory_endpoint(tmp_path: Path) -> str:
+    """The name of a store that nobody else has."""
+    return f"memory://{tmp_path}"

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tsbench.errors import Broken
+from tsbench.servers.external import ExternalServer
+from tsbench.servers.files import MemoryServer, SqliteServer, allocated_bytes, evict
+from tsbench.targets import TARGETS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tsbench.servers.base import Server
+
+_PAGES = 512
+
+
+def resident_pages(path: Path) -> int:
+    """How many pages of a file are in the page cache, by mincore."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        view = (ctypes.c_char * len(mapped)).from_buffer(mapped)
+        found = (ctypes.c_ubyte * _PAGES)()
+        status = libc.mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(len(mapped)), found)
+        del view
+    assert status == 0
+    return sum(page & 1 for page in found)
+
+
+def test_size_counts_allocated_blocks_and_not_holes(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    with (tmp_path / "below" / "hole").open("wb") as file:
+        file.truncate(1 << 30)
+    assert allocated_bytes(tmp_path) < 1 << 20
+    with (tmp_path / "full").open("wb") as file:
+        file.write(os.urandom(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())  # blocks are allocated when they are written back
+    assert allocated_bytes(tmp_path) >= 1 << 20
+
+
+def test_evicted_files_are_not_in_the_page_cache(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(_PAGES * mmap.PAGESIZE))
+    assert resident_pages(path) == _PAGES
+    evict(tmp_path)
+    assert resident_pages(path) == 0
+
+
+def test_an_sqlite_directory_grows_with_its_data_and_can_be_made_cold(tmp_path: Path) -> None:
+    server = SqliteServer(tmp_path / "new")
+    assert not server.alive()
+    server.start()
+    assert (server.alive(), server.size(), list(server.pids()), server.log()) == (True, 0, [], None)
+    target = TARGETS["sqlite"]
+    session = target.connect(server.endpoint, target.schemas["wal"])
+    session.run(target.schemas["wal"].create([], {}))
+    session.close()
+    assert server.size() > 0
+    server.cold()
+    server.stop()
+
+
+def test_memory_needs_no_server_and_has_no_cold_state(tmp_path: Path) -> None:
+    server = MemoryServer(tmp_path)
+    server.start()
+    assert (server.alive(), server.size()) == (True, 0)
+    assert server.endpoint != MemoryServer(tmp_path / "other").endpoint
+    with pytest.raises(Broken, match="cannot be made cold"):
+        server.cold()
+
+
+def test_a_server_known_by_url_is_left_alone() -> None:
+    server: Server = ExternalServer("postgresql://me@there/db")
+    server.start()
+    server.stop()
+    assert (server.endpoint, list(server.pids()), server.log()) == ("postgresql://me@there/db", [], None)
+    for act in (server.cold, server.kill):
+        with pytest.raises(Broken, match="tsbench did not start it"):
+            act()

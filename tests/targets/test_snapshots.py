@@ -1,0 +1,84 @@
+"""What is measured, to be read: the texts that each target sends, one file per layout.
+
+`pytest tests/targets/test_snapshots.py --update-snapshots` writes them anew; the diff is for the reviewer.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.targets import data
+from tests.targets.data import CPU, DISK, LAG, START_NS, S
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.targets import TARGETS, get
+from tsbench.targets.base import Statement, Unsupported, WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsbench.targets.base import Schema
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+HOUR = Window(START_NS, START_NS + 3_600 * S)
+TWO = ("host_0", "host_1")
+MINUTE = 60 * S
+
+QUERIES: dict[str, Query] = {
+    "raw rows": Raw(CPU, ("busy", "load"), HOUR),
+    "raw rows of two hosts": Raw(CPU, ("busy",), HOUR, TWO),
+    "raw rows of a measurement without tags": Raw(LAG, ("kb",), HOUR),
+    "maximum by minute of two hosts": Bucketed(CPU, ("busy", "load"), "max", MINUTE, HOUR, TWO),
+    "mean by minute of a measurement without tags": Bucketed(LAG, ("kb",), "mean", MINUTE, HOUR),
+    "mean by minute and host": Grouped(CPU, ("busy",), "mean", MINUTE, HOUR),
+    "count by half a second and host, of two hosts": Grouped(CPU, ("busy",), "count", S // 2, HOUR, TWO),
+    "newest row of every host": Latest(CPU, ("busy", "load")),
+    "newest row of two hosts before a time": Latest(CPU, ("busy",), HOUR.end_ns, TWO),
+    "newest row of a measurement without tags": Latest(LAG, ("kb",)),
+    "rows above a threshold": Above(CPU, ("busy", "load"), "busy", 90.0, HOUR),
+    "rows above a threshold of two hosts": Above(CPU, ("busy",), "busy", 90.0, HOUR, TWO),
+    "newest five minutes": LatestBuckets(CPU, ("busy",), "max", MINUTE, HOUR.end_ns, 5),
+    "count": Count(CPU),
+}
+
+# What keeps nothing beyond its process has no language of its own.
+LAYOUTS = [(name, schema) for name, target in TARGETS.items() if target.durable for schema in target.schemas]
+
+
+def _sections(schema: Schema) -> Iterator[tuple[str, str]]:
+    tags = data.shared_tags(2)
+    yield "tables", ";\n".join(_shown(s) for s in schema.create([CPU, DISK, LAG], tags))
+    yield "rest after a load", ";\n".join(_shown(s) for s in schema.settle([CPU, LAG]))
+    for mode in sorted(schema.modes):
+        times = [START_NS] if mode is WriteMode.SINGLE else [START_NS, START_NS + S]
+        payload = schema.encode(data.batch(DISK, tags, time_ns=times), mode)
+        yield f"{mode} write of {len(times)}", payload.text
+    for name, query in QUERIES.items():
+        try:
+            yield name, _shown(schema.compile(query))
+        except Unsupported as why:
+            yield name, f"unsupported: {why}"
+
+
+def _shown(statement: Statement) -> str:
+    plain = [p.isoformat(timespec="microseconds") if isinstance(p, datetime) else p for p in statement.params]
+    return statement.text + (f"\n    <- {plain}" if plain else "")
+
+
+@pytest.mark.parametrize(("target", "schema"), LAYOUTS, ids=[f"{t}-{s}" for t, s in LAYOUTS])
+def test_the_texts_that_are_sent_are_those_that_were_reviewed(
+    target: str, schema: str, pytestconfig: pytest.Config
+) -> None:
+    text = "\n\n".join(f"-- {name}\n{body}" for name, body in _sections(get(target).schemas[schema])) + "\n"
+    path = SNAPSHOTS / f"{target}-{schema}.txt"
+    if pytestconfig.getoption("--update-snapshots"):
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"run with --update-snapshots to write {path.name}"
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_no_snapshot_is_left_of_a_layout_that_is_gone() -> None:
+    assert {p.name for p in SNAPSHOTS.iterdir()} == {f"{t}-{s}.txt" for t, s in LAYOUTS}

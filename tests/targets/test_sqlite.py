@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.targets import data
+from tests.targets.contract import Point, TargetContract
+from tests.targets.data import CPU, START_NS
+from tsbench.errors import UserMistake
+from tsbench.model import Measurement, OpError, Outcome
+from tsbench.targets.base import Statement, WriteMode
+from tsbench.targets.sqlite import TARGET, WAL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class TestSqlite(TargetContract):
+    name = "sqlite"
+    wrong_endpoints = ("nonsense", "sqlite://relative.db", "sqlite:///no/such/directory/x.db")
+
+    @pytest.fixture
+    def url(self, sqlite_endpoint: str) -> str:
+        return sqlite_endpoint
+
+    @staticmethod
+    def stored(url: str, measurement: Measurement) -> Sequence[Point]:
+        connection = sqlite3.connect(url.removeprefix("sqlite://"))
+        connection.row_factory = sqlite3.Row
+        rows = connection.execute(f'SELECT * FROM "{measurement.name}"').fetchall()
+        connection.close()
+        return [
+            (
+                row["time"],
+                row["tags_id"] if measurement.tags else None,
+                *(float(row[name]) for name in measurement.field_names),
+                json.loads(row["additional_tags"]) if measurement.own_tags else None,
+            )
+            for row in rows
+        ]
+
+
+def test_a_file_that_is_no_database_is_the_users_mistake(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("this is a letter to somebody " * 50)
+    with pytest.raises(UserMistake, match="file is not a database"):
+        TARGET.connect(f"sqlite://{tmp_path / 'x.db'}", WAL)
+
+
+def test_a_write_that_waits_too_long_for_its_turn_is_busy(sqlite_endpoint: str) -> None:
+    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=0.05)
+    session.run(WAL.create([CPU], data.shared_tags()))
+    other = sqlite3.connect(sqlite_endpoint.removeprefix("sqlite://"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    payload = WAL.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.BULK)
+    with pytest.raises(OpError) as caught:
+        session.write(payload)
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "busy")
+    other.execute("ROLLBACK")
+    assert session.write(payload) == 1
+    other.close()
+    session.close()
+
+
+def test_a_query_is_interrupted_at_its_time_limit(sqlite_endpoint: str) -> None:
+    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=0.05)
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(OpError) as caught:
+        session.query(Statement(endless), ("n",))
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "timeout")
+    assert session.query(Statement("SELECT 1"), ("n",)).records == [(1,)]
+    session.close()
+
+
+def test_a_full_disk_is_told_and_nothing_of_the_write_stays(sqlite_endpoint: str) -> None:
+    session = TARGET.connect(sqlite_endpoint, WAL)
+    session.run([*WAL.create([CPU], data.shared_tags()), Statement("PRAGMA max_page_count = 40")])
+    batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * 1_000 for i in range(9_000)])
+    with pytest.raises(OpError) as caught:
+        session.write(WAL.encode(batch, WriteMode.BULK))
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "disk full")
+    assert session.query(Statement("SELECT count(*) FROM cpu"), ("n",)).records == [(0,)]
+    session.close()

