@@ -1,0 +1,292 @@
+"""Runs that nobody did: result sets of the exact shape that `run.py` writes, with plausible figures, for tests.
+
+`python -m tests.report.synthetic DIRECTORY [CELLS]` writes one to look at.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir, write_json
+
+EPOCH_S = 1_763_632_800
+STATS = {"p50": 50, "p90": 90, "p99": 99, "p99.9": 99.9, "max": 100}
+QUESTION = "Which layout keeps up with 10 writers, and what do the queries of a dashboard cost meanwhile?"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a synthetic run looks like."""
+
+    cell: str = "postgres-btree"
+    loop: str = "open"
+    valid: bool | None = True
+    reason: str = ""
+    state: str = "complete"
+    error: str = ""
+    seconds: int = 20
+    warmup: int = 5
+    rate: int = 200  # ops per second and op
+    typical_ms: float = 3.0
+    stall_at: int | None = None
+    ops: tuple[tuple[str, str], ...] = (
+        ("write", "write"),
+        ("single-groupby-1-1-1", "query"),
+        ("double-groupby-1", "query"),
+        ("lastpoint", "query"),
+    )
+    processes: int = 2
+    seed: int = 1
+    limited_by: str = "database"
+    wrong: int = 0
+    settings: tuple[tuple[str, str], ...] = (("shared_buffers", "1GB"), ("fsync", "on"))
+
+
+def make_run(results: Path, shape: Shape) -> RunDir:
+    """One run with all its files; those of a failed or interrupted one stay in `.partial`."""
+    run = RunDir.create(results, shape.cell)
+    run.write_json(
+        "spec.json", {"cell": shape.cell, "scenario": "quickstart", "drive": {"loop": shape.loop, "users": 10}}
+    )
+    run.write_json("env.json", _env(shape))
+    histograms = _load(run, shape)
+    _processes(run, shape)
+    if shape.state != "interrupted":
+        run.write_json("summary.json", summary_of(shape, histograms))
+        return run.finish(shape.state, error=shape.error)
+    return run
+
+
+def make_results(results: Path, shapes: list[Shape]) -> Path:
+    """A result set with its own summary and scenario."""
+    results.mkdir(parents=True, exist_ok=True)
+    runs = [make_run(results, shape) for shape in shapes]
+    cells = [run.read_json("summary.json") if run.has("summary.json") else {"cell": run.cell_id} for run in runs]
+    content = {"format": 1, "scenario": "quickstart", "question": QUESTION, "cells": cells}
+    write_json(results / "summary.json", content)
+    (results / "scenario.toml").write_text(f'question = "{QUESTION}"\n\n[load]\nbatch = 1000\n', encoding="utf-8")
+    return results
+
+
+def twelve(seconds: int = 20) -> list[Shape]:
+    """A matrix of four layouts and three user counts, in which a few things went wrong."""
+    layouts = ("postgres-btree", "postgres-brin", "mongodb-timeseries", "influxdb-native")
+    cells = [f"{layout}-users-{users}" for layout in layouts for users in (10, 100, 1000)]
+    shapes = [
+        Shape(cell=c, seed=i, typical_ms=1 + 1.3 * i, rate=60 + 20 * (i % 5), seconds=seconds)
+        for i, c in enumerate(cells)
+    ]
+    told = {
+        "valid": None,
+        "limited_by": "load generator",
+        "reason": "its event loop used 93% of a core; use more processes",
+    }
+    wrong = {"valid": False, "wrong": 3, "reason": "3 of 1,200 answers differ from the in-memory database's"}
+    shapes[2] = Shape(**{**shapes[2].__dict__, **told})
+    shapes[5] = Shape(**{**shapes[5].__dict__, **wrong})
+    shapes[8] = Shape(
+        **{**shapes[8].__dict__, "state": "failed", "error": "the server died (signal 9) during the load"}
+    )
+    shapes[11] = Shape(**{**shapes[11].__dict__, "state": "interrupted"})
+    shapes[1] = Shape(**{**shapes[1].__dict__, "stall_at": seconds // 2})
+    return shapes
+
+
+def _load(run: RunDir, shape: Shape) -> dict[tuple[str, str], Histogram]:
+    """Write the histogram logs and ops.parquet; gives the measured histograms by op and time."""
+    random = np.random.default_rng(shape.seed)
+    merged: dict[tuple[str, str], Histogram] = {}
+    rows: list[dict[str, Any]] = []
+    logs = [(run / "latency" / f"worker-{n}.hlog").open("w", encoding="utf-8") for n in range(shape.processes)]
+    for log in logs:
+        write_log_head(log, start_s=EPOCH_S - shape.warmup)
+    for second in range(-shape.warmup, shape.seconds):
+        for number, (op, kind) in enumerate(shape.ops):
+            count = int(random.poisson(shape.rate))
+            typical_ns = shape.typical_ms * 1e6 * (1 + 0.8 * number) * (3 if second < 0 else 1)
+            service = (typical_ns * random.lognormal(0, 0.45, count)).astype(np.int64)
+            waited = (random.exponential(typical_ns / 4, count)).astype(np.int64)
+            if second == shape.stall_at and kind == "write":
+                service[: count // 3] += 800_000_000
+                waited += 400_000_000
+            row: dict[str, Any] = {"second": second, "op": op, "count": count, "done": count}
+            row |= {"failed": int(random.random() < 0.05), "unknown": 0, "points": count * 1000 * (kind == "write")}
+            for time, values in (("response", service + waited), ("service", service)):
+                whole = Histogram(values)
+                for log, part in zip(logs, np.array_split(values, len(logs)), strict=True):
+                    write_interval(log, Interval(f"{op}|{time}", EPOCH_S + second, 1.0, Histogram(part)))
+                if second >= 0:
+                    merged.setdefault((op, time), Histogram()).add(whole)
+                for name, percent in (("p50", 50), ("p99", 99), ("max", 100)):
+                    row[f"{time}_{name}_ns"] = whole.percentile_ns(percent)
+            rows.append(row)
+    for log in logs:
+        log.close()
+    if shape.state != "interrupted":
+        pd.DataFrame(rows)[list(OPS_COLUMNS)].to_parquet(run / "ops.parquet")
+    return merged
+
+
+def _processes(run: RunDir, shape: Shape) -> None:
+    random = np.random.default_rng(shape.seed + 1)
+    seconds = np.arange(-shape.warmup, shape.seconds) + 0.5
+    size = len(seconds)
+    grown = np.linspace(0, 4e8, size)
+    host = {
+        "second": seconds,
+        "cpu_percent": 60 + 8 * random.standard_normal(size),
+        "memory_bytes": (6e9 + grown).astype(int),
+        "disk_read_bytes": random.integers(0, 10**6, size),
+        "disk_write_bytes": random.integers(10**7, 9 * 10**7, size),
+        "client_cpu_percent": 45 + 5 * random.standard_normal(size),
+        "client_rss_bytes": np.full(size, 180_000_000),
+    }
+    server = {
+        "second": seconds,
+        "cpu_percent": 150 + 20 * random.standard_normal(size),
+        "rss_bytes": (9e8 + grown).astype(int),
+        "read_bytes": random.integers(0, 10**5, size),
+        "write_bytes": random.integers(10**7, 6 * 10**7, size),
+        "open_files": np.full(size, 120),
+    }
+    pd.DataFrame(host)[list(HOST_COLUMNS)].to_parquet(run / "host.parquet")
+    pd.DataFrame(server)[list(SERVER_COLUMNS)].to_parquet(run / "server.parquet")
+
+
+def _env(shape: Shape) -> dict[str, Any]:
+    host = {
+        "name": "bench-1",
+        "cpu": "Example CPU 2.5 GHz",
+        "cores": 16,
+        "memory_bytes": 67_430_000_000,
+        "kernel": "6.1",
+    }
+    server = {"version": "16.4", "settings": dict(shape.settings), "path": "/usr/lib/postgresql/16/bin/postgres"}
+    versions = {"tsbench": "0.1.0", "python": "3.11.9", "locust": "2.47.0"}
+    return {
+        "host": host,
+        "versions": versions,
+        "server": server,
+        "seed": 42,
+        "git": {"commit": "7eefeaf", "dirty": False},
+    }
+
+
+def _stats(histogram: Histogram) -> dict[str, float]:
+    values: dict[str, float] = {name: histogram.percentile_ns(percent) for name, percent in STATS.items()}
+    return values | {"mean": histogram.mean_ns}
+
+
+def _op(kind: str, shape: Shape, response: Histogram, service: Histogram) -> dict[str, Any]:
+    count, seconds = len(service), shape.seconds
+    points = count * 1000 if kind == "write" else 0
+    return {
+        "kind": kind,
+        "count": count,
+        "ok": count - 3,
+        "failed": 1,
+        "unknown": 2,
+        "points": points,
+        "ops_per_s": count / seconds,
+        "points_per_s": points / seconds,
+        "response_ns": _stats(response),
+        "service_ns": _stats(service),
+        "causes": {"timeout": 2, "constraint": 1},
+    }
+
+
+LOAD = {"points": 10_368_000, "values": 103_680_000, "bytes": 933_120_000, "client_cpu_s": 12.3, "encode_s": 6.5}
+LIMIT = {"hub_lag_p50_ns": 80_000, "hub_lag_p99_ns": 1_900_000, "hub_cpu_percent": 41.5, "pool_wait_p50_ns": 0}
+
+
+def summary_of(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> dict[str, Any]:
+    """summary.json of a run."""
+    measured = _measured(shape, histograms)
+    points = measured["write"]["points"] if "write" in measured else 0
+    arrivals = sum(op["count"] for op in measured["ops"].values())
+    schedule = {"scheduled": arrivals, "done": arrivals - 4, "late": 4, "dropped": 0, "unfinished": 0}
+    target, _, schema = shape.cell.partition("-")
+    return {
+        "format": 1,
+        "cell": shape.cell,
+        "scenario": "quickstart",
+        "question": QUESTION,
+        "target": target,
+        "schema": schema,
+        "labels": {"target.schema": schema},
+        "loop": shape.loop,
+        "users": 10,
+        "processes": shape.processes,
+        "verdict": {"valid": shape.valid, "reason": shape.reason, "counts": {}},
+        "verdicts": _verdicts(shape, points),
+        "limited_by": shape.limited_by,
+        "limit": LIMIT,
+        "load": _loaded(shape),
+        "measured": measured,
+        "schedule": schedule if shape.loop == "open" else None,
+        "size": _size(shape),
+        "answers": _answers(shape),
+        "writes": {"acknowledged": points, "stored": points, "unknown": 2, "failed": 1, "lost": 0, "unexpected": 0},
+        "settled_s": 4.2,
+        "started": "2026-11-20T10:15:00.123456Z",
+    }
+
+
+def _measured(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> dict[str, Any]:
+    ops = {op: _op(kind, shape, histograms[op, "response"], histograms[op, "service"]) for op, kind in shape.ops}
+    merged = {}
+    for kind in ("write", "query"):
+        both = {time: Histogram() for time in ("response", "service")}
+        for (op, time), histogram in histograms.items():
+            if dict(shape.ops)[op] == kind:
+                both[time].add(histogram)
+        if len(both["service"]):
+            merged[kind] = _op(kind, shape, both["response"], both["service"])
+    window = {"start_s": float(EPOCH_S), "duration_s": float(shape.seconds)}
+    return {"duration_s": float(shape.seconds), "window": window, "ops": ops, **merged}
+
+
+def _verdicts(shape: Shape, points: int) -> dict[str, Any]:
+    true = {"valid": True, "reason": "", "counts": {}}
+    wrong = {"valid": False, "reason": shape.reason, "counts": {"checked": 1200, "wrong": shape.wrong}}
+    return {
+        "answers": wrong if shape.wrong else true | {"counts": {"checked": 1200}},
+        "writes": true | {"counts": {"acknowledged": points, "stored": points}},
+        "counts": true,
+        "limit": {"valid": shape.valid, "reason": shape.reason, "counts": {}},
+        "ops": true,
+    }
+
+
+def _loaded(shape: Shape) -> dict[str, Any]:
+    duration_s = 30.0 + shape.seed
+    rate = LOAD["points"] / duration_s
+    return {**LOAD, "duration_s": duration_s, "points_per_s": rate, "workers": 4, "batch": 1000, "mode": "bulk"}
+
+
+def _size(shape: Shape) -> dict[str, Any]:
+    size = 120_000_000 + 9_000_000 * shape.seed
+    parts = {"table": size * 0.6, "index": size * 0.3, "log": size * 0.1}
+    return {"bytes": size, "points": LOAD["points"], "bytes_per_point": size / LOAD["points"], "parts": parts}
+
+
+def _answers(shape: Shape) -> dict[str, Any]:
+    first = {"query": "double-groupby-1 #17", "difference": "row 4: usage_user 51.2 expected 48.9"}
+    return {
+        "checked": 1200,
+        "wrong": shape.wrong,
+        "unsupported": {"above": "this schema stores no tags"},
+        "first_wrong": first if shape.wrong else None,
+    }
+
+
+if __name__ == "__main__":
+    wanted = int(sys.argv[2]) if len(sys.argv) > 2 else 12
+    make_results(Path(sys.argv[1]), twelve(60)[:wanted])

@@ -1,0 +1,186 @@
+"""The page stands alone, hides no run, and prints nothing unescaped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tsbench.report import manifest
+from tsbench.report.html import write_report
+from tsbench.report.metrics import MISSING
+from tsbench.rundir import RunDir
+
+from .synthetic import QUESTION, Shape, make_results, make_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VOID = {"meta", "br", "img", "link", "hr", "input"}
+
+
+class Checker(HTMLParser):
+    """Whether elements nest, which ids there are, and what is referred to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in {"href", "src", "xlink:href"}:
+                self.references.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def page(mixed: Path) -> str:
+    before = time.process_time()
+    text = write_report(mixed).read_text(encoding="utf-8")
+    taken_s = time.process_time() - before
+    assert taken_s < 15, "3 s for these five runs on an idle machine; a campaign makes it after every run"
+    return text
+
+
+def test_the_page_needs_nothing_from_anywhere(page: str):
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    assert not checker.tags & {"script", "link", "iframe", "object"}
+    assert all(reference.startswith(("#", "data:")) for reference in checker.references)
+    assert not re.search(r"https?://|@import|url\((?!#)", page)
+
+
+def test_ids_are_unique_and_every_reference_finds_one(page: str):
+    checker = Checker()
+    checker.feed(page)
+    assert len(checker.ids) == len(set(checker.ids))
+    wanted = {r.removeprefix("#") for r in checker.references if r.startswith("#")} | set(
+        re.findall(r"url\(#(\w+)\)", page)
+    )
+    assert wanted <= set(checker.ids)
+
+
+def test_every_run_is_shown_with_its_verdict_and_reason(page: str):
+    assert QUESTION in page
+    for cell in ("postgres-btree", "postgres-brin", "mongodb-wide", "influxdb-native", "sqlite-wal"):
+        assert f">{cell}</a>" in page
+        assert f"<h3>{cell}</h3>" in page
+    for reason in ("its event loop used 93% of a core", "3 answers are wrong", "failed: the server died (signal 9)"):
+        assert reason in page
+    assert "interrupted: the run ended before it could say how" in page
+    assert page.count('<tr class="doubtful">') == 4
+
+
+def test_details_hold_the_evidence(page: str):
+    for text in (
+        "row 4: usage_user 51.2 expected 48.9",
+        "this schema stores no tags",
+        "write: timeout",
+        "arrivals scheduled",
+        "event loop late, p99",
+        "acknowledged writes are stored",
+        "Stalls: seconds whose slowest op",
+        "server.settings.shared_buffers",
+        "[load]\nbatch = 1000",
+    ):
+        assert text in page
+
+
+def test_what_comes_from_outside_is_escaped(tmp_path: Path):
+    evil = "<script>alert(1)</script>"
+    ops = (("write", "write"),)
+    shape = Shape(
+        cell="pg-$x$-<b>&", valid=False, reason=evil, wrong=1, seconds=3, rate=10, settings=((evil, evil),), ops=ops
+    )
+    other = replace(shape, cell="pg-plain")
+    text = write_report(make_results(tmp_path / "r", [shape, other])).read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "pg-$x$-&lt;b&gt;&amp;" in text
+    Checker().feed(text)
+
+
+def test_one_run_alone_has_a_page_without_comparison_and_the_same_one_again(single: Path):
+    text = write_report(single).read_text(encoding="utf-8")
+    assert write_report(single).read_text(encoding="utf-8") == text
+    assert "Comparison" not in text
+    assert "1 run, closed loop, 10 users." in text
+    assert "<strong>service times</strong>" in text
+    assert "response time</th>" not in text
+
+
+def test_the_directory_of_one_run_can_be_reported_on_its_own(mixed: Path, tmp_path: Path):
+    shutil.copytree(mixed / "postgres-btree", tmp_path / "postgres-btree")
+    path = write_report(tmp_path / "postgres-btree")
+    assert path == tmp_path / "postgres-btree" / "report.html"
+    assert "<h3>postgres-btree</h3>" in path.read_text(encoding="utf-8")
+
+
+def test_damaged_files_are_told_and_the_rest_is_shown(mixed: Path, tmp_path: Path):
+    copy = tmp_path / "copy"
+    shutil.copytree(mixed, copy, ignore=shutil.ignore_patterns("*.partial", "*.hlog"))
+    (copy / "summary.json").unlink()
+    (copy / "postgres-brin" / "ops.parquet").unlink()
+    (copy / "mongodb-wide" / "ops.parquet").unlink()
+    (copy / "postgres-btree" / "summary.json").write_text('{"cell": ')
+    (copy / "postgres-brin" / "host.parquet").write_bytes(b"no")
+    (copy / "mongodb-wide" / "env.json").unlink()
+    text = write_report(copy).read_text(encoding="utf-8")
+    assert "postgres-btree/summary.json is damaged" in text
+    assert "postgres-brin/host.parquet is damaged" in text
+    assert "Nothing was left by: mongodb-wide." in text
+    assert QUESTION in text
+
+
+def test_a_run_that_left_only_its_specification_is_shown(tmp_path: Path):
+    run = RunDir.create(tmp_path, "postgres-btree")
+    run.write_json("spec.json", {"id": "postgres-btree"})
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "The run left no figures." in text
+
+
+def test_null_parts_of_a_summary_are_left_out(tmp_path: Path):
+    run = make_run(tmp_path, Shape(cell="pg-a", seconds=2, rate=5))
+    summary = run.read_json("summary.json")
+    parts = ("verdict", "limit", "load", "schedule", "size", "answers", "writes", "settled_s", "limited_by", "labels")
+    run.write_json("summary.json", summary | dict.fromkeys(parts))
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "no verdict was reached" in text
+    assert "None" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
+
+
+def test_the_template_is_part_of_the_package():
+    assert (files("tsbench.report") / "report.html.j2").is_file()
+
+
+def test_manifests_are_split_into_what_is_common_and_what_differs():
+    contents: list[dict[str, object]] = [
+        {"a": {"b": 1, "c": [1, 2]}, "memory_bytes": 8_000_000_000},
+        {"a": {"b": 2, "c": [1, 2], "d": None}},
+        {},
+    ]
+    found = manifest.compare(contents)
+    assert found.common == {"a.c": "1, 2", "a.d": MISSING}
+    assert found.differing == {"a.b": ["1", "2", MISSING], "memory_bytes": ["8.00 GB", MISSING, MISSING]}
+    assert found.silent == (2,)

@@ -1,0 +1,137 @@
+"""Plots draw what the frames hold, without touching pyplot or the notebook's own settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+
+from tsbench.measure.hist import Histogram
+from tsbench.report import compare, frames, plots, style
+from tsbench.report.cells import load_cells
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def texts(figure: Figure) -> list[str]:
+    found = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    return found + [
+        part for axes in figure.axes for part in (axes.get_title(loc="left"), axes.get_xlabel(), axes.get_ylabel())
+    ]
+
+
+def test_throughput_shows_warm_up_what_was_due_and_what_was_done(mixed: Path):
+    cell = load_cells(mixed)[0]
+    ops = frames.ops_of(cell)
+    figure = plots.throughput(cell, ops)
+    assert {"writes", "queries", "writes due", "queries due", "warm-up"} <= set(texts(figure))
+    done = ops[(ops["op"] == "write")].sort_values("second")["done"].to_numpy()
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert np.array_equal(np.asarray(lines["writes"].get_ydata()), done)
+    assert figure.axes[1].get_ylabel() == "points/s"
+
+
+def test_latency_over_time_has_a_panel_per_op_and_marks_the_stall(mixed: Path):
+    cell = load_cells(mixed)[0]
+    figure = plots.latency_over_time(cell, frames.ops_of(cell))
+    assert figure.axes[0].get_title(loc="left") == "write"
+    assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
+    marked = [line for line in figure.axes[0].lines if str(line.get_label()).startswith("stall")]
+    assert list(np.asarray(marked[0].get_xdata())) == [5]
+    assert all(axes.get_yscale() == "log" for axes in figure.axes[:3])
+
+
+def test_seconds_without_ops_are_gaps_in_latency_and_zero_in_throughput(mixed: Path):
+    cell = load_cells(mixed)[0]
+    ops = frames.ops_of(cell)
+    ops = ops[ops["second"] != 3]
+    latency = {line.get_label(): line for line in plots.latency_over_time(cell, ops).axes[0].lines}["median"]
+    assert np.isnan(np.asarray(latency.get_ydata(), dtype=float)[list(np.asarray(latency.get_xdata())).index(3)])
+    done = {line.get_label(): line for line in plots.throughput(cell, ops).axes[0].lines}["writes"]
+    assert np.asarray(done.get_ydata())[list(np.asarray(done.get_xdata())).index(3)] == 0
+
+
+def test_a_percentile_line_ends_at_the_slowest_op_and_claims_no_more_nines_than_it_has_ops(single: Path):
+    _, (panel,) = style.panels(1, 1, height=2)
+    plots.percentile_line(panel, frames.spectrum(Histogram(np.arange(1, 501) * 1_000_000)))
+    distance = np.asarray(panel.lines[0].get_xdata(), dtype=float)
+    assert distance[-1] == 500
+    assert np.asarray(panel.lines[0].get_ydata())[-1] == pytest.approx(500_000_000, rel=1e-3)
+
+
+def test_closed_loops_are_titled_service_time(single: Path):
+    cell = load_cells(single)[0]
+    assert "Queries: service time" in texts(plots.latency_by_percentile(cell, frames.latency_of(cell)))
+
+
+def test_comparisons_say_which_way_is_better_and_mark_untrue_runs(mixed: Path):
+    cells = load_cells(mixed)
+    figure = compare.rates(cells)
+    assert figure is not None
+    assert {"higher is better", "lower is better"} <= set(texts(figure))
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels[:3] == ["postgres-btree", "postgres-brin (could not tell)", "mongodb-wide (false)"]
+    assert [bool(bar.get_hatch()) for bar in figure.axes[0].patches][:3] == [False, True, True]
+
+
+def test_a_cell_has_the_same_colour_in_every_comparison(mixed: Path):
+    cells = load_cells(mixed)
+    looks = style.lines_of([cell.name for cell in cells])
+    time, percentiles = compare.over_time(cells, frames.ops(mixed)), compare.percentiles(cells, frames.latency(mixed))
+    for figure in (time, percentiles):
+        assert figure is not None
+        for line in figure.axes[0].lines:
+            name = str(line.get_label()).split(" (")[0]
+            assert line.get_color() == looks[name].colour
+
+
+def test_twenty_eight_cells_look_different():
+    looks = style.lines_of([str(number) for number in range(28)])
+    assert len({(line.colour, str(line.dashes)) for line in looks.values()}) == 28
+
+
+def test_size_on_disk_stacks_to_the_total(mixed: Path):
+    cells = load_cells(mixed)
+    figure = compare.size_on_disk(cells)
+    assert figure is not None
+    widths = [bar.get_width() for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
+    assert sum(widths[:: len(cells)]) == pytest.approx(cells[0].summary["size"]["bytes"])
+
+
+def test_nothing_to_compare_gives_no_figure(mixed: Path):
+    interrupted = load_cells(mixed)[-1:]
+    assert compare.rates(interrupted) is None
+    assert compare.latencies(interrupted) is None
+    assert compare.size_on_disk(interrupted) is None
+    assert compare.over_time(interrupted, frames.ops_of(interrupted[0])) is None
+    assert compare.percentiles(interrupted, frames.latency_of(interrupted[0])) is None
+
+
+def test_drawing_leaves_settings_and_pyplot_alone(mixed: Path):
+    before = dict(mpl.rcParams)
+    cell = load_cells(mixed)[0]
+    style.embed(plots.resources(frames.host_of(cell), frames.server_of(cell)), name="x", alt="x")
+    assert dict(mpl.rcParams) == before
+
+
+def test_no_figure_is_made_through_pyplot():
+    sources = [path.read_text(encoding="utf-8") for path in Path(style.__file__).parent.glob("*.py")]
+    assert not any("pyplot" in source for source in sources)
+
+
+def test_figures_are_text_in_the_pages_colours_and_heavy_ones_are_pictures(mixed: Path):
+    cell = load_cells(mixed)[0]
+    ops = frames.ops_of(cell)
+    svg = style.embed(plots.throughput(cell, ops), name="a", alt='<"x">')
+    assert "Ops per second</text>" in svg
+    assert "currentColor" in svg
+    assert style.INK not in svg
+    assert 'aria-label="&lt;&#34;x&#34;&gt;"' in svg
+    figure, (panel,) = style.panels(1, 1, height=2)
+    panel.plot(np.zeros(style.SVG_LIMIT + 1))
+    assert style.embed(figure, name="b", alt="x").startswith('<img alt="x" src="data:image/png;base64,')

@@ -1,0 +1,86 @@
+"""The console table prints every figure at every width, and a reason for every verdict that is not true."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from tsbench.report.cells import load_cells
+from tsbench.report.metrics import COLUMNS, METRICS, MISSING, used_columns
+from tsbench.report.table import print_summary
+
+from .synthetic import Shape, make_results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def printed(results: Path, width: int, *, styled: bool = False) -> str:
+    out = io.StringIO()
+    print_summary(
+        Console(file=out, width=width, force_terminal=styled, color_system="truecolor" if styled else None), results
+    )
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_no_line_is_wider_than_the_console_and_no_figure_is_cut(mixed: Path, width: int):
+    text = printed(mixed, width)
+    tables = text.split("p50, p99 and max are")[0]
+    assert max(len(line.rstrip()) for line in tables.splitlines()) <= width
+    assert "…" not in text
+    for cell in load_cells(mixed):
+        for column in used_columns([cell]):
+            assert column.text(cell) in text
+
+
+def test_it_says_which_time_it_prints(mixed: Path, single: Path):
+    assert "p50, p99 and max are response times (open, 10 users)." in printed(mixed, 120)
+    assert "p50, p99 and max are service times (closed, 10 users)." in printed(single, 120)
+
+
+def test_runs_of_both_loops_each_say_their_own(tmp_path: Path):
+    small = {"seconds": 2, "warmup": 0, "rate": 5}
+    shapes = [Shape(cell="a-open", loop="open", **small), Shape(cell="b-closed", loop="closed", **small)]  # type: ignore[arg-type]
+    text = printed(make_results(tmp_path / "r", shapes), 200)
+    assert "open, 10 users" in text
+    assert "closed, 10 users" in text
+    assert "response (open) / service (closed) times" in text
+
+
+def test_every_verdict_that_is_not_true_has_its_reason_in_one_line(mixed: Path):
+    lines = printed(mixed, 120).splitlines()
+    assert "postgres-brin: could not tell: its event loop used 93% of a core" in lines
+    assert "mongodb-wide: false: 3 answers are wrong" in lines
+    assert "influxdb-native: could not tell: failed: the server died (signal 9)" in lines
+    assert not any(line.startswith("postgres-btree:") for line in lines)
+
+
+def test_figures_without_a_true_verdict_are_struck_out(mixed: Path):
+    text = printed(mixed, 200, styled=True)
+    cells = load_cells(mixed)
+    true, false = (METRICS["load_points_per_s"].text(cell) for cell in (cells[0], cells[2]))
+    assert re.search(rf"\x1b\[2;9m *{false}", text)
+    assert re.search(rf"[m ]{true}", text)
+    assert not re.search(rf"\x1b\[2;9m *{true}", text)
+
+
+def test_columns_that_no_run_has_are_left_out(single: Path):
+    assert "write " not in printed(single, 200).split("p50, p99 and max")[0].replace("writes", "")
+
+
+def test_every_column_is_made_of_known_metrics_and_a_missing_summary_prints_dashes(mixed: Path):
+    interrupted = load_cells(mixed)[-1]
+    for column in COLUMNS:
+        assert set(column.keys) <= set(METRICS)
+        assert column.text(interrupted) == MISSING
+
+
+def test_the_time_of_a_latency_follows_the_loop(mixed: Path, single: Path):
+    in_open, in_closed = load_cells(mixed)[0], load_cells(single)[0]
+    assert METRICS["query_p99_ns"].value(in_open) == in_open.summary["measured"]["query"]["response_ns"]["p99"]
+    assert METRICS["query_p99_ns"].value(in_closed) == in_closed.summary["measured"]["query"]["service_ns"]["p99"]

@@ -1,0 +1,136 @@
+"""The runs of a result set as the report sees them: their files read once, with whatever is missing left out."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import UserMistake
+from tsbench.model import Verdict
+from tsbench.rundir import RunDir, find_runs, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run: its directory and what its JSON files say. `notes` tell which of them could not be read."""
+
+    name: str
+    run: RunDir
+    summary: Mapping[str, Any]
+    env: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def state(self) -> str:
+        """`complete`, `failed` or `interrupted`."""
+        return str(self.status.get("state", "interrupted"))
+
+    @property
+    def loop(self) -> str | None:
+        """`open` or `closed`; None where neither summary nor spec says."""
+        loop = self.summary.get("loop") or lookup(self.spec, ("drive", "loop"))
+        return loop if loop in {"open", "closed"} else None
+
+    @property
+    def time(self) -> str:
+        """The kind of time that counts: `response` (from when the op was due) in an open loop, else `service`."""
+        return "response" if self.loop == "open" else "service"
+
+    @property
+    def limited_by(self) -> str:
+        """What the run found to be its limit; `unknown` where it did not get that far."""
+        return str(self.summary.get("limited_by") or "unknown")
+
+    @property
+    def started(self) -> str:
+        """When the run began, as ISO text to the second; empty where it does not say."""
+        return re.sub(r"\.\d+", "", str(self.summary.get("started") or ""))
+
+    @property
+    def verdict(self) -> Verdict:
+        """The run's verdict; never true for a run that did not complete."""
+        found = as_verdict(self.summary.get("verdict"))
+        if self.state == "complete":
+            return found
+        error = str(self.status.get("error") or "")
+        why = f"{self.state}: {error}" if error else self.state
+        reasons = [why] if found.valid is not False else [why, found.reason]
+        return Verdict(None if found.valid is True else found.valid, "; ".join(r for r in reasons if r), found.counts)
+
+
+def as_verdict(content: object) -> Verdict:
+    """The verdict that a summary holds as an object; could not tell where there is none."""
+    if not isinstance(content, dict) or "valid" not in content:
+        return Verdict(None, "no verdict was reached")
+    return Verdict(content["valid"], str(content.get("reason") or ""), content.get("counts") or {})
+
+
+def lookup(content: object, path: Sequence[str]) -> Any:
+    """What nested objects hold under `path`; None where any part is missing."""
+    for key in path:
+        if not isinstance(content, dict):
+            return None
+        content = content.get(key)
+    return content
+
+
+def load_cells(results: Path) -> list[Cell]:
+    """The runs of a result set (or the one run that `results` is), in the order in which they were planned.
+
+    Raises
+    ------
+    UserMistake
+        If there is none, or one of a newer format.
+    """
+    cells: list[Cell] = []
+    for run in find_runs(results):
+        taken = any(cell.name == run.cell_id for cell in cells)  # an old complete run beside a newer failed attempt
+        cells.append(_load(run, run.path.name if taken else run.cell_id))
+    planned = [c.get("cell") for c in read_optional(results / "summary.json").get("cells") or [] if isinstance(c, dict)]
+    place = {name: number for number, name in enumerate(planned)}
+    return sorted(cells, key=lambda cell: (place.get(cell.run.cell_id, len(place)), cell.name))
+
+
+def question_of(results: Path, cells: Sequence[Cell]) -> tuple[str, str]:
+    """The scenario's name and question, from wherever they were written before the run ended."""
+    found: list[Mapping[str, Any]] = [read_optional(results / "summary.json"), *(cell.summary for cell in cells)]
+    scenario = results / "scenario.toml"
+    if scenario.exists():
+        try:
+            found.append({"scenario": None, **tomllib.loads(scenario.read_text(encoding="utf-8"))})
+        except (ValueError, OSError):
+            found.append({})  # shown as text all the same, see html.py
+    found.extend(cell.spec for cell in cells)
+    name = next((c["scenario"] for c in found if isinstance(c.get("scenario"), str)), results.resolve().name)
+    question = next((c["question"] for c in found if isinstance(c.get("question"), str) and c["question"]), "")
+    return name, question
+
+
+def read_optional(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that need not be there; empty where it is missing or damaged."""
+    try:
+        return read_json(path)
+    except UserMistake:
+        return {}
+
+
+def _load(run: RunDir, name: str) -> Cell:
+    notes = []
+    content: dict[str, dict[str, Any]] = {}
+    for part in ("summary", "env", "spec"):
+        content[part] = {}
+        if not run.has(f"{part}.json"):
+            continue
+        try:
+            content[part] = run.read_json(f"{part}.json")
+        except UserMistake as mistake:
+            notes.append(str(mistake))
+    return Cell(name, run, content["summary"], content["env"], content["spec"], run.status(), tuple(notes))

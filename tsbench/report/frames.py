@@ -1,0 +1,270 @@
+"""A result set as pandas frames, for notebooks and for the report itself.
+
+Every function takes the directory of a result set, or of one run, and gives a frame whose first column is `cell`:
+
+>>> from pathlib import Path
+>>> from tsbench.report import frames
+>>> results = Path("results/20261120-101500-quickstart")
+>>> frames.runs(results)     # one row per run: labels, verdict, every metric         # doctest: +SKIP
+>>> frames.ops(results)      # per second and op: counts, points, latencies           # doctest: +SKIP
+>>> frames.latency(results)  # percentile spectrum of the measured window             # doctest: +SKIP
+>>> frames.host(results)     # per second: this host and the load processes           # doctest: +SKIP
+>>> frames.server(results)   # per second: the server's processes                     # doctest: +SKIP
+
+Units are in the columns' names. Seconds count from the start of the measured window; warm-up is negative. Failed and
+interrupted runs are there with whatever they left behind; look at `state` and `verdict` in `runs` before comparing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tsbench.errors import UserMistake
+from tsbench.measure.hist import Histogram, read_log
+from tsbench.report.cells import Cell, load_cells, lookup
+from tsbench.report.metrics import METRICS
+from tsbench.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+ALL = "*"
+"""The op under which `latency` gives all ops of a kind, merged."""
+
+LATENCY_COLUMNS = {
+    "kind": "string",  # write or query
+    "op": "string",  # ALL: every op of this kind
+    "time": "string",  # response (from when the op was due) or service (from when it was sent)
+    "percentile": "double",
+    "value_ns": "int64",
+    "total": "int64",  # how many ops the spectrum rests on
+}
+STALL_FACTOR = 10
+"""A second is a stall when its slowest op took this many times the median of all seconds' p99."""
+
+_TICKS = 5  # per halving of the distance to 100 %, as HdrHistogram's own percentile output has by default
+_HIGHEST = 99.999
+_TYPES: Mapping[str, str] = {"int64": "int64", "double": "float64", "string": "str"}
+
+
+def runs(results: Path) -> pd.DataFrame:
+    """One row per run: how it was loaded, its labels (`label.*`), verdict and every metric of METRICS.
+
+    Parameters
+    ----------
+    results
+        The directory of a result set or of one run.
+    """
+    return pd.DataFrame([_run_row(cell) for cell in load_cells(results)])
+
+
+def ops(results: Path) -> pd.DataFrame:
+    """One row per run, second and op; columns as in `tsbench.rundir.OPS_COLUMNS`."""
+    return _each(results, ops_of, OPS_COLUMNS)
+
+
+def host(results: Path) -> pd.DataFrame:
+    """One row per run and second: the load generator's host; columns as in `tsbench.rundir.HOST_COLUMNS`."""
+    return _each(results, host_of, HOST_COLUMNS)
+
+
+def server(results: Path) -> pd.DataFrame:
+    """One row per run and second: the server's processes; columns as in `tsbench.rundir.SERVER_COLUMNS`."""
+    return _each(results, server_of, SERVER_COLUMNS)
+
+
+def latency(results: Path) -> pd.DataFrame:
+    """The percentile spectrum of every op over the measured window, merged from all processes' histograms.
+
+    Columns: see LATENCY_COLUMNS. Rows with op `*` are all ops of a kind together. A run whose summary does not say
+    when its measured window was has no rows, because its warm-up cannot be told apart.
+    """
+    return _each(results, latency_of, LATENCY_COLUMNS)
+
+
+def spectrum(histogram: Histogram) -> pd.DataFrame:
+    """A histogram's values at 0 .. 99.999 % in steps that halve with the distance to 100 %, and at 100 % (the maximum).
+
+    Columns: `percentile`, `value_ns`, `total` (how many values were counted).
+    """
+    percents = _percents()
+    values = histogram.percentiles_ns(percents)
+    return pd.DataFrame({"percentile": percents, "value_ns": values, "total": len(histogram)})
+
+
+def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
+    """Stretches of seconds in which an op's slowest took over STALL_FACTOR times its usual p99.
+
+    Parameters
+    ----------
+    ops_frame
+        What `ops` gave, of one or several runs.
+    time
+        `response` or `service`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns `cell`, `op`, `start_s`, `length_s`, `max_ns`, `factor` (of the median p99), worst first.
+    """
+    found: list[dict[str, Any]] = []
+    measured = ops_frame[(ops_frame["second"] >= 0) & (ops_frame["count"] > 0)]
+    for (cell, op), rows in measured.sort_values("second").groupby(["cell", "op"], sort=False):
+        usual = float(rows[f"{time}_p99_ns"].median())
+        slow = rows[rows[f"{time}_max_ns"] > STALL_FACTOR * usual] if usual > 0 else rows.iloc[:0]
+        stretch = (slow["second"].diff() != 1).cumsum()
+        for _, part in slow.groupby(stretch):
+            first, last, worst = part["second"].iloc[0], part["second"].iloc[-1], part[f"{time}_max_ns"].max()
+            stall = {"start_s": int(first), "length_s": int(last - first + 1), "max_ns": int(worst)}
+            found.append({"cell": cell, "op": op, **stall, "factor": float(worst) / usual})
+    columns = ["cell", "op", "start_s", "length_s", "max_ns", "factor"]
+    return pd.DataFrame(found, columns=columns).sort_values("max_ns", ascending=False, ignore_index=True)
+
+
+# --- of one run -------------------------------------------------------------------------------------------------------
+
+
+def ops_of(cell: Cell) -> pd.DataFrame:
+    """As `ops`, of one run; empty where it left none.
+
+    Raises
+    ------
+    UserMistake
+        If the file is damaged.
+    """
+    return _parquet(cell, "ops.parquet", OPS_COLUMNS)
+
+
+def host_of(cell: Cell) -> pd.DataFrame:
+    """As `host`, of one run."""
+    return _parquet(cell, "host.parquet", HOST_COLUMNS)
+
+
+def server_of(cell: Cell) -> pd.DataFrame:
+    """As `server`, of one run."""
+    return _parquet(cell, "server.parquet", SERVER_COLUMNS)
+
+
+def latency_of(cell: Cell) -> pd.DataFrame:
+    """As `latency`, of one run."""
+    parts = []
+    for (kind, op, time), histogram in measured_histograms(cell).items():
+        part = spectrum(histogram)
+        part.insert(0, "cell", cell.name)
+        for place, (name, value) in enumerate((("kind", kind), ("op", op), ("time", time)), 1):
+            part.insert(place, name, value)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True) if parts else _empty(LATENCY_COLUMNS)
+
+
+def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
+    """The histograms of the measured window by kind (write or query), op (also ALL) and time (response or service).
+
+    Raises
+    ------
+    UserMistake
+        If a log is damaged.
+    """
+    window = window_of(cell)
+    if window is None:
+        return {}
+    start_s, end_s = window
+    merged: dict[tuple[str, str, str], Histogram] = {}
+    for path in sorted((cell.run / "latency").glob("*.hlog")):
+        try:
+            for interval in read_log(path):
+                if not start_s - 0.001 < interval.start_s < end_s - 0.001:  # a log's times are rounded to 1 ms
+                    continue
+                op, _, time = interval.tag.rpartition("|")
+                kind = kind_of(cell, op)
+                for key in {(kind, op, time), (kind, ALL, time)}:
+                    merged.setdefault(key, Histogram()).add(interval.histogram)
+        except (ValueError, OSError) as error:
+            raise UserMistake(f"{error}; run the cell again with --resume") from None
+    return dict(sorted(merged.items()))
+
+
+def window_of(cell: Cell) -> tuple[float, float] | None:
+    """When the measured window began and ended, epoch seconds; None where the summary does not say."""
+    start_s = lookup(cell.summary, ("measured", "window", "start_s"))
+    duration_s = lookup(cell.summary, ("measured", "window", "duration_s"))
+    if not isinstance(start_s, (int, float)):
+        return None
+    return start_s, start_s + duration_s if isinstance(duration_s, (int, float)) else float("inf")
+
+
+def until_end(cell: Cell, ops_frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows up to the end of the measured window: what ended after it would look like a stop."""
+    window = window_of(cell)
+    return ops_frame if window is None else ops_frame[ops_frame["second"] < window[1] - window[0]]
+
+
+def kind_of(cell: Cell, op: str) -> str:
+    """`write` or `query`: as the summary says, else by the op's name."""
+    kind = lookup(cell.summary, ("measured", "ops", op, "kind"))
+    return str(kind) if kind else "write" if op.startswith("write") else "query"
+
+
+def _run_row(cell: Cell) -> dict[str, Any]:
+    summary, verdict = cell.summary, cell.verdict
+    row: dict[str, Any] = {"cell": cell.name, "state": cell.state, "verdict": verdict.word, "reason": verdict.reason}
+    row |= {key: summary.get(key) for key in ("scenario", "target", "schema", "loop", "users", "processes")}
+    row |= {
+        "limited_by": summary.get("limited_by"),
+        "started": _moment(cell.started),
+    }
+    row |= {f"label.{name}": value for name, value in (summary.get("labels") or {}).items()}
+    return row | {"latencies": f"{cell.time} time"} | {key: metric.value(cell) for key, metric in METRICS.items()}
+
+
+def _moment(text: str) -> pd.Timestamp | None:
+    try:
+        return pd.Timestamp(text) if text else None
+    except ValueError:
+        return None
+
+
+def _each(results: Path, of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
+    return concat([of(cell) for cell in load_cells(results)], columns)
+
+
+def concat(parts: Sequence[pd.DataFrame], columns: Mapping[str, str] = OPS_COLUMNS) -> pd.DataFrame:
+    """The rows of several frames of one form; a typed frame without rows where there are none."""
+    full = [part for part in parts if len(part)]
+    return pd.concat(full, ignore_index=True) if full else _empty(columns)
+
+
+def _empty(columns: Mapping[str, str]) -> pd.DataFrame:
+    types = {"cell": "string", **columns}
+    return pd.DataFrame({name: pd.Series(dtype=_TYPES[kind]) for name, kind in types.items()})
+
+
+def _parquet(cell: Cell, name: str, columns: Mapping[str, str]) -> pd.DataFrame:
+    if not cell.run.has(name):
+        return _empty(columns)
+    try:
+        frame = pd.read_parquet(cell.run / name)
+        frame = frame[list(columns)]
+        frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
+    except (ValueError, OSError, KeyError) as error:
+        text = f"{cell.run / name} is damaged ({error}); run the cell again with --resume"
+        raise UserMistake(text) from None
+    frame.insert(0, "cell", cell.name)
+    return frame
+
+
+def _type(column: pd.Series[Any], kind: str) -> str:
+    # a counter that the platform does not give is null, which an integer column cannot hold
+    return "float64" if kind == "int64" and bool(column.isna().any()) else _TYPES[kind]
+
+
+def _percents() -> list[float]:
+    # equal steps between one halving and the next: 0, 10, .. 50, 55, .. 75, 77.5, .. as HdrHistogram's own output has
+    halvings = np.arange(20)
+    starts, steps = 100.0 - 100.0 * 0.5**halvings, 50.0 * 0.5**halvings / _TICKS
+    percents = (starts[:, None] + steps[:, None] * np.arange(_TICKS)).ravel()
+    return [*(float(p) for p in percents if p < _HIGHEST), _HIGHEST, 100.0]

@@ -1,0 +1,179 @@
+"""report.html: one self-contained page per result set. It opens offline, needs no script, and prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from tsbench.errors import Broken, UserMistake
+from tsbench.report import compare, frames, manifest, plots, style, view
+from tsbench.report.cells import Cell, load_cells, question_of
+from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
+from tsbench.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    from markupsafe import Markup
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """The frames of one run, and what a reader must know about them: shaky hosts, files that could not be read."""
+
+    ops: pd.DataFrame
+    host: pd.DataFrame
+    server: pd.DataFrame
+    latency: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+def write_report(results: Path) -> Path:
+    """Write report.html next to the runs it is about.
+
+    Parameters
+    ----------
+    results
+        The directory of a result set or of one run. Failed and interrupted runs are shown with what they left.
+
+    Returns
+    -------
+    pathlib.Path
+        The page.
+
+    Raises
+    ------
+    UserMistake
+        If there is no run.
+    Broken
+        If the page cannot be written.
+    """
+    cells = load_cells(results)
+    page = render(results, cells)
+    path = results / "report.html"
+    partial = path.with_name("report.html.new")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise Broken(f"cannot write {path}: {error.strerror}; free some room") from None
+    return path
+
+
+def render(results: Path, cells: Sequence[Cell]) -> str:
+    """The page's text."""
+    data = {cell.name: _read(cell) for cell in cells}
+    name, question = question_of(results, cells)
+    scenario = results / "scenario.toml"
+    context = {
+        "title": name,
+        "question": question,
+        "source": results.resolve().name,
+        "cells": cells,
+        "anchors": {cell.name: f"run-{number}" for number, cell in enumerate(cells, 1)},
+        "summary": _summary(cells),
+        "conducts": conducts(cells),
+        "conduct": conduct,
+        "time": time_label(cells),
+        "comparison": _comparison(cells, data),
+        "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
+        "manifests": [
+            ("Environment", manifest.compare([cell.env for cell in cells])),
+            ("Specification", manifest.compare([cell.spec for cell in cells])),
+        ],
+        "scenario": scenario.read_text(encoding="utf-8", errors="replace") if scenario.is_file() else "",
+        "MISSING": MISSING,
+        "STALL_FACTOR": frames.STALL_FACTOR,
+    }
+    return _environment().get_template("report.html.j2").render(context)
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("tsbench.report", "."),
+        autoescape=True,  # names, reasons and differences come from scenarios and servers
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _read(cell: Cell) -> _Data:
+    warnings = cell.env.get("warnings")
+    notes = [*cell.notes, *(map(str, warnings) if isinstance(warnings, list) else ())]
+
+    def read(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
+        try:
+            return of(cell)
+        except UserMistake as mistake:  # the page says so where the plot would be
+            notes.append(str(mistake))
+            return frames.concat([], columns)
+
+    if not frames.window_of(cell) and any((cell.run / "latency").glob("*.hlog")):
+        notes.append("There are no latencies by percentile: the run ended before it could say when it was measured.")
+    ops = frames.until_end(cell, read(frames.ops_of, OPS_COLUMNS))
+    host, server = read(frames.host_of, HOST_COLUMNS), read(frames.server_of, SERVER_COLUMNS)
+    latency = read(frames.latency_of, frames.LATENCY_COLUMNS)
+    return _Data(ops, host, server, latency, tuple(notes))
+
+
+def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
+    columns = used_columns(cells)
+    groups = [(group, len(list(members))) for group, members in groupby(columns, key=lambda column: column.group)]
+    firsts = [place for place, c in enumerate(columns) if place == 0 or columns[place - 1].group != c.group]
+    texts = {cell.name: [column.text(cell) for column in columns] for cell in cells}
+    return {"columns": columns, "groups": groups, "firsts": firsts, "texts": texts}
+
+
+def _comparison(cells: Sequence[Cell], data: Mapping[str, _Data]) -> list[Markup]:
+    if len(cells) < 2:
+        return []
+    ops = frames.concat([data[cell.name].ops for cell in cells])
+    latency = frames.concat([data[cell.name].latency for cell in cells], frames.LATENCY_COLUMNS)
+    drawn: list[tuple[Figure | None, str, str]] = [
+        (compare.rates(cells), "rates", "Rates and size per point of every run, as bars"),
+        (compare.latencies(cells), "latencies", "Median, 99th percentile and maximum latency of every run"),
+        (compare.percentiles(cells, latency), "percentiles", "Latency by percentile, a line per run"),
+        (compare.over_time(cells, ops), "time", "Points and queries per second over time, a line per run"),
+        (compare.size_on_disk(cells), "size", "Size on disk of every run by part"),
+    ]
+    return [style.embed(figure, name=f"all-{name}", alt=alt) for figure, name, alt in drawn if figure is not None]
+
+
+def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
+    drawn: dict[str, Markup] = {}
+
+    def draw(name: str, alt: str, figure: Figure | None) -> None:
+        if figure is not None:
+            drawn[name] = style.embed(figure, name=f"run-{number}-{name}", alt=f"{cell.name}: {alt}")
+
+    if not data.ops.empty:
+        draw("throughput", "throughput over time", plots.throughput(cell, data.ops))
+        draw("latency", "latency over time", plots.latency_over_time(cell, data.ops))
+    if not data.latency.empty:
+        draw("percentiles", "latency by percentile", plots.latency_by_percentile(cell, data.latency))
+    if not (data.host.empty and data.server.empty):
+        draw("resources", "CPU, memory and disk over time", plots.resources(data.host, data.server))
+    found = frames.stalls(data.ops, cell.time)
+    return {
+        "cell": cell,
+        "anchor": f"run-{number}",
+        "notes": data.notes,
+        "plots": drawn,
+        "ops": view.op_rows(cell),
+        "times": view.times_shown(cell),
+        "verdicts": view.verdicts(cell),
+        "facts": {part: view.facts(cell, part) for part in view.FACTS},
+        "causes": view.causes(cell),
+        "failures": view.failures(cell),
+        "stalls": view.stall_rows(found),
+        "stall_count": len(found),
+        "unsupported": view.unsupported(cell),
+        "first_wrong": view.first_wrong(cell),
+    }

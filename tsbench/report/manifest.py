@@ -1,0 +1,56 @@
+"""The manifests of several runs side by side: what all of them share, once, and what differs, per run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.report.metrics import MISSING
+from tsbench.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`common` and `differing` are keyed by the path of an entry (`server.settings.fsync`).
+
+    `differing` holds one text per run, in their order; `silent` are the places of runs that left no manifest.
+    """
+
+    common: dict[str, str]
+    differing: dict[str, list[str]]
+    silent: tuple[int, ...] = ()
+
+
+def flatten(content: object, path: str = "") -> dict[str, str]:
+    """Nested objects as texts by dotted path; lists of plain values in one line."""
+    if isinstance(content, dict):
+        found: dict[str, str] = {}
+        for key, value in content.items():
+            found |= flatten(value, f"{path}.{key}" if path else str(key))
+        return found
+    if isinstance(content, list) and any(isinstance(entry, (dict, list)) for entry in content):
+        return flatten({str(number): entry for number, entry in enumerate(content)}, path)
+    if isinstance(content, list):
+        return {path: ", ".join(_text(entry) for entry in content)}
+    if path.endswith("_bytes") and isinstance(content, (int, float)):
+        return {path: format_size(content)}
+    return {path: _text(content)}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return MISSING
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def compare(contents: Sequence[Mapping[str, object]]) -> Manifest:
+    """What several manifests share and where they differ; a run without one is not held against the others."""
+    flat = [flatten(dict(content)) for content in contents]
+    spoken = [entries for entries in flat if entries]
+    keys = list(dict.fromkeys(key for entries in spoken for key in entries))
+    common = {key: spoken[0].get(key, MISSING) for key in keys if len({e.get(key, MISSING) for e in spoken}) == 1}
+    differing = {key: [entries.get(key, MISSING) for entries in flat] for key in keys if key not in common}
+    return Manifest(common, differing, tuple(place for place, entries in enumerate(flat) if not entries))

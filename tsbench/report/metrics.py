@@ -1,0 +1,135 @@
+"""METRICS: every figure that a table or an axis shows, with its unit and which way is better. Named only here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tsbench.report.cells import Cell, lookup
+from tsbench.units import format_count, format_duration, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Better = Literal["higher", "lower"]
+MISSING = "\N{EN DASH}"
+_TIME = "<time>"  # in a path: response_ns in an open loop, service_ns in a closed one
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of a run: where the summary holds it, its unit, and whether more of it is good."""
+
+    key: str
+    label: str
+    unit: str
+    better: Better | None
+    path: tuple[str, ...]
+    format: Callable[[float], str] = format_count
+
+    def value(self, cell: Cell) -> float | None:
+        """The figure; None where the run has none."""
+        path = [f"{cell.time}_ns" if part == _TIME else part for part in self.path]
+        found = lookup(cell.summary, path)
+        return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+    def text(self, cell: Cell) -> str:
+        """The figure as it is printed."""
+        found = self.value(cell)
+        return MISSING if found is None else self.format(found)
+
+    @property
+    def direction(self) -> str:
+        """`higher is better`, `lower is better` or nothing."""
+        return f"{self.better} is better" if self.better else ""
+
+
+def _latency(kind: str, part: str) -> Metric:
+    path = ("measured", kind, _TIME, part)
+    return Metric(f"{kind}_{part.replace('.', '_')}_ns", f"{kind} {part}", "ns", "lower", path, format_duration)
+
+
+METRICS: dict[str, Metric] = {
+    m.key: m
+    for m in (
+        Metric("load_points_per_s", "load rate", "points/s", "higher", ("load", "points_per_s")),
+        Metric("load_duration_s", "load time", "s", "lower", ("load", "duration_s")),
+        Metric("write_points_per_s", "write rate", "points/s", "higher", ("measured", "write", "points_per_s")),
+        Metric("write_ops_per_s", "writes", "ops/s", "higher", ("measured", "write", "ops_per_s")),
+        _latency("write", "p50"),
+        _latency("write", "p90"),
+        _latency("write", "p99"),
+        _latency("write", "p99.9"),
+        _latency("write", "max"),
+        Metric("query_ops_per_s", "query rate", "queries/s", "higher", ("measured", "query", "ops_per_s")),
+        _latency("query", "p50"),
+        _latency("query", "p90"),
+        _latency("query", "p99"),
+        _latency("query", "p99.9"),
+        _latency("query", "max"),
+        Metric("size_bytes", "size on disk", "bytes", "lower", ("size", "bytes"), format_size),
+        Metric("bytes_per_point", "size per point", "bytes", "lower", ("size", "bytes_per_point")),
+        Metric("answers_checked", "answers checked", "answers", None, ("answers", "checked")),
+        Metric("answers_wrong", "answers wrong", "answers", "lower", ("answers", "wrong")),
+        Metric("writes_acknowledged", "acknowledged", "points", None, ("writes", "acknowledged")),
+        Metric("writes_stored", "stored", "points", None, ("writes", "stored")),
+        Metric("writes_lost", "lost", "points", "lower", ("writes", "lost")),
+        Metric("settled_s", "settling time", "s", "lower", ("settled_s",)),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the summary table: one or more metrics, printed with a slash between them."""
+
+    group: str
+    title: str
+    keys: tuple[str, ...]
+
+    def text(self, cell: Cell) -> str:
+        """What the column prints for a run."""
+        texts = [METRICS[key].text(cell) for key in self.keys]
+        return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("load", "points/s", ("load_points_per_s",)),
+    Column("write", "points/s", ("write_points_per_s",)),
+    Column("write", "p50", ("write_p50_ns",)),
+    Column("write", "p99", ("write_p99_ns",)),
+    Column("write", "max", ("write_max_ns",)),
+    Column("query", "queries/s", ("query_ops_per_s",)),
+    Column("query", "p50", ("query_p50_ns",)),
+    Column("query", "p99", ("query_p99_ns",)),
+    Column("query", "max", ("query_max_ns",)),
+    Column("disk", "bytes / point", ("bytes_per_point",)),
+    Column("answers", "checked / wrong", ("answers_checked", "answers_wrong")),
+    Column("writes", "acknowledged / stored", ("writes_acknowledged", "writes_stored")),
+)
+"""The summary table, between the verdict and what limited the run; `time_label` says what p50, p99 and max are."""
+
+
+def used_columns(cells: Sequence[Cell]) -> list[Column]:
+    """The columns in which at least one run has a figure."""
+    return [column for column in COLUMNS if any(column.text(cell) != MISSING for cell in cells)]
+
+
+def time_label(cells: Sequence[Cell]) -> str:
+    """Which time the latencies of these runs are: one loop's, or both, in which case every run must say its loop."""
+    kinds = {cell.loop for cell in cells if cell.loop and cell.summary}  # the others have no figures
+    if kinds == {"open"}:
+        return "response time"
+    return "response (open) / service (closed) time" if kinds == {"open", "closed"} else "service time"
+
+
+def conduct(cell: Cell) -> str:
+    """How the load was offered, as printed with the figures: `closed, 10 users`."""
+    users = lookup(cell.summary, ("users",)) or lookup(cell.spec, ("drive", "users"))
+    parts = [cell.loop or "loop unknown", f"{users} user{'s' if users != 1 else ''}" if users is not None else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def conducts(cells: Sequence[Cell]) -> list[str]:
+    """The different ways in which the load of these runs was offered; runs that ended too early to say do not count."""
+    return list(dict.fromkeys(conduct(cell) for cell in cells if cell.summary))

@@ -1,0 +1,209 @@
+"""How every plot looks: colours that survive colour blindness, axes with units, and figures as text inside a page.
+
+Figures are made through matplotlib's object API and under `styled`, so that a notebook's own settings stay as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import matplotlib as mpl
+import numpy as np
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from tsbench.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+INK, GRID = "#1b1c1d", "#d9dadb"
+"""Text and grid; inside a page they become the page's own colours, so that plots follow light and dark."""
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
+"""Okabe and Ito's colours without black and yellow, which vanish on a dark or a white page."""
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+SVG_LIMIT = 12_000
+"""Points beyond which a figure is a picture: an hour of seconds as SVG makes the page slow to scroll."""
+
+_SETTINGS: Any = {  # matplotlib's own type for it lists every key there is
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a cell called a$b$c is a name, not a formula
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # wide: what a page replaces it with fits; every further name is searched for
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 7,
+    "axes.titley": 1.0,  # else matplotlib tries places for it, a tenth of the time
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "legend.borderaxespad": 0.2,
+    "legend.handlelength": 2.6,
+    "legend.columnspacing": 1.4,
+    "lines.linewidth": 1.4,
+    "lines.solid_capstyle": "round",
+    "hatch.linewidth": 0.6,
+    "figure.facecolor": "none",
+    "figure.constrained_layout.h_pad": 0.06,
+    "figure.constrained_layout.hspace": 0.06,
+    "figure.constrained_layout.w_pad": 0.06,
+    "figure.constrained_layout.wspace": 0.05,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How one cell is drawn everywhere: 28 cells differ by colour or dashes."""
+
+    colour: str
+    dashes: Any
+
+
+def lines_of(names: Sequence[str]) -> dict[str, Line]:
+    """The look of each name, by its place."""
+    size = len(PALETTE)
+    return {name: Line(PALETTE[i % size], DASHES[i // size % len(DASHES)]) for i, name in enumerate(names)}
+
+
+def styled(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a function that draws under this module's settings."""
+
+    @functools.wraps(function)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        with mpl.rc_context(_SETTINGS):
+            return function(*args, **kwargs)
+
+    return inside
+
+
+def panels(
+    rows: int, columns: int, *, height: float, used: int | None = None, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of the page's width and its first `used` panels, row by row; `height` is inches per row."""
+    figure = Figure(figsize=(11, rows * height), layout="constrained")
+    grid: NDArray[np.object_] = figure.subplots(rows, columns, squeeze=False, **options)
+    axes: list[Axes] = list(grid.ravel())
+    for spare in axes[used:] if used is not None else ():
+        spare.set_visible(False)
+    return figure, axes[:used]
+
+
+# --- axes -------------------------------------------------------------------------------------------------------------
+
+
+def _short(text: str) -> str:
+    return re.sub(r"(\.\d*?)0+(?= )", r"\1", text).replace(". ", " ")
+
+
+_thousands = EngFormatter(sep="")
+
+
+def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
+    """One legend for all panels, above them, where it hides nothing."""
+    handles = {label: h for panel in axes for h, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    if "warm-up" in handles:
+        handles["warm-up"] = handles.pop("warm-up")  # last
+    rows = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.19 * (rows - 1))  # room for the legend, not at the panels' cost
+    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=columns)
+
+
+def duration_axis(axes: Axes, which: str = "y") -> None:
+    """A logarithmic axis of nanoseconds, labelled in the units that fit."""
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axes.set_yscale("log") if which == "y" else axes.set_xscale("log")
+    low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
+    ratio = high / max(low, 1e-9)
+    fine = (1.0, 2.0, 5.0) if which == "y" or ratio < 20 else (1.0, 3.0)  # labels side by side need more room
+    subs = fine if ratio < 200 else (1.0,)
+    axis.set_major_locator(LogLocator(base=10, subs=subs, numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_duration(value))))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
+    """A linear axis from zero: 0, 50k, 100k."""
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axes.set_ylim(bottom=0) if which == "y" else axes.set_xlim(left=0)
+    axis.set_major_locator(MaxNLocator(ticks, min_n_ticks=3))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if abs(value) < 1e3 else _thousands(value)))
+
+
+def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
+    """A linear axis of bytes from zero."""
+    count_axis(axes, which, ticks=ticks)
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_size(value)) if value else "0"))
+
+
+def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> None:
+    """Seconds since the start of the measured window; warm-up, which is before it, shaded."""
+    first, last = min(seconds, default=0.0), max(seconds, default=1.0)
+    axes.set_xlim(min(first, 0.0), max(last, first + 1))
+    if first < 0:
+        axes.axvspan(first, 0, color="#8c8c8c", alpha=0.18, linewidth=0, zorder=0.5, label="warm-up")
+    if label:
+        axes.set_xlabel("time since the start of the measured window, s")
+
+
+# --- into a page ------------------------------------------------------------------------------------------------------
+
+
+def embed(figure: Figure, *, name: str, alt: str) -> Markup:
+    """A figure as part of an HTML page: SVG with its text as text, or a PNG where SVG would be too heavy.
+
+    `name` must differ between the figures of one page; `alt` says what it shows.
+    """
+    points = sum(int(np.size(line.get_xdata())) for axes in figure.axes for line in axes.lines)
+    buffer = io.BytesIO()
+    if points > SVG_LIMIT:
+        figure.savefig(buffer, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+        data = base64.b64encode(buffer.getvalue()).decode("ascii")
+        return Markup('<img alt="{}" src="data:image/png;base64,{}">').format(alt, Markup(data))  # noqa: S704
+    engine = figure.get_layout_engine()
+    if engine is not None:  # once, here: saving would draw everything a second time for it
+        figure.set_dpi(72)
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+    with mpl.rc_context(_SETTINGS | {"svg.hashsalt": name}):  # ids are made from it: shared ones would clash
+        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return Markup(_page_svg(buffer.getvalue().decode("utf-8"), alt))  # noqa: S704 - matplotlib escapes what it is given
+
+
+def _page_svg(text: str, alt: str) -> str:
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(<g) id="[\w.]+_\d+"', r"\1", text)  # figure_1, axes_2: the same in every figure
+    head, body = text.split(">", 1)
+    box = re.search(r'viewBox="[^"]+"', head)
+    head = f'<svg {box[0] if box else ""} role="img" aria-label="{escape(alt)}"'
+    body = body.replace(INK, "currentColor").replace(GRID, "var(--line)")
+    return f"{head}>{body}"

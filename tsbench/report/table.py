@@ -1,0 +1,117 @@
+"""The summary of a result set on the console."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from tsbench.report.cells import load_cells
+from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from tsbench.report.cells import Cell
+
+_COLOURS = {True: "green", False: "red", None: "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    group: str
+    title: str
+    texts: tuple[Text, ...]
+    right: bool = True
+
+    @property
+    def head(self) -> str:
+        """Two or three lines; the group stands over each of its columns, so that a table that was split says it too."""
+        return f"{self.group}\n{self.title.replace(' / ', f'{chr(10)}/ ')}"
+
+    @property
+    def width(self) -> int:
+        return max(*(text.cell_len for text in self.texts), *map(len, self.head.split("\n")))
+
+
+def print_summary(console: Console, results: Path) -> None:
+    """Print the figures of every run of a result set, and why those without a true verdict have none.
+
+    A console that is too narrow for one table gets several, each with the runs' names: nothing is cut off.
+
+    Parameters
+    ----------
+    console
+        Where to print.
+    results
+        The directory of a result set or of one run.
+
+    Raises
+    ------
+    UserMistake
+        If there is no run.
+    """
+    cells = load_cells(results)
+    name = _Column("", "run", tuple(Text(cell.name) for cell in cells), right=False)
+    ways = conducts(cells)
+    how = f" ({ways[0]})" if len(ways) == 1 else ""
+    for columns in _fit(_columns(cells), console.width - name.width - 2):
+        console.print(_table([name, *columns]))
+        console.print()
+    console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
+    for cell in cells:
+        verdict = cell.verdict
+        if verdict.valid is not True:
+            text = Text.assemble((cell.name, "bold"), ": ", (verdict.word, _COLOURS[verdict.valid]))
+            console.print(text.append(f": {verdict.reason}" if verdict.reason else ""), soft_wrap=True)
+
+
+def _columns(cells: Sequence[Cell]) -> list[_Column]:
+    verdicts = [cell.verdict for cell in cells]
+    limits = [cell.limited_by for cell in cells]
+    marks = ["yellow" if limit in {"load generator", "unknown"} else "" for limit in limits]
+    found = [
+        _Column("", "verdict", tuple(Text(v.word, style=_COLOURS[v.valid]) for v in verdicts), right=False),
+        _Column("limited", "by", tuple(Text(t, style=s) for t, s in zip(limits, marks, strict=True)), right=False),
+    ]
+    if len(conducts(cells)) > 1:
+        found.append(_Column("", "loop", tuple(Text(conduct(cell)) for cell in cells), right=False))
+    styles = ["" if verdict.valid is True else "dim strike" for verdict in verdicts]
+    for column in used_columns(cells):
+        texts = [column.text(cell) for cell in cells]
+        marked = (Text(t, style=s if t != MISSING else "dim") for t, s in zip(texts, styles, strict=True))
+        found.append(_Column(column.group, column.title, tuple(marked)))
+    return found
+
+
+def _fit(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
+    """The columns of each table: as many groups as the width holds, a group only cut where it is too wide itself."""
+    tables: list[list[_Column]] = [[]]
+    used = 0
+    for _, group in groupby(columns, key=lambda column: column.group):
+        members = list(group)
+        whole = sum(column.width + 2 for column in members)
+        for column in members:
+            starts = column is members[0] and used + whole > width
+            if tables[-1] and (starts or used + column.width + 2 > width):
+                tables.append([])
+                used = 0
+            tables[-1].append(column)
+            used += column.width + 2
+    return tables
+
+
+def _table(columns: Sequence[_Column]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in columns:
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(Text(column.head, justify=side), justify=side, vertical="bottom", no_wrap=True)
+    for row in zip(*(column.texts for column in columns), strict=True):
+        table.add_row(*row)
+    return table

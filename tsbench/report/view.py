@@ -1,0 +1,200 @@
+"""What the page says about one run, as texts: the template only lays them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.report.cells import Cell, as_verdict, lookup
+from tsbench.report.metrics import MISSING
+from tsbench.units import NS_PER_S, format_count, format_duration, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pandas as pd
+
+    from tsbench.model import Verdict
+
+Format = str
+_FORMATS: dict[Format, Callable[[Any], str]] = {
+    "count": format_count,
+    "ns": format_duration,
+    "s": lambda seconds: format_duration(seconds * NS_PER_S),
+    "bytes": format_size,
+    "percent": lambda percent: f"{percent:.1f} %",
+    "text": str,
+}
+
+FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
+    "load": (
+        ("points", "points", "count"),
+        ("values", "values", "count"),
+        ("duration_s", "took", "s"),
+        ("points_per_s", "points/s", "count"),
+        ("bytes", "sent", "bytes"),
+        ("mode", "mode", "text"),
+        ("workers", "workers", "count"),
+        ("batch", "points per batch", "count"),
+        ("encode_s", "encoding, not in the time", "s"),
+        ("client_cpu_s", "CPU time of the client", "s"),
+    ),
+    "schedule": (
+        ("scheduled", "arrivals scheduled", "count"),
+        ("done", "done on time", "count"),
+        ("late", "done, but had to wait", "count"),
+        ("dropped", "dropped", "count"),
+        ("unfinished", "unfinished at the end", "count"),
+    ),
+    "size": (
+        ("bytes", "size on disk", "bytes"),
+        ("points", "points stored", "count"),
+        ("bytes_per_point", "bytes per point", "count"),
+    ),
+    "answers": (
+        ("checked", "answers checked", "count"),
+        ("wrong", "wrong", "count"),
+        ("rows_read_back", "rows read back", "count"),
+    ),
+    "writes": (
+        ("acknowledged", "points acknowledged", "count"),
+        ("stored", "points stored", "count"),
+        ("lost", "lost", "count"),
+        ("unexpected", "unexpected", "count"),
+        ("unknown", "outcome unknown", "count"),
+        ("failed", "refused", "count"),
+    ),
+    "limit": (
+        ("hub_cpu_percent", "CPU of the event loop's process", "percent"),
+        ("hub_lag_p50_ns", "event loop late, median", "ns"),
+        ("hub_lag_p99_ns", "event loop late, p99", "ns"),
+        ("pool_wait_p50_ns", "waited for a thread, median", "ns"),
+    ),
+}
+"""The parts of a run's summary that are lists of figures: key, label and format of each."""
+
+VERDICTS = {
+    "answers": "answers equal the in-memory database's",
+    "writes": "acknowledged writes are stored",
+    "counts": "histograms count what Locust counted",
+    "limit": "the load generator was not the limit",
+    "ops": "ops succeeded",
+}
+LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": ("p50", "p99", "max")}
+"""Of the time that counts, and of the service time beside a response time."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """A line of a run's ops table, as printed."""
+
+    name: str
+    kind: str
+    counts: tuple[str, ...]
+    times: tuple[tuple[str, ...], ...]
+    total: bool = False
+
+
+def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
+    """The figures of one part of a run's summary that are there, with their labels."""
+    found = []
+    for key, label, form in FACTS[part]:
+        value = lookup(cell.summary, (part, key))
+        if value is not None:
+            found.append((label, text_of(value, form)))
+    for owner, key, form in (("size", "parts", "bytes"), ("answers", "by_kind", "count")):
+        if part == owner:
+            pieces = _items(lookup(cell.summary, (part, key)))
+            found.extend((f"of it {name}", text_of(value, form)) for name, value in pieces if value is not None)
+    for owner, key, label in (
+        ("load", "settled_s", "settling afterwards"),
+        ("limit", "encode_s", "encoding of writes"),
+    ):
+        value = cell.summary.get(key)
+        if part == owner and value is not None:
+            found.append((label, text_of(value, "s")))
+    return found
+
+
+def text_of(value: object, form: Format) -> str:
+    """A figure as printed; whatever has another type than expected is printed as it is."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return _FORMATS[form](value) if number or form == "text" else MISSING if value is None else str(value)
+
+
+def verdicts(cell: Cell) -> list[tuple[str, Verdict, str]]:
+    """The verdicts that the run's own rests on: what was asked, the verdict, its counts as text."""
+    found = []
+    for name, content in _items(cell.summary.get("verdicts")):
+        verdict = as_verdict(content)
+        counts = ", ".join(f"{text_of(count, 'count')} {key}" for key, count in verdict.counts.items())
+        found.append((VERDICTS.get(name, name), verdict, counts))
+    return found
+
+
+def times_shown(cell: Cell) -> list[tuple[str, tuple[str, ...]]]:
+    """The kinds of time in the ops table and the figures of each; in a closed loop the response time says nothing."""
+    both = [("response", LATENCIES["first"]), ("service", LATENCIES["second"])]
+    return both if cell.loop == "open" else [("service", LATENCIES["first"])]
+
+
+def op_rows(cell: Cell) -> list[OpRow]:
+    """The ops table: all writes, all queries where there are several, then each op."""
+    ops = [(name, op) for name, op in _items(lookup(cell.summary, ("measured", "ops"))) if isinstance(op, dict)]
+    ops.sort(key=lambda item: (item[1].get("kind") != "write", item[0]))
+    rows = [_op_row(name, op, times_shown(cell)) for name, op in ops]
+    for kind, label in (("query", "all queries"), ("write", "all writes")):
+        merged = lookup(cell.summary, ("measured", kind))
+        several = sum(op.get("kind") == kind for _, op in ops) > 1
+        if isinstance(merged, dict) and (several or not ops):
+            rows.insert(0, _op_row(label, {"kind": kind, **merged}, times_shown(cell), total=True))
+    return rows
+
+
+def _op_row(
+    name: str, op: dict[str, Any], times: Iterable[tuple[str, tuple[str, ...]]], *, total: bool = False
+) -> OpRow:
+    keys = ("count", "ok", "failed", "unknown", "ops_per_s", "points_per_s")
+    counts = [text_of(op.get(key), "count") for key in keys]
+    if op.get("kind") != "write":
+        counts[-1] = ""
+    latencies = tuple(tuple(text_of(lookup(op, (f"{time}_ns", part)), "ns") for part in parts) for time, parts in times)
+    return OpRow(name, str(op.get("kind", "")), tuple(counts), latencies, total)
+
+
+def causes(cell: Cell) -> list[tuple[str, str]]:
+    """Why ops did not succeed: op and cause, and how often."""
+    return [
+        (f"{name}: {cause}", text_of(count, "count"))
+        for name, op in _items(lookup(cell.summary, ("measured", "ops")))
+        for cause, count in _items(lookup(op, ("causes",)))
+    ]
+
+
+def failures(cell: Cell) -> list[tuple[str, str]]:
+    """The texts of the errors that ops ended with, and how often."""
+    return [(text, text_of(count, "count")) for text, count in _items(cell.summary.get("failures"))]
+
+
+def stall_rows(found: pd.DataFrame, most: int = 10) -> list[tuple[str, ...]]:
+    """The worst stalls: op, when, how long, the slowest op, how many times the usual p99."""
+    rows: list[tuple[str, ...]] = []
+    for row in found.head(most).to_dict("records"):
+        length = int(row["length_s"])
+        texts = (f"{row['start_s']} s", f"{length} s", format_duration(row["max_ns"]), f"{row['factor']:,.0f}x")
+        rows.append((str(row["op"]), *texts))
+    return rows
+
+
+def unsupported(cell: Cell) -> list[tuple[str, str]]:
+    """The kinds of query that the schema cannot answer, and why."""
+    return [(kind, str(why)) for kind, why in _items(lookup(cell.summary, ("answers", "unsupported")))]
+
+
+def first_wrong(cell: Cell) -> Sequence[tuple[str, str]]:
+    """The first answer that differs: its query and the difference."""
+    return [(key, str(value)) for key, value in _items(lookup(cell.summary, ("answers", "first_wrong")))]
+
+
+def _items(content: object) -> list[tuple[str, Any]]:
+    return [(str(key), value) for key, value in content.items()] if isinstance(content, dict) else []
