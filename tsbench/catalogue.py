@@ -93,8 +93,6 @@ def doctor() -> tuple[Table, bool]:
     table.add_row("mysqlclient", _yes(mysql), "" if mysql else "pip install 'tsbench[mysql]' (needs a C compiler)")
     sadc = next((p for p in ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc") if Path(p).exists()), "")
     table.add_row("sar", sadc or "no", "" if sadc else "install the system's package sysstat")
-    root = os.geteuid() == 0
-    table.add_row("cold caches", "by drop_caches" if root else "by posix_fadvise", "")
     return table, embedded and room
 
 

@@ -21,12 +21,12 @@ from tsbench import assess, env, launch, servers, targets
 from tsbench.bulk import bulk_load
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.errors import Broken, UserMistake
-from tsbench.model import Count, OpError, Verdict, Window
+from tsbench.model import Count, OpError, Verdict
+from tsbench.precheck import schema_of
 from tsbench.rundir import HOST_COLUMNS, SERVER_COLUMNS, RunDir
 from tsbench.servers.external import ExternalServer
 from tsbench.targets.base import Unsupported
 from tsbench.units import format_time
-from tsbench.workload import queries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,55 +60,6 @@ class Parts:
     server: Server
     collectors: Sequence[Collector]
     drive: Drive = launch.drive
-
-
-def check_spec(spec: RunSpec, place: str) -> None:
-    """Find the mistakes that no file format shows: unknown names, kinds that do not fit the world, too many streams.
-
-    Raises
-    ------
-    UserMistake
-        One line that names the scenario's key.
-    """
-    try:
-        target = targets.get(spec.target.name)
-        schema = schema_of(spec, target)
-    except UserMistake as error:
-        raise UserMistake(f"{place}: target: {error}") from None
-    try:
-        world = spec.world_at()
-    except ValueError as error:
-        raise UserMistake(f"{place}: world: {error}") from None
-    if not spec.load.window:
-        raise UserMistake(f"{place}: load.window: must be above 0; queries need something to find")
-    loaded = Window(world.time_ns(0), world.time_ns(world.ticks(spec.load.window)))
-    try:
-        _ = spec.block_points
-        for op in spec.queries:
-            queries.fit(op.query or "", world, loaded)
-    except ValueError as error:
-        raise UserMistake(f"{place}: op: {error}") from None
-    if spec.drive.processes > world.spec.streams:
-        text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
-        raise UserMistake(f"{place}: drive.processes: {text}")
-    for mode in {spec.load.mode, *(op.write_mode for op in spec.writes)}:
-        if mode not in schema.modes:
-            known = ", ".join(sorted(schema.modes))
-            raise UserMistake(f"{place}: mode '{mode}' is not one of {target.name}'s {schema.name}: {known}")
-
-
-def schema_of(spec: RunSpec, target: Target) -> Schema:
-    """The schema that a spec names, or the target's first.
-
-    Raises
-    ------
-    UserMistake
-        If the target has no such schema.
-    """
-    name = spec.target.schema_ or next(iter(target.schemas))
-    if name not in target.schemas:
-        raise UserMistake(f"{target.name} has no schema '{name}'; there are {', '.join(target.schemas)}")
-    return target.schemas[name]
 
 
 def real_parts(spec: RunSpec, run: RunDir) -> Parts:
@@ -288,9 +239,11 @@ def _put_away(server: Server, run: RunDir) -> None:
     """Stop the server, keep its log, delete its data."""
     server.stop()
     log = server.log()
-    if log is not None and log.exists():
-        shutil.copyfile(log, run / "server.log")
-    server.remove()
+    try:
+        if log is not None and log.exists():
+            shutil.copyfile(log, run / "server.log")
+    finally:  # also on a full disk, which this makes less full
+        server.remove()
 
 
 def _tail(server: Server) -> str:

@@ -58,7 +58,7 @@ class Feed:
         self._ready: dict[tuple[int, WriteMode], deque[Write]] = defaultdict(deque)
 
     def take(self, points: int, mode: WriteMode) -> Write | None:
-        """The next write of so many points (fewer at the very end of a bounded stream); None when all is written.
+        """The next write of so many points (fewer at the very end of a bounded stream); None when no more is left for it.
 
         Raises
         ------
@@ -72,6 +72,11 @@ class Feed:
                 raise UserMistake(f"{text}; set block_points of the user class to a multiple of {points}")
             self._refill(ready, points, mode)
         return ready.popleft() if ready else None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything was handed out, in whatever size."""
+        return not self._blocks and not any(self._ready.values())
 
     def prepare(self, points: int, mode: WriteMode, count: int) -> None:
         """Encode ahead until `count` writes of this kind are ready (or the streams end)."""

@@ -72,12 +72,19 @@ class TimeSeriesUser(User):  # type: ignore[misc]  # locust is untyped
         if due_ns is None or session is None:
             raise StopUser
         write = process.feed.take(points, mode)
-        if write is None:  # everything was written that the scenario's window has
-            process.drained.set()
-            raise StopUser
+        if write is None:
+            self._nothing_left(process)
+            return
         name = f"write-{points}"
         result = process.write(session, write, name, due_ns)
         self._done("write", name, due_ns, write.payload.nbytes, result)
+
+    def _nothing_left(self, process: LoadProcess) -> None:
+        """Everything of this size that the scenario's window has was written; other sizes may still have some."""
+        if process.feed.exhausted:
+            process.drained.set()
+            raise StopUser
+        gevent.sleep(0.001)
 
     def query(self, kind: str) -> None:
         """Ask the next question of a kind (`tsbench list queries`) and fetch the whole answer."""

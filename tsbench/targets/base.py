@@ -140,6 +140,9 @@ class Target(Protocol):
     @property
     def cooperative(self) -> bool:
         """Whether its driver yields to gevent while it waits; if not, its calls run in a thread pool."""
+    @property
+    def shared(self) -> bool:
+        """Whether sessions of different processes see the same data, so that load processes can drive it."""
 
     def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> Session:
         """Open a session. `endpoint` is a URL without secrets; these come from the environment.

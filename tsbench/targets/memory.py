@@ -217,6 +217,7 @@ class MemoryTarget:
     schemas: Mapping[str, MemorySchema]
     durable: bool = False
     cooperative: bool = True
+    shared: bool = False
 
     def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> MemorySession:
         """Open a session on the store of that name, making it if need be. Nothing here waits, so nothing times out."""

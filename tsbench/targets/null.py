@@ -121,6 +121,7 @@ class NullTarget:
     name: str = "null"
     durable: bool = False
     cooperative: bool = True
+    shared: bool = True
 
     @property
     def schemas(self) -> Mapping[str, NullSchema]:

@@ -141,6 +141,7 @@ class PostgresTarget:
     schemas: Mapping[str, PostgresSchema]
     durable: bool = True
     cooperative: bool = True
+    shared: bool = True
 
     def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> PostgresSession:
         """Open a session; see `tsbench.targets.pgsession.connect`."""

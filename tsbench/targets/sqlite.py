@@ -244,6 +244,7 @@ class SqliteTarget:
     schemas: Mapping[str, SqliteSchema]
     durable: bool = True
     cooperative: bool = False
+    shared: bool = True
 
     def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> SqliteSession:
         """Open the file, making it if need be."""

@@ -1,0 +1,171 @@
+"""Loading PostgreSQL: tsbench beside the peer's loader, same columns, same indexes, same batches, same server.
+
+The peer (`tsbs_load_timescaledb`, from a directory in TSBS_BIN or from PATH) reads a file that its own generator wrote
+before; tsbench generates while it loads. Both clients' CPU is that of the whole process. Rounds alternate, and the
+ratio is the median of the rounds' ratios, so that a machine whose speed drifts does not favour either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tsbench.encode import pgcopy
+from tsbench.servers.postgres import PostgresServer
+from tsbench.workload.world import World, WorldSpec
+
+SCALE, HOURS, BATCH, ROUNDS = 100, 24, 10_000, 3
+ROWS = SCALE * HOURS * 360
+START_NS = 1_451_606_400 * 10**9
+
+OURS = """
+import json, sys
+from tsbench import targets
+from tsbench.bulk import bulk_load
+from tsbench.targets.base import WriteMode
+from tsbench.workload.world import World, WorldSpec
+endpoint, workers = sys.argv[1], int(sys.argv[2])
+world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
+target = targets.get("postgres"); schema = target.schemas["btree"]
+session = target.connect(endpoint, schema)
+session.run(schema.create(world.measurements, world.tags()))
+loaded = bulk_load(world, target, schema, endpoint, last_tick={ticks}, workers=workers, batch={batch}, mode=WriteMode.BULK)
+print(json.dumps({{"rows": loaded.points, "seconds": loaded.duration_s}}))
+"""
+
+
+def main() -> None:
+    print(f"encoding binary COPY, cpu-only, one core: {encoding_rate() / 1e6:.1f} M rows/s (wanted: 1.5)")
+    peer = find("tsbs_load_timescaledb"), find("tsbs_generate_data")
+    with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:  # noqa: S108 - a real disk
+        server = PostgresServer(Path(directory) / "server")
+        server.start()
+        try:
+            compare(server, Path(directory), peer if all(peer) else None)
+        finally:
+            server.stop()
+            server.remove()
+
+
+def compare(server: PostgresServer, directory: Path, peer: tuple[str, str] | None) -> None:
+    data = directory / "cpu.data"
+    if peer is None:
+        print(
+            "peer not found: put tsbs_load_timescaledb and tsbs_generate_data on PATH or name their directory: TSBS_BIN"
+        )
+    else:
+        with data.open("wb") as out:
+            subprocess.run(generate_command(peer[1]), stdout=out, stderr=subprocess.DEVNULL, check=True)
+    print(f"{'workers':>7} {'':8} {'rows/s':>10} {'client CPU s / M rows':>22} {'ratio rows/s':>13} {'ratio CPU':>10}")
+    for workers in (1, 2):
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            ours.append(run_ours(server, workers))
+            if peer is not None:
+                theirs.append(run_peer(server, peer[0], data, workers))
+        show("tsbench", workers, ours)
+        if theirs:
+            same_indexes(server)
+            show("peer", workers, theirs)
+            rate = statistics.median(o[0] / t[0] for o, t in zip(ours, theirs, strict=True))
+            cpu = statistics.median(o[1] / t[1] for o, t in zip(ours, theirs, strict=True))
+            print(
+                f"{workers:>7} {'ratio':8} {'':10} {'':22} {rate:>13.2f} {cpu:>10.3f}   (wanted: 1.5 at least, 0.25 at most)"
+            )
+
+
+def generate_command(program: str) -> list[str]:
+    end = f"2016-01-{1 + HOURS // 24:02d}T00:00:00Z"
+    return [
+        program, "--use-case=cpu-only", f"--scale={SCALE}", "--seed=1", "--timestamp-start=2016-01-01T00:00:00Z",
+        f"--timestamp-end={end}", "--log-interval=10s", "--format=timescaledb",
+    ]  # fmt: skip
+
+
+def run_ours(server: PostgresServer, workers: int) -> tuple[float, float]:
+    code = OURS.format(scale=SCALE, start=START_NS, ticks=HOURS * 360, batch=BATCH)
+    out, cpu_s = measured([sys.executable, "-c", code, server.endpoint, str(workers)])
+    result = json.loads(out)
+    assert result["rows"] == ROWS
+    return result["rows"] / result["seconds"], cpu_s / ROWS * 1e6
+
+
+def run_peer(server: PostgresServer, program: str, data: Path, workers: int) -> tuple[float, float]:
+    place = conninfo_to_dict(server.endpoint)
+    command = [
+        program, f"--workers={workers}", f"--batch-size={BATCH}", "--use-hypertable=false", f"--file={data}",
+        f"--host={place['host']}", f"--port={place['port']}", f"--user={place['user']}", "--reporting-period=0",
+    ]  # fmt: skip
+    started = time.perf_counter()
+    out, cpu_s = measured(command, {**os.environ, "PGPASSFILE": str(place["passfile"]), "PGPASSWORD": password(place)})
+    line = next(line for line in out.splitlines() if "rows in" in line)
+    seconds = float(line.split("rows in ")[1].split("sec")[0])
+    assert seconds <= time.perf_counter() - started
+    return float(line.split("loaded ")[1].split(" ")[0].replace(",", "")) / seconds, cpu_s / ROWS * 1e6
+
+
+def password(place: dict[str, object]) -> str:
+    return Path(str(place["passfile"])).read_text(encoding="utf-8").strip().rpartition(":")[2]
+
+
+def measured(command: list[str], environment: dict[str, str] | None = None) -> tuple[str, float]:
+    """What a command printed, and the CPU seconds that it and its children used."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"{command[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def same_indexes(server: PostgresServer) -> None:
+    """Make sure that both loaders filled tables with the same columns and the same indexes."""
+    found = []
+    text = """
+        SELECT string_agg(column_name || ' ' || data_type, ', ' ORDER BY column_name), (
+          SELECT string_agg(substring(indexdef FROM 'USING .*'), '; ' ORDER BY 1) FROM pg_indexes
+          WHERE tablename = 'cpu' AND schemaname = c.table_schema)
+        FROM information_schema.columns c WHERE table_name = 'cpu' GROUP BY table_schema"""
+    for database in ("postgres", "benchmark"):
+        with psycopg.connect(server.endpoint, dbname=database) as connection:
+            found.append(connection.execute(text).fetchone())
+    if found[0] != found[1]:
+        print(f"        the layouts differ: {found[0]} against {found[1]}")
+
+
+def show(name: str, workers: int, results: list[tuple[float, float]]) -> None:
+    rate, cpu = (statistics.median(column) for column in zip(*results, strict=True))
+    print(f"{workers:>7} {name:8} {rate:>10,.0f} {cpu:>22.2f}", flush=True)
+
+
+def encoding_rate() -> float:
+    """Rows per second of binary COPY encoded, generation not counted."""
+    world = World(WorldSpec("cpu-only", SCALE, 1, START_NS, 10**10))
+    batches = list(world.batches(0, points=BATCH, last_tick=6 * 360))
+    rows, best = sum(map(len, batches)), 0.0
+    for _ in range(5):
+        started = time.perf_counter()
+        for batch in batches:
+            pgcopy.encode(batch, extra_json=True)
+        best = max(best, rows / (time.perf_counter() - started))
+    return best
+
+
+def find(program: str) -> str | None:
+    place = os.environ.get("TSBS_BIN")
+    return shutil.which(program, path=place) if place else shutil.which(program)
+
+
+if __name__ == "__main__":
+    main()

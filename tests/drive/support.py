@@ -1,0 +1,43 @@
+"""Runs a cell of a scenario given as a dict, through the same code as `tsbench run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tsbench.run import run_cell
+from tsbench.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def phase(self, name: str, total: float | None = None) -> None: ...
+
+    def advance(self, amount: float) -> None: ...
+
+
+def run(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Run the only cell; its directory is below `directory`."""
+    (spec,) = Scenario(directory / "test.toml", document).expand()
+    return run_cell(spec, directory, Quiet())
+
+
+def document(**tables: Any) -> dict[str, Any]:
+    """A small scenario; the tables given go over these."""
+    base: dict[str, Any] = {
+        "world": {"use_case": "cpu-only", "scale": 8, "streams": 4},
+        "load": {"window": "10m", "batch": 1_000},
+        "drive": {"users": 4, "warmup": "0s", "duration": "2s", "wait": "5ms"},
+        "op": [{"write": 1, "weight": 20}, {"query": "raw-one"}],
+        "check": {"answers": 5},
+        "target": {"name": "sqlite"},
+    }
+    return {
+        key: {**base[key], **tables[key]}
+        if isinstance(base[key], dict) and key in tables
+        else tables.get(key, base[key])
+        for key in base
+    }

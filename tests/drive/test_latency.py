@@ -1,0 +1,62 @@
+"""Is a stall seen as its callers felt it?"""
+
+from pathlib import Path
+
+import pytest
+from tests.drive.support import document, run
+
+from tsbench.scenario import Scenario
+
+HONEST = Path(__file__).parents[2] / "scenarios" / "honest-latency.toml"
+RATE, STALL_S, SECONDS = 200, 2.0, 12
+
+
+def analytic_p99_s() -> float:
+    """Of all arrivals the slowest 1 %: those due first in the stall, which waited nearly all of it."""
+    slowest = 0.01 * RATE * SECONDS
+    return STALL_S - slowest / RATE
+
+
+@pytest.fixture(scope="module")
+def stalled(tmp_path_factory):
+    (spec,) = Scenario.load(HONEST).expand()
+    assert spec.drive.rate == RATE
+    assert spec.drive.duration == SECONDS * 10**9
+    from tests.drive.support import Quiet
+
+    from tsbench.run import run_cell
+
+    return run_cell(spec, tmp_path_factory.mktemp("honest"), Quiet())
+
+
+def test_response_time_shows_the_stall_within_two_percent_of_theory(stalled):
+    assert stalled["measured"]["write"]["response_ns"]["p99"] / 1e9 == pytest.approx(analytic_p99_s(), rel=0.02)
+
+
+def test_service_time_does_not_show_it(stalled):
+    assert stalled["measured"]["write"]["service_ns"]["p99"] < 10e6
+
+
+def test_every_scheduled_arrival_is_accounted_for(stalled):
+    schedule = stalled["schedule"]
+    assert schedule["scheduled"] == RATE * SECONDS
+    assert schedule["scheduled"] == sum(schedule[key] for key in ("done", "late", "dropped", "unfinished"))
+    assert stalled["measured"]["write"]["count"] == schedule["done"] + schedule["late"]
+    assert stalled["verdicts"]["counts"]["valid"] is True
+
+
+def test_arrivals_that_no_session_came_free_for_are_dropped_not_forgotten(tmp_path):
+    # one user, ops of 100 ms, 40 of them due a second: 10 a second can be done, and 2 s of overtime do 20 more
+    summary = run(
+        tmp_path,
+        document(
+            drive={"loop": "open", "rate": 40, "users": 1, "wait": "0s", "duration": "3s", "stop_timeout": "2s"},
+            op=[{"write": 1}],
+            target={"name": "null", "settings": {"service": "100ms"}},
+        ),
+    )
+    schedule = summary["schedule"]
+    assert schedule["scheduled"] == 120
+    assert schedule["dropped"] > 50
+    assert schedule["scheduled"] == sum(schedule[key] for key in ("done", "late", "dropped", "unfinished"))
+    assert summary["limited_by"] == "database"

@@ -1,0 +1,38 @@
+"""Is a run that measured its own load generator called that, and no other?"""
+
+from pathlib import Path
+
+import pytest
+from tests.drive.support import document, run
+
+from tsbench import launch
+
+MILLISECOND = document(
+    drive={"users": 8, "wait": "10ms", "duration": "2s"},
+    op=[{"write": 1}],
+    target={"name": "null", "settings": {"service": "1ms"}},
+)
+
+
+def test_a_process_that_burns_its_cpu_is_called_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "LOCUSTFILE", Path(__file__).parent / "burning.py")
+    summary = run(tmp_path, MILLISECOND)
+    assert summary["limited_by"] == "load generator"
+    assert summary["verdicts"]["limit"]["valid"] is None
+
+
+def test_the_same_load_without_the_burner_is_not(tmp_path):
+    summary = run(tmp_path, MILLISECOND)
+    assert summary["limited_by"] != "load generator", summary["limit"]
+    assert summary["verdicts"]["limit"]["valid"] is True
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_histograms_locust_and_ledger_count_the_same(tmp_path, processes):
+    summary = run(tmp_path, document(drive={"processes": processes}, op=[{"write": 1}]))
+    counts = summary["verdicts"]["counts"]
+    assert counts["valid"] is True
+    assert len(set(counts["counts"].values())) == 1
+    loaded = summary["load"]["points"]
+    assert summary["writes"]["acknowledged"] - loaded == counts["counts"]["locust"]
+    assert summary["verdict"]["valid"] is True

@@ -1,0 +1,233 @@
+"""The life cycle of a run, seen as the list of what was done in what order."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from tests.drive.support import Quiet, document
+
+from tsbench.errors import Broken, UserMistake
+from tsbench.measure.recorder import Recorder
+from tsbench.model import Outcome
+from tsbench.precheck import check_spec
+from tsbench.run import Parts, run_cell
+from tsbench.rundir import write_json
+from tsbench.scenario import Scenario
+from tsbench.targets.memory import KEEP, MemorySession, Store
+
+LIFE = [
+    "server.start",
+    "connect",
+    "drop cpu",
+    "create cpu",
+    "connect",
+    "write x 8",
+    "close",
+    "settle cpu",
+    "count",
+    "close",
+    "collector.start",
+    "drive",
+    "collector.stop",
+    "connect",
+    "count",
+    "ask x 6",
+    "settle cpu",
+    "sizes",
+    "close",
+    "server.stop",
+    "server.remove",
+]
+
+
+class Log(list[str]):
+    """What was done; the same thing several times in a row is one entry with a number."""
+
+    def note(self, what: str) -> None:
+        same = self[-1].partition(" x ")[0] == what if self else False
+        if same:
+            self[-1] = f"{what} x {int(self[-1].partition(' x ')[2] or 1) + 1}"
+        else:
+            self.append(what)
+
+
+class LoggedSession:
+    """A memory session that tells what it is asked for."""
+
+    def __init__(self, log: Log, store: Store) -> None:
+        self._log, self._session = log, MemorySession(KEEP, store)
+
+    def run(self, statements):
+        for statement in statements:
+            self._log.note(statement.text)
+        self._session.run(statements)
+
+    def write(self, payload):
+        self._log.note("write")
+        return self._session.write(payload)
+
+    def query(self, statement, columns):
+        self._log.note("count" if columns == ("points",) else "ask")
+        return self._session.query(statement, columns)
+
+    def facts(self):
+        return {"version": "none"}
+
+    def sizes(self, measurements):
+        self._log.note("sizes")
+        return {"table": 1_000}
+
+    def close(self):
+        self._log.note("close")
+
+
+class LoggedTarget:
+    name, durable, cooperative = "memory", False, True
+    schemas = {"keep": KEEP}
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._store = log, Store()
+
+    def connect(self, endpoint, schema, *, timeout_s=30.0):
+        self._log.note("connect")
+        return LoggedSession(self._log, self._store)
+
+
+class LoggedServer:
+    endpoint = "nowhere"
+
+    def __init__(self, log: Log, *, dies: bool = False) -> None:
+        self._log, self.dies, self.driven = log, dies, False
+
+    def start(self):
+        self._log.note("server.start")
+
+    def stop(self):
+        self._log.note("server.stop")
+
+    def remove(self):
+        self._log.note("server.remove")
+
+    def cold(self):
+        self._log.note("server.cold")
+
+    def alive(self):
+        return not (self.dies and self.driven)
+
+    def pids(self):
+        return ()
+
+    def size(self):
+        return 4_096
+
+    def log(self):
+        return None
+
+    def settings(self):
+        return {}
+
+
+class LoggedCollector:
+    name = "host"
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def start(self):
+        self._log.note("collector.start")
+
+    def stop(self):
+        self._log.note("collector.stop")
+        return []
+
+
+def parts(log: Log, server: LoggedServer, *, fail: Exception | None = None) -> Parts:
+    def drive(spec, run, endpoint, *, tick, alive):
+        """Leaves behind what load processes do: one query that took 1 ms."""
+        log.note("drive")
+        server.driven = True
+        if fail is not None:
+            raise fail
+        now_s = int(time.time())
+        recorder = Recorder(run.path, "local", start_ns=now_s * 10**9)
+        recorder.op("raw-one", due_ns=now_s * 10**9, end_ns=now_s * 10**9 + 10**6, service_ns=10**6, outcome=Outcome.OK)
+        recorder.close()
+        write_json(run / "process/clock.json", {"go_s": now_s, "start_s": now_s, "end_s": now_s + 1})
+        write_json(run / "process/locust.json", {"requests": 1, "failures": 0, "users": 1})
+
+    return Parts(LoggedTarget(log), KEEP, server, (LoggedCollector(log),), drive)
+
+
+def cell(tmp_path, **tables):
+    (spec,) = Scenario(
+        tmp_path / "s.toml", document(op=[{"query": "raw-one"}], target={"name": "memory"}, **tables)
+    ).expand()
+    return spec
+
+
+def test_a_run_does_everything_once_and_in_order(tmp_path):
+    log = Log()
+    run_cell(cell(tmp_path, load={"batch": 60, "workers": 1}), tmp_path, Quiet(), parts(log, LoggedServer(log)))
+    assert log == LIFE
+
+
+def test_a_cold_run_makes_the_server_cold_after_the_load_and_before_the_measuring(tmp_path):
+    log = Log()
+    spec = cell(tmp_path)
+    spec = spec.model_copy(update={"target": spec.target.model_copy(update={"cold": True})})
+    run_cell(spec, tmp_path, Quiet(), parts(log, LoggedServer(log)))
+    assert log.index("settle cpu") < log.index("server.cold") < log.index("drive")
+
+
+def test_a_server_that_died_makes_the_verdict_false_and_is_not_asked_again(tmp_path):
+    log = Log()
+    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), parts(log, LoggedServer(log, dies=True)))
+    assert summary["verdict"]["valid"] is False
+    assert "the server died" in summary["verdict"]["reason"]
+    assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
+    assert summary["measured"]["query"]["count"] == 1
+
+
+@pytest.mark.parametrize("failure", [Broken("it broke"), OSError(28, "No space left on device", "f")])
+def test_a_run_that_breaks_stops_its_server_and_keeps_its_evidence(tmp_path, failure):
+    log = Log()
+    spec = cell(tmp_path)
+    summary = run_cell(spec, tmp_path, Quiet(), parts(log, LoggedServer(log), fail=failure))
+    assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
+    assert summary["verdict"]["valid"] is False
+    status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
+    assert status["state"] == "failed"
+    assert status["error"] in summary["verdict"]["reason"]
+
+
+def test_an_interrupt_stops_the_server_and_is_passed_on(tmp_path):
+    log = Log()
+    spec = cell(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(spec, tmp_path, Quiet(), parts(log, LoggedServer(log), fail=KeyboardInterrupt()))
+    assert log[-2:] == ["server.stop", "server.remove"]
+    status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
+    assert status["state"] == "interrupted"
+
+
+def test_a_half_empty_database_is_not_measured(tmp_path):
+    log = Log()
+    whole = parts(log, LoggedServer(log))
+
+    class Forgetful(LoggedTarget):
+        def connect(self, endpoint, schema, *, timeout_s=30.0):
+            session = super().connect(endpoint, schema)
+            session.write = lambda payload: payload.points  # type: ignore[method-assign]
+            return session
+
+    forgetful = Parts(Forgetful(log), KEEP, whole.server, whole.collectors, whole.drive)
+    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), forgetful)
+    assert "0 points are stored, but" in summary["verdict"]["reason"]
+    assert "drive" not in log
+
+
+def test_the_in_memory_target_cannot_be_driven_from_other_processes(tmp_path):
+    with pytest.raises(UserMistake, match="memory"):
+        check_spec(cell(tmp_path), "s.toml")
