@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Chunks: TypeAlias = "Iterable[bytes | memoryview]"
 
 # Rows of a batch: enough to amortise what a batch costs, few enough that memory hardly grows with the scale.
-_ROWS = 10_000
+_ROWS = 30_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from tsbench.encode import pgcopy
 from tsbench.servers.postgres import PostgresServer
 from tsbench.workload.world import World, WorldSpec
 
-SCALE, HOURS, BATCH, ROUNDS = 100, 24, 10_000, 3
+SCALE, HOURS, BATCH, ROUNDS = 100, 72, 10_000, 2
 ROWS = SCALE * HOURS * 360
 START_NS = 1_451_606_400 * 10**9
 

@@ -1,0 +1,118 @@
+"""Files of points: formats, places, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tsbench.encode import lines, pgcopy
+from tsbench.errors import Broken, UserMistake
+from tsbench.generate import generate, output
+from tsbench.workload.world import World, WorldSpec
+
+START_NS = 1_451_606_400 * 10**9
+HOUR_NS = 3_600 * 10**9
+SPEC = WorldSpec("devops", 3, 1, START_NS, 10**10)
+END_NS = START_NS + HOUR_NS
+
+
+def written(
+    spec: WorldSpec = SPEC, end_ns: int = END_NS, form: str = "influx", measurement: str | None = None
+) -> bytes:
+    out = io.BytesIO()
+    result = generate(spec, end_ns, form, out, measurement=measurement)
+    assert result.nbytes == len(out.getvalue())
+    return out.getvalue()
+
+
+def test_line_protocol_holds_every_point_of_the_world():
+    out = io.BytesIO()
+    seen: list[int] = []
+    result = generate(SPEC, END_NS, "influx", out, seen.append)
+    world = World(SPEC)
+    wanted = b"".join(map(lines.encode, world.batches(0, points=10**6, last_tick=360)))
+    assert sorted(out.getvalue().splitlines()) == sorted(wanted.splitlines())
+    assert result.points == sum(seen) == world.count(None, 0, 360) == 360 * 3 * 9
+    assert result.values == 360 * 3 * 101
+    assert result.nbytes == len(out.getvalue())
+    assert result.seconds > 0
+
+
+def test_several_streams_are_all_written():
+    found = written(replace(SPEC, streams=2)).splitlines()
+    assert len(found) == len(set(found)) == 360 * 3 * 9
+
+
+def test_csv_has_a_header_and_a_row_per_point():
+    names, *rows = csv.reader(io.StringIO(written(form="csv", measurement="net").decode()))
+    assert names[:2] == ["time", "hostname"]
+    assert names[-1] == "drop_out"
+    assert len(rows) == 360 * 3
+    assert {len(row) for row in rows} == {len(names)}
+
+
+def test_pgcopy_is_one_complete_stream():
+    for spec, name in ((SPEC, "net"), (replace(SPEC, use_case="cpu-only"), None)):
+        data = written(spec, form="pgcopy", measurement=name)
+        (batch,) = World(spec).batches(0, points=10**6, last_tick=360, only=[name or "cpu"])
+        assert data == pgcopy.encode(batch, extra_json=bool(batch.measurement.own_tags))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"form": "xml"}, "no format 'xml'; there are influx"),
+        ({"form": "csv"}, "choose one measurement of cpu, diskio"),
+        ({"form": "pgcopy"}, "choose one measurement of cpu, diskio"),
+        ({"measurement": "cpux"}, "no measurement 'cpux'; it has cpu"),
+        ({"end_ns": START_NS}, "nothing to generate"),
+        ({"spec": replace(SPEC, use_case="devop")}, "did you mean 'devops'"),
+    ],
+)
+def test_a_mistake_is_named_before_anything_is_written(change, words):
+    with pytest.raises(UserMistake, match=words):
+        written(**change)
+
+
+def test_a_name_that_ends_in_zst_is_compressed(tmp_path):
+    path = tmp_path / "points.zst"
+    with output(str(path)) as out:
+        result = generate(SPEC, END_NS, "influx", out)
+    with path.open("rb") as file:
+        data = zstandard.ZstdDecompressor().stream_reader(file).read()
+    assert data == written()
+    assert result.nbytes == len(data) > path.stat().st_size
+
+
+def test_a_file_that_cannot_be_opened_is_the_users_mistake(tmp_path):
+    with pytest.raises(UserMistake, match=r"cannot write .*No such file"), output(str(tmp_path / "no" / "file")):
+        pytest.fail("there is nothing to write to")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_breaks_off_with_one_line():
+    with pytest.raises(Broken, match=r"^'/dev/full' is incomplete: the disk is full$"), output("/dev/full") as out:
+        generate(SPEC, END_NS, "influx", out)
+
+
+def test_a_reader_that_goes_away_breaks_off_with_one_line():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with pytest.raises(Broken, match="its reader went away"), output(f"/dev/fd/{writer}") as out:
+        generate(SPEC, END_NS, "influx", out)
+    os.close(writer)
+
+
+def test_standard_output_gets_the_points():
+    code = "from tests.test_generate import *\nwith output('-') as out: generate(SPEC, END_NS, 'influx', out)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(__file__).parents[1])
+    assert done.stdout == written()
+    assert done.stderr == b""

@@ -1,0 +1,71 @@
+"""CSV (RFC 4180, lines ended by a line feed): time in nanoseconds since 1970, tags, fields."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tsbench.encode.assemble import Part, Texts, assemble, joined
+from tsbench.encode.numbers import Column, number_parts, time_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch, Codes, Measurement
+
+_Tags: TypeAlias = "tuple[Codes, ...]"
+
+
+def header(measurement: Measurement) -> bytes:
+    """The line that names the columns."""
+    names = ("time", *measurement.tags, *measurement.own_tags, *measurement.field_names)
+    return b",".join(_quoted(name) for name in names) + b"\n"
+
+
+def encode(batch: Batch) -> bytes:
+    """The batch's points, one line each, without a header.
+
+    Raises
+    ------
+    ValueError
+        If a float is not finite.
+    """
+    return b"".join(block.tobytes() for block in blocks(batch))
+
+
+def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
+    """What `encode` gives, in pieces that are valid until the next is asked for.
+
+    Raises
+    ------
+    ValueError
+        As `encode`.
+    """
+    if not len(batch):
+        return
+    measurement, times_ns = batch.measurement, batch.time_ns
+    groups = (measurement.tags, measurement.own_tags)
+    heads = [_tag_texts(tuple(batch.tags[tag] for tag in tags)) for tags in groups if tags]
+    fields = [Column(b",", batch.fields[field.name], b"", field.unit == "%") for field in measurement.fields]
+    following = np.append(times_ns[1:], times_ns[-1])
+    parts = [
+        *(Part(table, batch.series) for table in heads),
+        *number_parts(fields),
+        time_part(b"\n", following, b""),
+    ]
+    yield from assemble(parts, len(batch), lead=time_part(b"", times_ns, b""))
+
+
+@lru_cache(maxsize=64)
+def _tag_texts(tags: _Tags) -> Texts:
+    return joined([([b"," + _quoted(value) for value in codes.values], codes.codes) for codes in tags])
+
+
+def _quoted(text: str) -> bytes:
+    if any(letter in text for letter in ',"\r\n'):
+        text = '"' + text.replace('"', '""') + '"'
+    return text.encode()

@@ -1,0 +1,101 @@
+"""InfluxDB line protocol: `measurement,tag=value field=1i,field=0.5 time` with times in nanoseconds.
+
+Source: the specification of the line protocol (InfluxDB v2 reference). A tag without text is left out, as that says.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, TypeAlias
+
+from tsbench.encode.assemble import Part, Texts, assemble, joined, texts
+from tsbench.encode.numbers import Column, number_parts, time_part
+from tsbench.model import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch, Codes
+
+_Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
+
+
+def encode(batch: Batch) -> bytes:
+    """The batch's points, one line each, every line ended.
+
+    Raises
+    ------
+    ValueError
+        If a name or tag value has a form that the protocol cannot express (a line break, or a backslash at its end), or
+        a float is not finite.
+    """
+    found = [block.tobytes() for block in blocks(batch)]
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def encode_singles(batch: Batch) -> list[bytes]:
+    """One line per point, without its end.
+
+    Raises
+    ------
+    ValueError
+        As `encode`.
+    """
+    return encode(batch).split(b"\n")[:-1]
+
+
+def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
+    """What `encode` gives, in pieces that are valid until the next is asked for: nothing is copied twice.
+
+    Raises
+    ------
+    ValueError
+        As `encode`.
+    """
+    if not len(batch):
+        return
+    name = _escaped(batch.measurement.name, ", ")
+    suffix = {Kind.INT: b"i", Kind.FLOAT: b""}
+    fields = [
+        Column(
+            separator + _escaped(field.name, ", =") + b"=",
+            batch.fields[field.name],
+            suffix[field.kind],
+            field.unit == "%",
+        )
+        for field, separator in zip(batch.measurement.fields, chain([b" "], repeat(b",")), strict=False)
+    ]
+    parts = [Part(table, batch.series) for table in _heads(batch)]
+    parts += number_parts(fields)
+    # The name stands first in a line, yet is written as the end of the line before: one part less for every line.
+    parts.append(time_part(b" ", batch.time_ns, b"\n" + name))
+    yield from assemble(parts, len(batch), lead=Part(texts([name])))
+
+
+def _heads(batch: Batch) -> list[Texts]:
+    """The tags of every series as text: those that all measurements share, and the measurement's own."""
+    measurement = batch.measurement
+    groups = (measurement.tags, measurement.own_tags)
+    return [_tag_texts(tuple((tag, batch.tags[tag]) for tag in tags)) for tags in groups if tags]
+
+
+@lru_cache(maxsize=64)
+def _tag_texts(tags: _Tags) -> Texts:
+    # Codes compare by identity, so a world's tags are turned into text once, and shared tags once for all measurements.
+    columns = []
+    for tag, codes in tags:
+        key = b"," + _escaped(tag, ", =") + b"="
+        columns.append(([key + _escaped(value, ", =") if value else b"" for value in codes.values], codes.codes))
+    return joined(columns)
+
+
+def _escaped(text: str, special: str) -> bytes:
+    if "\n" in text or text.endswith("\\"):
+        raise ValueError(f"line protocol has no form for {text!r}: no line break, no backslash at the end")
+    for letter in special:
+        text = text.replace(letter, "\\" + letter)
+    return text.encode()

@@ -1,0 +1,90 @@
+"""What a use case's table says: tags, measurements, and the processes behind their fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tsbench.model import Codes, Field, Measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tsbench.workload.walks import Bits, Floats, Process
+
+Derive: TypeAlias = "Callable[[Mapping[str, Floats], int], Mapping[str, Floats]]"
+"""Hidden quantities by name, and the interval in nanoseconds, to fields by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag whose value is `text(n)`, or `choices[n]` where there are choices.
+
+    n is the number of the series itself (counting from `first`) if `numbered`, else drawn uniformly from `count`
+    numbers. A tag `within` another takes its n-th choice from the list that belongs to the other tag's value.
+    """
+
+    name: str
+    text: Callable[[int], str] = str
+    first: int = 0
+    count: int = 0
+    numbered: bool = False
+    choices: tuple[str, ...] = ()
+    within: str = ""
+    choices_by: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def draw(self, bits: Bits, series: int, others: Mapping[str, Codes]) -> Codes:
+        """The tag's value of every series; `others` are the tags before it."""
+        if self.numbered:
+            values = tuple(self.text(self.first + i) for i in range(series))
+            return Codes(np.arange(series, dtype=np.int32), values)
+        drawn = bits.uniform(1, series)[0]
+        if self.within:
+            outer = others[self.within]
+            lists = dict(self.choices_by)
+            counts = np.array([len(lists[value]) for value in outer.values])
+            starts = np.cumsum(counts) - counts
+            chosen = starts[outer.codes] + (drawn * counts[outer.codes]).astype(np.int64)
+            values = tuple(choice for value in outer.values for choice in lists[value])
+            return Codes(chosen.astype(np.int32), values)
+        if self.choices:
+            return Codes((drawn * len(self.choices)).astype(np.int32), self.choices)
+        numbers, codes = np.unique((drawn * self.count).astype(np.int64), return_inverse=True)
+        values = tuple(self.text(self.first + n) for n in numbers.tolist())
+        return Codes(codes.astype(np.int32), values)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One measurement: its own tags, its fields in order, and the processes that move them.
+
+    Without `derive` every field is a quantity of one of the processes, by name. Fields of kind INT are truncated
+    toward zero, the others rounded to `decimals` (None: left as they are).
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    processes: tuple[Process, ...]
+    tags: tuple[Tag, ...] = ()
+    derive: Derive | None = None
+    decimals: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UseCase:
+    """A simulated world: the tags that all measurements share, and the measurements per form.
+
+    `forms` maps `bounded` and `peer` to the measurements; both may be the same.
+    """
+
+    name: str
+    doc: str
+    tags: tuple[Tag, ...]
+    forms: Mapping[str, tuple[Layout, ...]]
+
+    def measurement(self, layout: Layout) -> Measurement:
+        """The measurement that a layout describes."""
+        shared = tuple(tag.name for tag in self.tags)
+        return Measurement(layout.name, shared, layout.fields, tuple(tag.name for tag in layout.tags))

@@ -1,0 +1,251 @@
+"""What is asked of a world: kinds of query under the peers' names, and the n-th query of each kind.
+
+Source: the names, windows, buckets and numbers of hosts are those of TSBS's devops queries as its code has them (its
+README differs); the sensors' two kinds are study F's, the `raw` ones study D's.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+from zlib import crc32
+
+import numpy as np
+
+from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.units import NS_PER_S, format_duration
+from tsbench.workload.sensors import SENSORS
+from tsbench.workload.walks import Bits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.model import Measurement
+    from tsbench.workload.world import World
+
+MINUTE_NS = 60 * NS_PER_S
+HOUR_NS = 60 * MINUTE_NS
+CPU_USE_CASES = ("cpu-only", "devops")
+_US = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What has been drawn for one query: a measurement, its fields, a window and the keys (None: every series)."""
+
+    measurement: Measurement
+    fields: tuple[str, ...]
+    window: Window
+    keys: tuple[str, ...] | None
+
+
+Build: TypeAlias = "Callable[[Pick], Query]"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryKind:
+    """A family of queries that differ in what they draw.
+
+    Parameters
+    ----------
+    doc
+        One sentence for people.
+    build
+        Makes the query of what was drawn.
+    length_ns
+        How long the window is; 0 means one interval of the world.
+    share
+        How long the window is as a share of the loaded time, in place of `length_ns`.
+    keys
+        How many series are chosen; 0 means every one.
+    fields
+        How many of the measurement's fields, the first ones; 0 means all.
+    measurements
+        Which measurements it may ask about, one drawn for each query; empty means the world's first.
+    use_cases
+        The use cases that it applies to; None means any.
+    """
+
+    doc: str
+    build: Build
+    length_ns: int = 0
+    share: float = 0.0
+    keys: int = 0
+    fields: int = 0
+    measurements: tuple[str, ...] = ()
+    use_cases: tuple[str, ...] | None = None
+
+
+def _bucketed(pick: Pick, bucket_ns: int) -> Query:
+    return Bucketed(pick.measurement, pick.fields, "max", bucket_ns, pick.window, pick.keys)
+
+
+def _grouped(pick: Pick) -> Query:
+    return Grouped(pick.measurement, pick.fields, "mean", HOUR_NS, pick.window, pick.keys)
+
+
+def _newest_buckets(pick: Pick) -> Query:
+    return LatestBuckets(pick.measurement, pick.fields, "max", MINUTE_NS, pick.window.end_ns, 5)
+
+
+def _above(pick: Pick) -> Query:
+    return Above(pick.measurement, pick.fields, "usage_user", 90.0, pick.window, pick.keys)
+
+
+def _latest(pick: Pick) -> Query:
+    return Latest(pick.measurement, pick.fields, None, pick.keys)
+
+
+def _raw(pick: Pick) -> Query:
+    return Raw(pick.measurement, pick.fields, pick.window, pick.keys)
+
+
+_MINUTES = partial(_bucketed, bucket_ns=MINUTE_NS)
+_HOURS = partial(_bucketed, bucket_ns=HOUR_NS)
+
+
+def _cpu(doc: str, build: Build, hours: int, *, keys: int = 0, fields: int = 0) -> QueryKind:
+    return QueryKind(doc, build, hours * HOUR_NS, 0.0, keys, fields, ("cpu",), CPU_USE_CASES)
+
+
+QUERIES: dict[str, QueryKind] = {
+    "single-groupby-1-1-1": _cpu("maximum of 1 cpu field per minute, 1 host, 1 hour", _MINUTES, 1, keys=1, fields=1),
+    "single-groupby-1-1-12": _cpu(
+        "maximum of 1 cpu field per minute, 1 host, 12 hours", _MINUTES, 12, keys=1, fields=1
+    ),
+    "single-groupby-1-8-1": _cpu(
+        "maximum of 1 cpu field per minute, 8 hosts together, 1 hour", _MINUTES, 1, keys=8, fields=1
+    ),
+    "single-groupby-5-1-1": _cpu("maximum of 5 cpu fields per minute, 1 host, 1 hour", _MINUTES, 1, keys=1, fields=5),
+    "single-groupby-5-1-12": _cpu(
+        "maximum of 5 cpu fields per minute, 1 host, 12 hours", _MINUTES, 12, keys=1, fields=5
+    ),
+    "single-groupby-5-8-1": _cpu(
+        "maximum of 5 cpu fields per minute, 8 hosts together, 1 hour", _MINUTES, 1, keys=8, fields=5
+    ),
+    "cpu-max-all-1": _cpu("maximum of every cpu field per hour, 1 host, 8 hours", _HOURS, 8, keys=1),
+    "cpu-max-all-8": _cpu("maximum of every cpu field per hour, 8 hosts together, 8 hours", _HOURS, 8, keys=8),
+    "cpu-max-all-32-24": _cpu("maximum of every cpu field per hour, 32 hosts together, 24 hours", _HOURS, 24, keys=32),
+    "double-groupby-1": _cpu("mean of 1 cpu field per hour and host, every host, 12 hours", _grouped, 12, fields=1),
+    "double-groupby-5": _cpu("mean of 5 cpu fields per hour and host, every host, 12 hours", _grouped, 12, fields=5),
+    "double-groupby-all": _cpu("mean of every cpu field per hour and host, every host, 12 hours", _grouped, 12),
+    "groupby-orderby-limit": _cpu(
+        "maximum of 1 cpu field in the newest 5 minutes before a moment", _newest_buckets, 1, fields=1
+    ),
+    "high-cpu-1": _cpu("every cpu field of 1 host where usage_user exceeds 90, 12 hours", _above, 12, keys=1),
+    "high-cpu-all": _cpu("every cpu field of every host where usage_user exceeds 90, 12 hours", _above, 12),
+    "lastpoint": _cpu("the newest row of every host", _latest, 0),
+    "raw-all": QueryKind("every row of everything that was loaded", _raw, share=1.0),
+    "raw-tenth": QueryKind("every row of a tenth of the loaded time", _raw, share=0.1),
+    "raw-one": QueryKind("the one row that every series has in one interval", _raw),
+    "select-6h-5-devices": QueryKind(
+        "every temperature of 5 devices, 6 hours",
+        _raw,
+        6 * HOUR_NS,
+        keys=5,
+        measurements=("temperature",),
+        use_cases=("sensors",),
+    ),
+    "last-value": QueryKind(
+        "the newest value of every device, of one of the seven measurements in turn",
+        _latest,
+        measurements=tuple(layout.name for layout in SENSORS.forms["peer"]),
+        use_cases=("sensors",),
+    ),
+}
+
+
+def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Query:
+    """The query of a kind that has a number: a pure function of its arguments.
+
+    The window begins at a random whole microsecond, as finely as every database's driver can say it, and lies within
+    what was loaded; the series are drawn without replacement.
+
+    Raises
+    ------
+    ValueError
+        If the kind does not fit (see `fit`).
+    """
+    fit(name, world, loaded)
+    kind = QUERIES[name]
+    stream = crc32(b"query"), crc32(name.encode()), number
+    bits = Bits(np.random.SeedSequence(seed, spawn_key=stream))
+    when, *who = bits.uniform(1, 1 + kind.keys)[0].tolist()
+    measurement = _measurement(kind, world, number)
+    keys = None
+    if kind.keys:
+        known = world.keys()
+        keys = tuple(known[i] for i in _distinct(who, len(known)))
+    fields = measurement.field_names
+    window = _window(loaded, _length_ns(kind, world, loaded), when)
+    return kind.build(Pick(measurement, fields[: kind.fields or len(fields)], window, keys))
+
+
+def fit(name: str, world: World, loaded: Window) -> None:
+    """See to it that a kind of query makes sense for a world of which the window `loaded` is stored.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind, it belongs to another use case, or it asks for more time or series than there are.
+    """
+    kind = QUERIES.get(name)
+    if kind is None:
+        close = difflib.get_close_matches(name, QUERIES, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(QUERIES)}"
+        raise ValueError(f"there is no query '{name}'; {hint}")
+    use_case = world.spec.use_case
+    if kind.use_cases is not None and use_case not in kind.use_cases:
+        wanted = " or ".join(kind.use_cases)
+        raise ValueError(f"query '{name}' is for the use case {wanted}, not for {use_case}")
+    if kind.keys > world.spec.scale:
+        raise ValueError(
+            f"query '{name}' chooses {kind.keys} series and the world has {world.spec.scale}: "
+            f"raise scale to {kind.keys}"
+        )
+    length_ns = _length_ns(kind, world, loaded)
+    if length_ns > loaded.length_ns:
+        raise ValueError(
+            f"query '{name}' covers {_span(length_ns)} and {_span(loaded.length_ns)} are loaded: "
+            f"load {_span(length_ns)} or more"
+        )
+
+
+def _span(length_ns: int) -> str:
+    hours = length_ns / HOUR_NS
+    return f"{hours:g} h" if hours >= 1 else format_duration(length_ns)
+
+
+def _length_ns(kind: QueryKind, world: World, loaded: Window) -> int:
+    if kind.share:
+        return max(1, int(loaded.length_ns * kind.share) // _US) * _US if kind.share < 1 else loaded.length_ns
+    return kind.length_ns or world.spec.interval_ns
+
+
+def _measurement(kind: QueryKind, world: World, number: int) -> Measurement:
+    """The kind's measurement, or one of them in turn; the world's first if it names none."""
+    if not kind.measurements:
+        return world.measurements[0]
+    wanted = kind.measurements[number % len(kind.measurements)]
+    return next(m for m in world.measurements if m.name == wanted)
+
+
+def _window(loaded: Window, length_ns: int, when: float) -> Window:
+    """A window within what was loaded, `when` (0..1) of the way, that begins at a whole microsecond."""
+    first_us = -(-loaded.start_ns // _US)
+    last_us = (loaded.end_ns - length_ns) // _US
+    if last_us <= first_us:
+        return Window(loaded.start_ns, loaded.start_ns + length_ns)
+    start_ns = (first_us + int(when * (last_us - first_us + 1))) * _US
+    return Window(start_ns, start_ns + length_ns)
+
+
+def _distinct(uniforms: list[float], population: int) -> list[int]:
+    """As many different numbers below `population` as there are uniforms in [0, 1) (Floyd's method)."""
+    chosen: list[int] = []
+    for highest, u in enumerate(uniforms, population - len(uniforms)):
+        drawn = int(u * (highest + 1))
+        chosen.append(highest if drawn in chosen else drawn)
+    return chosen

@@ -1,0 +1,65 @@
+"""Rows of one measurement as columns, and how they are cut, joined and rearranged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+_NO_ROWS = np.empty(0, dtype=np.intp)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Columns of equal length: `time_ns` (UTC), `series` (its number in the world), and the fields by name."""
+
+    time_ns: NDArray[np.int64]
+    series: NDArray[np.int32]
+    fields: dict[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def take(self, chosen: slice | NDArray[Any]) -> Table:
+        """Some of the rows."""
+        columns = {name: column[chosen] for name, column in self.fields.items()}
+        return Table(self.time_ns[chosen], self.series[chosen], columns)
+
+
+def join(tables: Sequence[Table]) -> Table:
+    """Tables of the same columns below each other; a single one as it is."""
+    if len(tables) == 1:
+        return tables[0]
+    return Table(
+        np.concatenate([table.time_ns for table in tables]),
+        np.concatenate([table.series for table in tables]),
+        {name: np.concatenate([table.fields[name] for table in tables]) for name in tables[0].fields},
+    )
+
+
+def cut(tables: Iterator[Table], rows: int) -> Iterator[Table]:
+    """The same rows in pieces of `rows`; the last piece may have fewer."""
+    pending: list[Table] = []
+    missing = rows
+    for table in tables:
+        start = 0
+        while len(table) - start >= missing:
+            piece = join([*pending, table.take(slice(start, start + missing))])
+            start += missing
+            pending, missing = [], rows
+            if start == len(table):
+                table = table.take(_NO_ROWS)  # noqa: PLW2901 - nothing is held while others have their turn
+                start = 0
+            yield piece
+            del piece
+        if start < len(table):
+            pending.append(table.take(slice(start, None)))
+            missing -= len(table) - start
+    if pending:
+        yield join(pending)

@@ -1,0 +1,306 @@
+"""How values move: the random processes that the use cases' tables are made of.
+
+Every process is vectorised over fields and series and advances tick by tick. Its numbers come from the raw words of one
+bit generator, whose stream numpy promises never to change (it makes no such promise for `Generator`'s methods), and a
+tick always consumes the same number of words. So the values depend on nothing but the seed: not on how many ticks are
+asked for at once, and not on numpy's version.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Floats: TypeAlias = "NDArray[np.floating[Any]]"
+
+_LEVELS = 1 << 16
+
+
+@cache
+def _normal_levels() -> Floats:
+    """The standard normal quantiles at the middles of 65,536 equal parts, of shape (65536,)."""
+    # Four values from one 64-bit word and a look-up: about half the time of numpy's ziggurat. What it costs is
+    # tails beyond 4.3 standard deviations, which steps of a walk do not need.
+    upper = [NormalDist().inv_cdf((i + 0.5) / _LEVELS) for i in range(_LEVELS // 2, _LEVELS)]
+    half = np.array(upper)
+    return np.concatenate([-half[::-1], half])
+
+
+class Bits:
+    """A stream of random numbers from the raw words of SFC64.
+
+    Parameters
+    ----------
+    entropy
+        What the stream is a function of.
+    """
+
+    __slots__ = ("_generator",)
+
+    def __init__(self, entropy: np.random.SeedSequence) -> None:
+        self._generator = np.random.SFC64(entropy)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` 64-bit words."""
+        return np.atleast_1d(self._generator.random_raw(count))
+
+    def uniform(self, rows: int, columns: int) -> Floats:
+        """Uniform in [0, 1), of shape (rows, columns); one word a value."""
+        words = self.words(rows * columns).reshape(rows, columns)
+        values: Floats = (words >> np.uint64(11)) * np.float64(2.0**-53)
+        return values
+
+    def normal(self, rows: int, columns: int) -> Floats:
+        """Standard normal, of shape (rows, columns); a row consumes ceil(columns / 4) words."""
+        quads = -(-columns // 4)
+        words = self.words(rows * quads).reshape(rows, quads)
+        levels = words.astype("<u8", copy=False).view("<u2")[:, :columns]
+        return _normal_levels().take(levels)
+
+
+# --- distributions ----------------------------------------------------------------------------------------------------
+
+
+class Draw(Protocol):
+    """A distribution."""
+
+    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+        """Independent values of shape (rows, columns); every row consumes the same number of words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Always the same value."""
+
+    value: float
+
+    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:  # noqa: ARG002 - draws nothing
+        """See `Draw`."""
+        return np.full((rows, columns), self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Uniform in [low, high)."""
+
+    low: float
+    high: float
+
+    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+        """See `Draw`."""
+        values = bits.uniform(rows, columns)
+        values *= self.high - self.low
+        values += self.low
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """Normal with a mean and a standard deviation."""
+
+    mean: float
+    sd: float
+
+    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+        """See `Draw`."""
+        values = bits.normal(rows, columns)
+        if self.sd != 1.0:
+            values *= self.sd
+        if self.mean != 0.0:
+            values += self.mean
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto:
+    """Pareto: never below `scale`, with density proportional to x**-(shape + 1); cut at `most`."""
+
+    shape: float
+    scale: float
+    most: float = math.inf
+
+    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+        """See `Draw`."""
+        values: Floats = self.scale * (1.0 - bits.uniform(rows, columns)) ** (-1.0 / self.shape)
+        return np.minimum(values, self.most, out=values)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several values, equally likely."""
+
+    values: tuple[float, ...]
+
+    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+        """See `Draw`."""
+        which = (bits.uniform(rows, columns) * len(self.values)).astype(np.intp)
+        return np.array(self.values, dtype=np.float64)[which]
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+class Process(Protocol):
+    """A law of motion shared by several quantities, each independent of the others."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantities: a field each, or something hidden from which fields are derived."""
+
+    def begin(self, bits: Bits, series: int) -> Floats:
+        """The state before the first tick, of shape (len(names) * series,)."""
+        ...
+
+    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:
+        """The values of the next ticks, of shape (ticks, len(names) * series); `state` moves on in place.
+
+        At tick 0 a process shows the state in which it began.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The sum of random steps, one a tick.
+
+    `edge` is what happens at `low` and `high`: `none`, `clamp` (it stays there until a step leads back) or `reflect`
+    (it bounces off). With `monotone` the steps' signs are dropped, which makes a counter.
+    """
+
+    names: tuple[str, ...]
+    step: Draw
+    start: Draw
+    low: float = -math.inf
+    high: float = math.inf
+    edge: Literal["none", "clamp", "reflect"] = "none"
+    monotone: bool = False
+
+    def begin(self, bits: Bits, series: int) -> Floats:
+        """See `Process`."""
+        state = self.start.sample(bits, len(self.names), series).ravel()
+        # Single precision serves for gauges of a few thousand at most, and state is what a large world consists of.
+        return state.astype(np.float32) if self.edge != "none" and 10 <= self.high <= 2**16 else state
+
+    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:
+        """See `Process`."""
+        walk = self.step.sample(bits, ticks, len(state)).astype(state.dtype, copy=False)
+        if self.monotone:
+            np.abs(walk, out=walk)
+        if first_tick == 0:
+            walk[0] = 0.0
+        # Row by row: twice as fast as cumsum(axis=0), and the sums are the same however the ticks are cut into calls.
+        previous = state
+        if self.edge == "clamp":
+            low, high = state.dtype.type(self.low), state.dtype.type(self.high)
+            for row in walk:
+                np.add(row, previous, out=row)
+                np.maximum(row, low, out=row)
+                np.minimum(row, high, out=row)
+                previous = row
+        elif len(state) > 1:
+            for row in walk:
+                np.add(row, previous, out=row)
+                previous = row
+        else:
+            walk[0] += state
+            np.cumsum(walk, axis=0, out=walk)
+        state[:] = walk[-1]
+        return _fold(walk, self.low, self.high) if self.edge == "reflect" else walk
+
+
+def _fold(walk: Floats, low: float, high: float) -> Floats:
+    """A free walk as mirrors at `low` and `high` would show it (in place)."""
+    span = high - low
+    walk -= low
+    walk *= 0.5 / span
+    walk -= np.floor(walk)
+    walk -= 0.5
+    np.abs(walk, out=walk)
+    walk *= -2.0 * span
+    walk += high
+    return walk
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A new independent value at every tick."""
+
+    names: tuple[str, ...]
+    draw: Draw
+
+    def begin(self, bits: Bits, series: int) -> Floats:  # noqa: ARG002 - has no history
+        """See `Process`."""
+        return np.empty(len(self.names) * series)
+
+    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+        """See `Process`."""
+        return self.draw.sample(bits, ticks, len(state))
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """One value per series for ever."""
+
+    names: tuple[str, ...]
+    draw: Draw
+
+    def begin(self, bits: Bits, series: int) -> Floats:
+        """See `Process`."""
+        return self.draw.sample(bits, len(self.names), series).ravel()
+
+    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+        """See `Process`."""
+        return np.broadcast_to(state, (ticks, len(state)))
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """Rarely changing: a new value, uniform in [low, high), with probability `chance` a tick, else the old one."""
+
+    names: tuple[str, ...]
+    low: float
+    high: float
+    chance: float
+
+    def begin(self, bits: Bits, series: int) -> Floats:
+        """See `Process`."""
+        return Uniform(self.low, self.high).sample(bits, len(self.names), series).ravel()
+
+    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:
+        """See `Process`."""
+        # One number serves twice: below `chance` it says "change", and scaled up it is then the new value.
+        drawn = bits.uniform(ticks, len(state))
+        changed = drawn < self.chance
+        if first_tick == 0:
+            changed[0] = False
+        values = np.vstack([state, self.low + drawn * ((self.high - self.low) / self.chance)])
+        since = np.where(changed, np.arange(1, ticks + 1)[:, None], 0)
+        np.maximum.accumulate(since, axis=0, out=since)
+        held: Floats = np.take_along_axis(values, since, axis=0)
+        state[:] = held[-1]
+        return held
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The number of ticks since the world began."""
+
+    names: tuple[str, ...]
+
+    def begin(self, bits: Bits, series: int) -> Floats:  # noqa: ARG002 - draws nothing
+        """See `Process`."""
+        return np.zeros(len(self.names) * series)
+
+    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+        """See `Process`."""
+        elapsed = np.arange(first_tick, first_tick + ticks, dtype=np.float64)
+        return np.broadcast_to(elapsed[:, None], (ticks, len(state)))

@@ -1,0 +1,236 @@
+"""A world: the points of a use case as a pure function of (seed, stream, tick, series)."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+
+from tsbench.model import Batch
+from tsbench.workload import USE_CASES
+from tsbench.workload.disorder import Disorder, Shuffler
+from tsbench.workload.motion import Motion
+from tsbench.workload.table import Table, cut
+from tsbench.workload.walks import Bits
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from tsbench.model import Codes, Measurement
+    from tsbench.workload.layout import Layout, UseCase
+
+__all__ = ["Disorder", "World", "WorldSpec"]
+
+# Rows of a measurement that are computed at a time: enough to amortise numpy's calls, few enough for the cache.
+_FEWEST_ROWS, _MOST_ROWS = 512, 32_768
+
+_TAGS, _WALKS, _DISORDER = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class WorldSpec:
+    """What a world is a function of.
+
+    `scale` is the number of things that are measured (hosts, devices), `streams` into how many shares they are divided
+    (thing i belongs to stream i mod streams), `form` is `bounded` or `peer`; `decimals` rounds float fields (None: as
+    the use case says). A series' values depend on `streams`; its times and tags do not.
+    """
+
+    use_case: str
+    scale: int
+    seed: int
+    start_ns: int
+    interval_ns: int
+    streams: int = 1
+    form: str = "bounded"
+    decimals: int | None = None
+    disorder: Disorder = field(default_factory=Disorder)
+
+
+class World:
+    """The points of a use case, and the tags of its series.
+
+    Parameters
+    ----------
+    spec
+        What the world is a function of.
+
+    Raises
+    ------
+    ValueError
+        If the spec names an unknown use case or form, or a number in it makes no sense.
+    """
+
+    def __init__(self, spec: WorldSpec) -> None:
+        use_case = _use_case(spec)
+        self.spec = spec
+        self._layouts = use_case.forms[spec.form]
+        self.measurements: tuple[Measurement, ...] = tuple(use_case.measurement(layout) for layout in self._layouts)
+        self._shared: dict[str, Codes] = {}
+        for tag in use_case.tags:
+            bits = self._bits(_TAGS, tag.name)
+            self._shared[tag.name] = tag.draw(bits, spec.scale, self._shared)
+        self._tags: dict[str, Mapping[str, Codes]] = {}
+        for layout in self._layouts:
+            own = {tag.name: tag.draw(self._bits(_TAGS, layout.name, tag.name), spec.scale, {}) for tag in layout.tags}
+            self._tags[layout.name] = {**self._shared, **own}
+
+    @property
+    def key(self) -> str | None:
+        """The tag that queries choose and group by; None where there is a single series without tags."""
+        return self.measurements[0].key
+
+    def keys(self) -> tuple[str, ...]:
+        """The key tag's value of every series 0 .. scale-1; empty where there is no key."""
+        return () if self.key is None else tuple(self._shared[self.key].tolist())
+
+    def tags(self) -> Mapping[str, Codes]:
+        """The shared tags of every series."""
+        return self._shared
+
+    def ticks(self, window_ns: int) -> int:
+        """How many ticks lie in a duration that begins with one, its end excluded."""
+        return -(-window_ns // self.spec.interval_ns)
+
+    def time_ns(self, tick: int) -> int:
+        """The time of a tick."""
+        return self.spec.start_ns + tick * self.spec.interval_ns
+
+    def count(self, stream: int | None, first_tick: int, last_tick: int) -> int | None:
+        """How many points `batches` gives for first_tick <= tick < last_tick (`stream` None: all streams together).
+
+        None if points are left out or sent twice: how many is then only known by generating them.
+        """
+        if self.spec.disorder.missing or self.spec.disorder.duplicate:
+            return None
+        series = self.spec.scale
+        if stream is not None:
+            series = len(range(stream, self.spec.scale, self.spec.streams))
+        return max(0, last_tick - first_tick) * series * len(self.measurements)
+
+    def batches(
+        self,
+        stream: int,
+        *,
+        points: int,
+        first_tick: int = 0,
+        last_tick: int | None = None,
+        only: Collection[str] | None = None,
+    ) -> Iterator[Batch]:
+        """The batches of a stream with the ticks first_tick <= tick < last_tick (None: endlessly), in order.
+
+        The measurements take turns (batch 0 of each, then batch 1 of each, and so on), so that a writer of few batches
+        touches them all. Every batch has `points` rows of one measurement (its last one may have fewer); the rows of a
+        measurement run tick by tick and within a tick over the stream's series. Batches are numbered 0, 1, 2, ...
+        within a call. `only` names the measurements to give (None: all); the others are not even computed.
+
+        The points depend neither on `points` nor on `first_tick`: the ticks before it are computed and thrown away.
+
+        Raises
+        ------
+        ValueError
+            If there is no such stream, or `points` or `first_tick` is out of range.
+        """
+        if not 0 <= stream < self.spec.streams:
+            raise ValueError(f"there is no stream {stream}: the world has {self.spec.streams}")
+        if points < 1:
+            raise ValueError(f"a batch has at least one point, not {points}")
+        if first_tick < 0:
+            raise ValueError(f"ticks count from 0, not from {first_tick}")
+        return self._batches(stream, points, first_tick, last_tick, only)
+
+    def _batches(
+        self, stream: int, points: int, first_tick: int, last_tick: int | None, only: Collection[str] | None
+    ) -> Iterator[Batch]:
+        turns = [
+            (measurement, cut(self._tables(layout, stream, points, first_tick, last_tick), points))
+            for measurement, layout in zip(self.measurements, self._layouts, strict=True)
+            if only is None or layout.name in only
+        ]
+        number = 0
+        while turns:
+            unfinished = []
+            for turn in turns:
+                measurement, tables = turn
+                table = next(tables, None)
+                if table is not None:
+                    columns = table.time_ns, table.series, self._tags[measurement.name], table.fields
+                    yield Batch(measurement, stream, number, *columns)
+                    number += 1
+                    unfinished.append(turn)
+            turns = unfinished
+
+    def _tables(
+        self, layout: Layout, stream: int, points: int, first_tick: int, last_tick: int | None
+    ) -> Iterator[Table]:
+        """One measurement's rows of a stream, some ticks at a time, in the order in which they are sent."""
+        spec = self.spec
+        series = np.arange(stream, spec.scale, spec.streams, dtype=np.int32)
+        if not len(series):
+            return
+        motion = Motion(
+            layout,
+            len(series),
+            partial(self._bits, _WALKS, layout.name, stream=stream),
+            interval_ns=spec.interval_ns,
+            decimals=spec.decimals,
+        )
+        shuffler = None
+        if spec.disorder:
+            bits = self._bits(_DISORDER, layout.name, stream=stream)
+            shuffler = Shuffler(spec.disorder, bits, len(series))
+        for _, ticks in _pieces(0, first_tick, _MOST_ROWS, len(series)):
+            motion.skip(ticks)
+            if shuffler is not None:
+                shuffler.skip(ticks)
+        for tick, ticks in _pieces(first_tick, last_tick, points, len(series)):
+            times = self.time_ns(tick) + np.arange(ticks) * spec.interval_ns
+            columns = np.repeat(times, len(series)), np.tile(series, ticks)
+            table = Table(*columns, motion.advance(ticks))
+            if shuffler is not None:
+                table = shuffler.push(table)
+            yield table
+            del table, columns  # while it is another measurement's turn, nothing but the state is kept
+        held = None if shuffler is None else shuffler.flush()
+        if held is not None:
+            yield held
+
+    def _bits(self, purpose: int, *names: str, stream: int = 0) -> Bits:
+        """The random numbers for a purpose. Names count by their CRC, so that no table's order matters."""
+        words = (crc32(name.encode()) for name in (self.spec.use_case, *names))
+        return Bits(np.random.SeedSequence(self.spec.seed, spawn_key=(purpose, stream, *words)))
+
+
+def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of ticks into (first tick, number of ticks), each about `rows` rows within the limits above."""
+    # A batch that is too large for one piece is made of equal ones, so that no piece straddles two batches for nothing.
+    share = -(-rows // -(-rows // _MOST_ROWS))
+    step = max(1, max(_FEWEST_ROWS, share) // series)
+    tick = first
+    while last is None or tick < last:
+        ticks = step if last is None else min(step, last - tick)
+        yield tick, ticks
+        tick += ticks
+
+
+def _use_case(spec: WorldSpec) -> UseCase:
+    """The spec's use case, after a look at everything that the spec says."""
+    use_case = USE_CASES.get(spec.use_case)
+    if use_case is None:
+        close = difflib.get_close_matches(spec.use_case, USE_CASES, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(USE_CASES)}"
+        raise ValueError(f"there is no use case '{spec.use_case}'; {hint}")
+    if spec.form not in use_case.forms:
+        raise ValueError(f"there is no form '{spec.form}'; there are {', '.join(use_case.forms)}")
+    for name, least in (("scale", 1), ("seed", 0), ("interval_ns", 1), ("streams", 1)):
+        if getattr(spec, name) < least:
+            raise ValueError(f"{name} is at least {least}, not {getattr(spec, name)}")
+    if spec.decimals is not None and spec.decimals < 0:
+        raise ValueError(f"decimals is at least 0, not {spec.decimals}")
+    if not use_case.tags and spec.scale != 1:
+        raise ValueError(f"'{spec.use_case}' is a single series: scale is 1, not {spec.scale}")
+    return use_case
