@@ -144,14 +144,6 @@ def doctor() -> int:
     return 0 if good else 1
 
 
-class Format(StrEnum):
-    """Output formats of `generate`."""
-
-    INFLUX = "influx"
-    PGCOPY = "pgcopy"
-    CSV = "csv"
-
-
 @app.command()
 def generate(
     out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")],
@@ -163,23 +155,24 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same points.")] = 1,
     form: Annotated[str, typer.Option("--format", help="influx, pgcopy or csv.")] = "influx",
     devops: Annotated[str, typer.Option("--form", help="bounded, or peer (as TSBS simulates).")] = "bounded",
+    measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
 ) -> None:
     """Generate a use case's points into a file or pipe."""
     from tsbench import generate as generator
+    from tsbench.progress import CellProgress
+    from tsbench.workload.world import WorldSpec
 
     now_ns = time.time_ns()
-    generator.command(
-        use_case=use_case,
-        scale=scale,
-        start_ns=_parsed("--start", start, lambda text: units.parse_time_ns(text, now_ns=now_ns)),
-        end_ns=_parsed("--end", end, lambda text: units.parse_time_ns(text, now_ns=now_ns)),
-        interval_ns=_parsed("--interval", interval, units.parse_duration_ns),
-        seed=seed,
-        form=devops,
-        format=_parsed("--format", form, lambda text: Format(text).value),
-        out=out,
-        console=stderr,
-    )
+    start_ns = _parsed("--start", start, lambda text: units.parse_time_ns(text, now_ns=now_ns))
+    end_ns = _parsed("--end", end, lambda text: units.parse_time_ns(text, now_ns=now_ns))
+    interval_ns = _parsed("--interval", interval, units.parse_duration_ns)
+    spec = WorldSpec(use_case, scale, seed, start_ns, interval_ns, form=devops)
+    with CellProgress(stderr, use_case) as progress, generator.output(out) as file:
+        progress.phase(f"generate {form}", max(1, (end_ns - start_ns) // max(1, interval_ns)) * scale)
+        done = generator.generate(spec, end_ns, form, file, progress.advance, measurement=measurement)
+    rate = done.points / done.seconds if done.seconds else 0.0
+    text = f"{done.points:,} points, {done.values:,} values, {units.format_size(done.nbytes)}, {rate:,.0f} points/s"
+    stderr.print(text, highlight=False, soft_wrap=True)
 
 
 def _parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
