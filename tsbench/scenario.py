@@ -6,29 +6,55 @@ import difflib
 import fnmatch
 import itertools
 import math
-import re
 import time
 import tomllib
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
-from tsbench import units
+from tsbench import matrix, units
+from tsbench.caps import ServerPart
 from tsbench.errors import UserMistake
+from tsbench.explain import explain, known_keys
+from tsbench.measure import slo
 from tsbench.targets.base import WriteMode
 from tsbench.workload.world import Disorder, World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+FILE = "file"
+"""Validation context: the document is a user's, where a number without a unit (ns in spec.json) is a mistake."""
 
-def _duration(value: Any) -> Any:
+
+def _duration(value: Any, info: ValidationInfo) -> Any:
+    if info.context == FILE and isinstance(value, int | float) and value != 0:
+        raise ValueError(f"needs a unit; write for example '{value:g}s'")
     return units.parse_duration_ns(value) if isinstance(value, str) else value
 
 
-def _time(value: Any) -> Any:
-    return units.parse_time_ns(value, now_ns=time.time_ns()) if isinstance(value, str) else value
+def _time(value: Any, info: ValidationInfo) -> Any:
+    if info.context == FILE and isinstance(value, int | float):
+        raise ValueError("must be a time; write 2016-01-01T00:00:00Z, now or now-6h")
+    text = value.isoformat() if isinstance(value, date) else value  # TOML's own form of a time, without quotes
+    return units.parse_time_ns(text, now_ns=time.time_ns()) if isinstance(text, str) else value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 - what pydantic takes
+    return value
 
 
 def _whole_seconds(value: int) -> int:
@@ -37,9 +63,18 @@ def _whole_seconds(value: int) -> int:
     return value
 
 
+def _many(mode: WriteMode) -> WriteMode:
+    if mode is WriteMode.SINGLE:
+        raise ValueError("must be 'multi' or 'bulk'; single writes are an [[op]]'s")
+    return mode
+
+
 DurationNs = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
 SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
 TimeNs = Annotated[int, BeforeValidator(_time)]
+Whole = Annotated[int, BeforeValidator(_number)]
+MAX_SCALE = 10_000_000
+"""More series than this do not fit into memory, at about 170 bytes each."""
 Share = Annotated[float, Field(ge=0, le=0.5)]
 
 
@@ -53,7 +88,7 @@ class WorldPart(_Part):
     """[world]: which data, from which seed."""
 
     use_case: str
-    scale: Annotated[int, Field(ge=1)] = 100
+    scale: Annotated[Whole, Field(ge=1, le=MAX_SCALE)] = 100
     interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
     start: TimeNs = 1_451_606_400 * units.NS_PER_S  # 2016-01-01, as the peers
     seed: Annotated[int, Field(ge=0)] = 1
@@ -89,13 +124,13 @@ class LoadPart(_Part):
     window: DurationNs = 3_600 * units.NS_PER_S
     batch: Annotated[int, Field(ge=1)] = 10_000
     workers: Annotated[int, Field(ge=1, le=64)] = 2
-    mode: WriteMode = WriteMode.BULK
+    mode: Annotated[WriteMode, AfterValidator(_many)] = WriteMode.BULK
 
 
 class Step(_Part):
     """One step of a load shape: so many users for so long, reached gradually if `ramp`."""
 
-    users: Annotated[int, Field(ge=1)]
+    users: Annotated[Whole, Field(ge=1)]
     duration: SecondsNs
     ramp: bool = False
 
@@ -104,10 +139,10 @@ class DrivePart(_Part):
     """[drive]: how ops are driven. Rates are ops per second over all processes."""
 
     loop: Literal["closed", "open"] = "closed"
-    users: Annotated[int, Field(ge=1)] = 8
+    users: Annotated[Whole, Field(ge=1)] = 8
     processes: Annotated[int, Field(ge=1, le=256)] = 1
     wait: tuple[DurationNs, DurationNs] = (0, 0)
-    rate: Annotated[float, Field(gt=0)] | None = None
+    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     arrivals: Literal["constant", "poisson"] = "constant"
     late_after: DurationNs = 10_000_000
     warmup: SecondsNs = 2 * units.NS_PER_S
@@ -127,9 +162,9 @@ class DrivePart(_Part):
     @model_validator(mode="after")
     def _consistent(self) -> DrivePart:
         if self.loop == "open" and self.rate is None:
-            raise ValueError("loop = 'open' needs a rate (ops per second)")
+            raise ValueError("loop = 'open' needs a rate in ops per second; add rate = 100, say")
         if self.loop == "closed" and self.rate is not None:
-            raise ValueError("a rate needs loop = 'open'")
+            raise ValueError("a rate needs loop = 'open'; set that, or take the rate out")
         if self.wait[1] < self.wait[0]:
             raise ValueError("wait must be [shortest, longest]")
         if self.loop == "open" and self.wait != (0, 0):
@@ -153,6 +188,8 @@ class Op(_Part):
             raise ValueError("needs either write = POINTS or query = 'KIND'")
         if self.query is not None and self.mode is not None:
             raise ValueError("mode belongs to a write")
+        if self.mode is WriteMode.SINGLE and self.write != 1:
+            raise ValueError(f"mode = 'single' takes one point, not {self.write}; set write = 1, or mode = 'multi'")
         return self
 
     @property
@@ -200,7 +237,24 @@ class RunSpec(_Part):
     op: tuple[Op, ...] = ()
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
+    gates: tuple[Annotated[str, AfterValidator(slo.checked)], ...] = ()
     target: TargetPart
+    server: ServerPart = ServerPart()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunSpec:
+        names = [op.name for op in self.op]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"op: '{twice}' is there twice; results could not tell them apart, so join their weights")
+        kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
+        slo.expect_fit(self.gates, kinds, self.drive.loop)
+        return self
+
+    @property
+    def demands(self) -> tuple[slo.Gate, ...]:
+        """The gates, parsed."""
+        return tuple(map(slo.parse, self.gates))
 
     @property
     def writes(self) -> tuple[Op, ...]:
@@ -244,7 +298,7 @@ class Scenario:
 
     def __init__(self, path: Path, document: dict[str, Any]) -> None:
         self.path = path
-        self.name = str(document.get("name", path.stem))
+        self.name = matrix.file_name(str(document.get("name", path.stem))) or "scenario"
         self._document = document
 
     @classmethod
@@ -259,18 +313,23 @@ class Scenario:
         try:
             document = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.toml")], 1)
-            hint = (
-                f"; did you mean {path.parent / near[0]}?" if near else "; `tsbench list scenarios` shows what there is"
-            )
+            near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.toml")], 1)
+            there = path.with_name(f"{near[0]}.toml") if near else None
+            hint = f"; did you mean {there}?" if there else "; `tsbench list scenarios` shows what there is"
             raise UserMistake(f"{path}: no such scenario{hint}") from None
         except OSError as error:
             raise UserMistake(f"{path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserMistake(f"{path}: not TOML: {error}") from None
         for override in overrides:
-            _override(document, override)
+            matrix.override(document, override)
         return cls(path, document)
+
+    def demand(self, gates: Sequence[str]) -> None:
+        """Add gates to the file's own."""
+        own = self._document.setdefault("gates", [])
+        if isinstance(own, list):  # else `expand` tells what it must be
+            self._document["gates"] = [*own, *(gate for gate in gates if gate not in own)]
 
     def expand(self) -> list[RunSpec]:
         """One RunSpec per cell of the matrix (one in all without a matrix), ids distinct.
@@ -281,10 +340,7 @@ class Scenario:
             One line: file, key, what is wrong with it and the cure.
         """
         base = {key: value for key, value in self._document.items() if key not in {"matrix", "name"}}
-        matrix = self._document.get("matrix", {})
-        if not isinstance(matrix, dict):
-            raise UserMistake(f"{self.path}: matrix: must be a table of key = [values]")
-        axes = list(_axes(matrix, self.path))
+        axes = list(matrix.axes(self._document.get("matrix", {}), self.path))
         cells = [self._cell(base, dict(combination)) for combination in itertools.product(*axes)]
         twice = [cell.id for i, cell in enumerate(cells) if cell.id in {c.id for c in cells[:i]}]
         if twice:
@@ -292,22 +348,24 @@ class Scenario:
         return cells
 
     def _cell(self, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> RunSpec:
-        document = _copy(base)
+        document = matrix.copied(base)
         for key, value in chosen.items():
-            _put(document, key, value)
-        labels = {key: _label(value) for key, value in chosen.items()}
-        target = document.get("target")
-        if "schema" not in labels and isinstance(target, dict) and target.get("schema"):
-            labels.setdefault("target", f"{target.get('name', '')}-{target['schema']}")
-        slug = "-".join(f"{_slug(key, value)}" for key, value in labels.items()) or _slug("target", _label(target))
+            try:
+                matrix.put(document, key, value)
+            except ValueError as error:
+                raise UserMistake(f"{self.path}: matrix.{key}: {error}") from None
+        taken = next((key for key in document if key in _INTERNAL), None)
+        if taken is not None:
+            known = known_keys((), RunSpec, _PARTS, hidden=_INTERNAL)
+            raise UserMistake(f"{self.path}: {taken}: unknown key; known are {', '.join(known)}")
+        labels = matrix.labels_of(chosen, document.get("target"))
+        made = {"id": matrix.slug_of(labels, document.get("target")), "scenario": self.name, "labels": labels}
         if not document.get("op"):
             raise UserMistake(f"{self.path}: op: is missing; add [[op]] tables with write = POINTS or query = 'KIND'")
         try:
-            return RunSpec.model_validate({**document, "id": slug, "scenario": self.name, "labels": labels})
+            return RunSpec.model_validate({**document, **made}, context=FILE)
         except ValidationError as error:
-            raise UserMistake(f"{self.path}: {_explain(error)}") from None
-        except ValueError as error:
-            raise UserMistake(f"{self.path}: {error}") from None
+            raise UserMistake(f"{self.path}: {explain(error, RunSpec, _PARTS, hidden=_INTERNAL)}") from None
 
 
 def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
@@ -328,82 +386,7 @@ def _matches(cell: RunSpec, pattern: str) -> bool:
     return pattern in cell.id or fnmatch.fnmatch(cell.id, pattern)
 
 
-def _axes(matrix: Mapping[str, Any], path: Path, prefix: str = "") -> Iterator[list[tuple[str, Any]]]:
-    for key, values in matrix.items():
-        name = f"{prefix}{key}"
-        if isinstance(values, dict):
-            yield from _axes(values, path, f"{name}.")
-        elif isinstance(values, list) and values:
-            yield [(name, value) for value in values]
-        else:
-            raise UserMistake(f"{path}: matrix.{name}: must be a list of at least one value")
-
-
-def _override(document: dict[str, Any], text: str) -> None:
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise UserMistake(f"--set {text}: write --set key=value, for example --set drive.users=20")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
-    _put(document, key.strip(), parsed)
-
-
-def _put(document: dict[str, Any], key: str, value: Any) -> None:
-    *parents, last = key.split(".")
-    for parent in parents:
-        inner = document.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise UserMistake(f"{key}: {parent} is not a table")
-        document = inner
-    if isinstance(value, dict) and isinstance(document.get(last), dict):
-        value = {**document[last], **value}
-    document[last] = value
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(inner) for key, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _label(value: Any) -> str:
-    if isinstance(value, dict):
-        return "-".join(str(value[key]) for key in ("name", "schema") if value.get(key)) or "cell"
-    return str(value)
-
-
-def _slug(key: str, value: str) -> str:
-    text = value if key == "target" else f"{key.rsplit('.', 1)[-1]}={value}"
-    return re.sub(r"[^A-Za-z0-9_.=]+", "-", text).strip("-.") or "cell"
-
-
-def _explain(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "schema_")
-    if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"][:-1]), 1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(_known_keys(first['loc'][:-1]))}"
-        return f"{place}: unknown key{hint}"
-    if first["type"] == "missing":
-        return f"{place}: is missing"
-    message = first["msg"].removeprefix("Value error, ")
-    given = first.get("input")
-    shown = f" (given: {given!r})" if isinstance(given, str | int | float | bool) else ""
-    return f"{place}: {message}{shown}" if place else message
-
-
-def _known_keys(place: Sequence[str | int]) -> list[str]:
-    model: type[BaseModel] = RunSpec
-    for part in place:
-        if isinstance(part, str) and part in model.model_fields:
-            model = _PARTS.get(part, model)
-    internal = {"id", "scenario", "labels", "block"}
-    names = [field.alias or name for name, field in model.model_fields.items() if name not in internal]
-    return [*names, "matrix", "name"] if model is RunSpec else names
-
-
+_INTERNAL = {"id", "scenario", "labels", "block"}
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,
     "load": LoadPart,
@@ -412,4 +395,5 @@ _PARTS: dict[str, type[BaseModel]] = {
     "op": Op,
     "check": CheckPart,
     "target": TargetPart,
+    "server": ServerPart,
 }

@@ -20,6 +20,8 @@ _DURATION_NS = {
 }
 _SIZE_BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|min|s|m|h|d|w)\s*")
+_COUNT = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kM]?)")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)")
 
 
@@ -42,6 +44,19 @@ def parse_duration_ns(text: str) -> int:
     if not stripped or position != len(stripped):
         raise ValueError(f"'{text}' is not a duration; write for example 10s, 250ms or 1h30m")
     return round(total)
+
+
+def parse_offset_s(text: str) -> float:
+    """Seconds of a duration with or without a sign, such as `2h` or `-5h30m`.
+
+    Raises
+    ------
+    ValueError
+        If the text is not one.
+    """
+    stripped = text.strip()
+    sign = -1 if stripped.startswith("-") else 1
+    return sign * parse_duration_ns(stripped.lstrip("+-")) / NS_PER_S
 
 
 def parse_time_ns(text: str, *, now_ns: int) -> int:
@@ -83,6 +98,34 @@ def parse_size_bytes(text: str) -> int:
     if match is None:
         raise ValueError(f"'{text}' is not a size; write for example 512 MB or 64MiB")
     return round(float(match[1]) * _SIZE_BYTES[match[2]])
+
+
+def parse_count(text: str) -> float:
+    """A count or rate such as `3500`, `3_500` or `3.5k`, without a unit.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a number.
+    """
+    match = _COUNT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"'{text.strip()}' is not a number; write for example 3500, 3_500 or 3.5k")
+    return float(match[1].replace("_", "")) * {"": 1, "k": 10**3, "M": 10**6}[match[2]]
+
+
+def parse_share(text: str) -> float:
+    """A share of a whole, such as `0.1%`; 0 needs no sign.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a percentage from 0 to 100.
+    """
+    match = _SHARE.fullmatch(text.strip())
+    if match is None or float(match[1]) > 100 or not (match[2] or float(match[1]) == 0):
+        raise ValueError(f"'{text.strip()}' is not a share; write for example 0.1%")
+    return float(match[1]) / 100
 
 
 def format_time(time_ns: int) -> str:

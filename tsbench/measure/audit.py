@@ -1,4 +1,4 @@
-"""Is everything that was acknowledged stored, and nothing else?"""
+"""Whether everything that was acknowledged is stored, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 from tsbench.model import Outcome, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -40,11 +42,17 @@ class Account:
         """As in summary.json."""
         return {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
 
-    def verdict(self) -> Verdict:
-        """False if a point was lost or appeared from nowhere."""
+    def verdict(self, lost_workers: Sequence[str] = ()) -> Verdict:
+        """False if a point was lost or appeared from nowhere.
+
+        The ledger of a worker that was lost may lack its last second: then more stored points prove nothing.
+        """
         counts = self.summary()
         if self.lost:
             return Verdict(False, f"{self.lost:,} of {self.acknowledged:,} acknowledged points are not stored", counts)
+        if self.unexpected and lost_workers:
+            unsure = f"{self.unexpected:,} points more than acknowledged are stored"
+            return Verdict(None, f"{unsure}; {', '.join(lost_workers)} may have written them", counts)
         if self.unexpected:
             return Verdict(False, f"{self.unexpected:,} points are stored that nobody acknowledged", counts)
         return Verdict(True, "", counts)

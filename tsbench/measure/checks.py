@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.audit import Account, points_by_outcome
-from tsbench.model import Count, OpError, Outcome, Raw, Rows, Verdict, Window
+from tsbench.model import (
+    Above,
+    Bucketed,
+    Count,
+    Grouped,
+    LatestBuckets,
+    OpError,
+    Outcome,
+    Raw,
+    Rows,
+    Verdict,
+    Window,
+)
 from tsbench.targets.base import Unsupported
 from tsbench.workload import queries
 
@@ -76,10 +88,15 @@ class Answers:
 
 
 def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers) -> None:
-    """Check the answers that were given during the run, from the processes' files."""
+    """Check the answers that were given during the run, from the processes' files.
+
+    A last line that a kill cut off is left out.
+    """
     for path in paths:
         with path.open(encoding="utf-8") as lines:
             for line in lines:
+                if not line.endswith("\n"):
+                    continue
                 given = json.loads(line)
                 query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
                 rows = Rows(query.columns, [tuple(row) for row in given["rows"]])
@@ -89,13 +106,21 @@ def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers
 def ask(
     gold: Gold, session: Session, schema: Schema, kinds: Sequence[str], count: int, seed: int, answers: Answers
 ) -> None:
-    """Ask `count` new questions, the kinds in turn, and check the answers; nothing is being written now."""
+    """Ask `count` new questions, the kinds in turn, and check the answers; nothing is being written now.
+
+    The first round of questions is as it is in the run, the second begins and ends on ticks, the third just after them,
+    and so on: a window drawn at random hardly ever has a point within a second of its ends, so that an end taken in by
+    mistake, or bounds rounded to seconds, would not show.
+    """
     askable = list(dict.fromkeys(kinds))
     for number in range(count):
         if not askable:
             return
         kind = askable[number % len(askable)]
         query = queries.make(kind, gold.world, gold.loaded, seed, AFTER + number)
+        edge = number // len(askable) % 3
+        if edge:
+            query = _at_tick(query, gold, after_ns=(edge - 1) * 1_000)
         try:
             statement = schema.compile(query)
         except Unsupported as why:
@@ -105,8 +130,29 @@ def ask(
         answers.note(kind, query, gold.check(query, session.query(statement, query.columns), quiet=True))
 
 
+def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
+    """The query with its window, or its end, moved back to `after_ns` after a tick; as it is if that is outside."""
+    spec = gold.world.spec
+
+    def moved(time_ns: int) -> int:
+        return time_ns - (time_ns - spec.start_ns) % spec.interval_ns + after_ns
+
+    match query:
+        case LatestBuckets():
+            return replace(query, before_ns=moved(query.before_ns))
+        case Raw() | Bucketed() | Grouped() | Above():
+            window = Window(moved(query.window.start_ns), moved(query.window.start_ns) + query.window.length_ns)
+            inside = gold.loaded.start_ns <= window.start_ns and window.end_ns <= gold.loaded.end_ns
+            return replace(query, window=window) if inside else query
+        case _:
+            return query
+
+
 def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers: Answers) -> None:
-    """Read stored rows back, everything or evenly spread windows of about `limit` rows, and compare each with gold."""
+    """Read stored rows back and compare each with gold: everything, or evenly spread windows of about `limit` rows.
+
+    The newest rows, which were written while it was measured, are always among them.
+    """
     for query in _windows(gold, limit):
         try:
             statement = schema.compile(query)
@@ -124,9 +170,10 @@ def _windows(gold: Gold, limit: int) -> Iterator[Raw]:
     ticks_in_all = world.ticks(gold.until_ns - gold.loaded.start_ns)
     step = max(1, READBACK_ROWS // world.spec.scale)
     total = ticks_in_all * world.spec.scale * len(measurements)
+    firsts = range(0, ticks_in_all, step)
     keep = 1 if total <= limit else -(-total // max(1, limit))
     for measurement in measurements:
-        for first in range(0, ticks_in_all, step * keep):
+        for first in reversed(firsts[::-keep]):
             window = Window(world.time_ns(first), world.time_ns(min(first + step, ticks_in_all)))
             yield Raw(measurement, measurement.field_names, window)
 

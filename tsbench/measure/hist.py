@@ -75,7 +75,7 @@ class Histogram:
         if total == 0:
             return [0 for _ in percents]
         # HdrHistogram's rule: at least one value, and a half is rounded up
-        wanted = [max(1, int(min(percent, 100.0) / 100.0 * total + 0.5)) for percent in percents]
+        wanted = [max(1, int(min(percent, 100.0) * total / 100.0 + 0.5)) for percent in percents]
         return [_highest_equivalent(int(i)) for i in np.searchsorted(cumulated, wanted)]
 
     @property
@@ -139,9 +139,12 @@ class Interval:
 
 
 def write_log_head(out: TextIO, *, start_s: float) -> None:
-    """Begin a HdrHistogram V2 log (format 1.2)."""
+    """Begin a HdrHistogram V2 log (format 1.2).
+
+    The start is cut to the second, as the intervals' are: readers pass over intervals that begin before it.
+    """
     out.write("#[Logged with tsbench; values are nanoseconds]\n#[Histogram log format version 1.2]\n")
-    out.write(f"#[StartTime: {start_s:.3f} (seconds since epoch)]\n")
+    out.write(f"#[StartTime: {int(start_s)}.000 (seconds since epoch)]\n")
     out.write('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n')
 
 
@@ -155,7 +158,7 @@ def write_interval(out: TextIO, interval: Interval) -> None:
 
 
 def read_log(path: Path) -> Iterator[Interval]:
-    """The intervals of a log file, in order.
+    """The intervals of a log file, in order; a last line that a kill cut off is left out.
 
     Raises
     ------
@@ -164,7 +167,7 @@ def read_log(path: Path) -> Iterator[Interval]:
     """
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
-            if line.startswith(("#", '"')) or not line.strip():
+            if line.startswith(("#", '"')) or not line.strip() or not line.endswith("\n"):
                 continue
             try:
                 tag, start, length, _, blob = line.rstrip("\n").split(",")

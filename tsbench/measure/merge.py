@@ -43,8 +43,9 @@ class OpTotals:
         self.points += other.points
         self.causes.update(other.causes)
 
-    def summary(self, duration_s: float) -> dict[str, Any]:
-        """The figures of summary.json: counts, rates per second, percentiles in ns."""
+    def summary(self, duration_s: float, percents: Mapping[str, float] | None = None) -> dict[str, Any]:
+        """The figures of summary.json: counts, rates per second, percentiles in ns (`percents` beside the usual)."""
+        wanted = PERCENTS | dict(percents or {})
         return {
             "count": len(self.response),
             "ok": self.done - self.failed - self.unknown,
@@ -53,8 +54,8 @@ class OpTotals:
             "points": self.points,
             "ops_per_s": self.done / duration_s,
             "points_per_s": self.points / duration_s,
-            "response_ns": _percentiles(self.response),
-            "service_ns": _percentiles(self.service),
+            "response_ns": _percentiles(self.response, wanted),
+            "service_ns": _percentiles(self.service, wanted),
             "causes": dict(self.causes.most_common()),
         }
 
@@ -133,9 +134,9 @@ def _lines(paths: Iterable[Path]) -> Iterable[Mapping[str, Any]]:
                     yield json.loads(line)
 
 
-def _percentiles(histogram: Histogram) -> dict[str, float]:
-    values = histogram.percentiles_ns(PERCENTS.values())
-    return {**dict(zip(PERCENTS, values, strict=True)), "mean": histogram.mean_ns}
+def _percentiles(histogram: Histogram, percents: Mapping[str, float]) -> dict[str, float]:
+    values = histogram.percentiles_ns(percents.values())
+    return {**dict(zip(percents, values, strict=True)), "mean": histogram.mean_ns}
 
 
 def _empty_second() -> dict[str, Any]:

@@ -24,6 +24,10 @@ TOLERANCES = {"mean": 1e-9, "sum": 1e-9}
 """Relative tolerance by aggregate: sums depend on the order of addition (n * 2**-53 for n = 10**6 values is 1e-10)."""
 
 
+class NotAnAnswer(TypeError):  # noqa: N818 - names what is wrong with the value
+    """A value of a type that no answer can have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Where an answer first departs from gold; `text` is one line for people."""
@@ -36,14 +40,15 @@ def canonical(rows: Rows) -> list[Row]:
 
     Raises
     ------
-    TypeError
+    NotAnAnswer
         If a value is of a type that no answer can have.
     """
     times = {i for i, name in enumerate(rows.columns) if name == "time"}
-    return sorted(
-        (tuple(_time_ns(v) if i in times else _plain(v) for i, v in enumerate(record)) for record in rows.records),
-        key=_sort_key,
-    )
+    found = [tuple(_time_ns(v) if i in times else _plain(v) for i, v in enumerate(record)) for record in rows.records]
+    try:
+        return sorted(found)  # forty times as fast as by key
+    except TypeError:  # mixed types: this cannot be a right answer, but it must have an order to say why
+        return sorted(found, key=_sort_key)
 
 
 def compare(expected: Rows, actual: Rows, query: Query) -> Difference | None:
@@ -85,7 +90,7 @@ def between(earliest: list[Row], possible: Iterable[Row], actual: list[Row], *, 
     every row must be one of the `possible` ones (all that were ever sent). Rows are canonical: time, key (if `keyed`),
     fields.
     """
-    known = set(possible)
+    known = frozenset(possible)  # no copy of one that is frozen already
     key = slice(1, 2) if keyed else slice(1, 1)
     found = {row[key]: row for row in actual}
     if len(found) != len(actual):
@@ -94,7 +99,7 @@ def between(earliest: list[Row], possible: Iterable[Row], actual: list[Row], *, 
         newest = found.get(row[key])
         if newest is None:
             return Difference(f"no row for series {row[key]}")
-        if newest[0] < row[0]:
+        if isinstance(newest[0], int) and newest[0] < row[0]:
             return Difference(f"a stale row for series {row[key]}: {newest[0]}, but {row[0]} was already stored")
     for row in actual:
         if row not in known:
@@ -120,17 +125,22 @@ def _time_ns(value: Any) -> Any:
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         delta = moment - _EPOCH
         return ((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) * 1_000
-    return int(value) if isinstance(value, int) else _plain(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return _time_ns(value.item()) if hasattr(value, "item") else _plain(value)
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str):
+    kind = type(value)
+    if kind is float or kind is str or value is None:
         return value
-    if isinstance(value, float | int | Decimal) and not isinstance(value, bool):
+    if kind is int or (isinstance(value, float | int | Decimal) and kind is not bool):
         return float(value)
     if hasattr(value, "item"):  # numpy scalars
         return _plain(value.item())
-    raise TypeError(f"an answer holds a {type(value).__name__}: {value!r}")
+    if isinstance(value, str):
+        return str(value)
+    raise NotAnAnswer(f"an answer holds a {type(value).__name__}: {value!r}")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,0 +1,172 @@
+"""A database with a known past, for tests of the checks: a bulk load, then writes that ended in every way."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tsbench.bulk import bulk_load
+from tsbench.measure.checks import Answers, account, ask, read_back
+from tsbench.measure.gold import Gold, read_ledgers
+from tsbench.measure.recorder import Recorder
+from tsbench.model import OpError, Outcome, Window
+from tsbench.targets.base import WriteMode
+from tsbench.units import NS_PER_S
+from tsbench.workload.queries import QUERIES, fit
+from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch
+    from tsbench.targets.base import Payload, Schema, Session, Target
+
+START_NS = 1_451_606_400 * NS_PER_S
+SEED = 11
+POINTS = 10
+"""Points of one write."""
+BLOCK = 500
+
+Send: TypeAlias = "Callable[[Session, Payload], int]"
+"""How a write is sent; a defective one does something else than it says."""
+Fate: TypeAlias = tuple[Outcome, bool]
+"""How a write is said to have ended, and whether it was sent at all."""
+CERTAIN: Mapping[int, Fate] = MappingProxyType({})
+UNSURE: dict[int, Fate] = {
+    3: (Outcome.UNKNOWN, True),
+    7: (Outcome.UNKNOWN, False),
+    11: (Outcome.FAILED, False),
+    59: (Outcome.UNKNOWN, True),
+}
+"""Some writes of sixty that ended otherwise than well; the last one is the newest of its stream."""
+
+
+def world_of(use_case: str, scale: int, *, interval_s: int, streams: int = 2, **spec: Any) -> World:
+    """A small world."""
+    return World(WorldSpec(use_case, scale, SEED, START_NS, interval_s * NS_PER_S, streams, **spec))
+
+
+def fitting(world: World, loaded: Window) -> list[str]:
+    """The kinds of query that make sense for a world of which a window is loaded."""
+    found = []
+    for name in QUERIES:
+        try:
+            fit(name, world, loaded)
+        except ValueError:
+            continue
+        found.append(name)
+    return found
+
+
+@dataclass
+class Stand:
+    """A loaded database file, the ledger of what was written to it, and the answer key."""
+
+    world: World
+    target: Target
+    schema: Schema
+    url: str
+    ticks: int
+    loaded_points: int = 0
+    ledger: NDArray[np.void] = field(default_factory=lambda: read_ledgers([]))
+
+    @property
+    def path(self) -> Path:
+        """The database's file, of an SQLite one."""
+        return Path(self.url.removeprefix("sqlite://"))
+
+    def load(self) -> Stand:
+        """Make the database and store the bulk load."""
+        session = self.connect()
+        session.run(self.schema.create(self.world.measurements, self.world.tags()))
+        session.close()
+        done = bulk_load(
+            self.world, self.target, self.schema, self.url,
+            last_tick=self.ticks, workers=1, batch=5_000, mode=WriteMode.BULK,
+        )  # fmt: skip
+        self.loaded_points = done.points
+        return self
+
+    def connect(self) -> Session:
+        """Open a session."""
+        return self.target.connect(self.url, self.schema)
+
+    def write(self, place: Path, count: int, fates: Mapping[int, Fate] = CERTAIN, send: Send | None = None) -> Stand:
+        """Send writes as a load process does; some end as `fates` has it by number. `send` may do something else."""
+        for name in ("latency", "process"):
+            (place / name).mkdir(parents=True, exist_ok=True)
+        recorder = Recorder(place, "p0", start_ns=START_NS)
+        session = self.connect()
+        for number, (stream, block, offset, piece) in enumerate(islice(self._pieces(), count)):
+            outcome, stored = fates.get(number, (Outcome.OK, True))
+            if stored:
+                outcome = _sent(session, self.schema.encode(piece, WriteMode.MULTI), outcome, send)
+            recorder.wrote(stream, block, offset, len(piece), outcome)
+        session.close()
+        recorder.close()
+        self.ledger = read_ledgers([place / "process" / "p0.ledger"])
+        return self
+
+    def _pieces(self) -> Iterator[tuple[int, int, int, Batch]]:
+        """What a load process writes, with its place (as `drive.feed`, whose import would patch this process)."""
+        streams = [self.world.batches(s, points=BLOCK, first_tick=self.ticks) for s in range(self.world.spec.streams)]
+        for block, batches in enumerate(zip(*streams, strict=True)):
+            for stream, batch in enumerate(batches):
+                for offset in range(0, len(batch), POINTS):
+                    yield stream, block, offset, batch.slice(offset, offset + POINTS)
+
+    def gold(self) -> Gold:
+        """The answer key."""
+        gold = Gold(self.world, loaded_ticks=self.ticks, keeps_duplicates=self.schema.keeps_duplicates)
+        gold.load()
+        gold.add(self.ledger, block_points=BLOCK)
+        return gold
+
+    def copy(self, path: Path) -> Stand:
+        """The same on a copy of the file, to be spoilt."""
+        shutil.copy(self.path, path)  # every connection is closed, so the log has been moved into the file
+        return replace(self, url=f"sqlite://{path}")
+
+    def vandalise(self, *statements: str) -> None:
+        """Change what is stored through the bare driver; every statement must change something."""
+        connection = sqlite3.connect(self.path)
+        for statement in statements:
+            changed = connection.execute(statement).rowcount
+            assert changed != 0, f"nothing changed: {statement}"
+        connection.commit()
+        connection.close()
+
+    def asked(self, gold: Gold, kinds: Sequence[str], count: int, schema: Schema | None = None) -> Answers:
+        """Ask and check."""
+        answers = Answers()
+        session = self.connect()
+        ask(gold, session, schema or self.schema, kinds, count, SEED, answers)
+        session.close()
+        return answers
+
+    def false_verdicts(self, gold: Gold, schema: Schema | None = None) -> set[str]:
+        """Which of the checks of what is stored say that something is wrong."""
+        session, answers = self.connect(), Answers()
+        read_back(gold, session, schema or self.schema, 10**9, answers)
+        accounted = account(gold, session, schema or self.schema, self.ledger, self.loaded_points)
+        session.close()
+        verdicts = {"rows": answers.verdict(), "count": accounted.verdict()}
+        assert all(verdict.valid is not None for verdict in verdicts.values())
+        return {name for name, verdict in verdicts.items() if verdict.valid is False}
+
+
+def _sent(session: Session, payload: Payload, outcome: Outcome, send: Send | None) -> Outcome:
+    try:
+        acknowledged = send(session, payload) if send else session.write(payload)
+    except OpError as error:
+        return error.outcome
+    assert acknowledged == payload.points
+    return outcome

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.measure.stand import START_NS, world_of
+from tsbench.measure.checks import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
+from tsbench.measure.gold import Gold, written
+from tsbench.measure.recorder import LEDGER_DTYPE
+from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Window
+from tsbench.targets.base import Statement, Unsupported
+from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.units import NS_PER_S
+from tsbench.workload.disorder import Disorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch, Query
+    from tsbench.workload.world import World
+
+MINUTE_NS = 60 * NS_PER_S
+BLOCK = 12
+LOADED = 30
+MESSY = Disorder(late=0.2, out_of_order=0.2, duplicate=0.2, missing=0.2)
+OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
+
+Entry = tuple[int, int, int, int, Outcome]
+"""Stream, block, offset, points, outcome."""
+
+
+def ledger(*entries: Entry) -> NDArray[np.void]:
+    return np.array([tuple(map(int, entry)) for entry in entries], dtype=LEDGER_DTYPE)
+
+
+def points(batches: Iterable[Batch]) -> list[tuple[Any, ...]]:
+    """Points as tuples, sorted: measurement, time, series, values."""
+    return sorted(
+        (batch.measurement.name, *row)
+        for batch in batches
+        for row in zip(
+            batch.time_ns.tolist(), batch.series.tolist(), *(c.tolist() for c in batch.fields.values()), strict=True
+        )
+    )
+
+
+def world(use_case: str = "sensors", disorder: Disorder = MESSY) -> World:
+    return world_of(use_case, 5, interval_s=60, streams=2, disorder=disorder)
+
+
+@pytest.mark.parametrize("disorder", [Disorder(), MESSY], ids=["orderly", "disordered"])
+@pytest.mark.parametrize("use_case", ["sensors", "cpu-only"])
+@pytest.mark.parametrize("last", [None, LOADED + 40, LOADED + 5], ids=["endless", "long", "to its end"])
+def test_what_was_written_is_regenerated_point_by_point(use_case: str, disorder: Disorder, last: int | None) -> None:
+    at = world(use_case, disorder)
+    draw = np.random.default_rng(3)
+    entries: list[Entry] = []
+    sent: list[Batch] = []
+    for stream in range(2):
+        for number, batch in enumerate(at.batches(stream, points=BLOCK, first_tick=LOADED, last_tick=last)):
+            if number > 59:
+                break
+            for offset in range(0, len(batch), 4):
+                if draw.random() < 0.4:
+                    piece = batch.slice(offset, offset + 4)
+                    entries.append((stream, number, offset, len(piece), OK))
+                    sent.append(piece)
+    draw.shuffle(entries)
+    again = written(at, ledger(*entries), block_points=BLOCK, first_tick=LOADED, last_tick=last)
+    assert points(again) == points(sent)
+
+
+def test_an_empty_ledger_regenerates_nothing() -> None:
+    assert list(written(world(), ledger(), block_points=BLOCK, first_tick=LOADED)) == []
+
+
+def blocks(at: World, stream: int) -> list[Batch]:
+    return list(at.batches(stream, points=BLOCK, first_tick=LOADED, last_tick=LOADED + 20))
+
+
+CPU_WORLD = world("cpu-only", Disorder())
+CPU = CPU_WORLD.measurements[0]
+BLOCKS = blocks(CPU_WORLD, 0)  # stream 0 has the series 0, 2, 4: a block of 12 is four ticks
+ALL_TIME = Window(START_NS, START_NS + 24 * 60 * MINUTE_NS)
+
+
+def gold(*entries: Entry, keeps: bool = True, at: World = CPU_WORLD) -> Gold:
+    made = Gold(at, loaded_ticks=LOADED, keeps_duplicates=keeps)
+    made.load()
+    made.add(ledger(*entries), block_points=BLOCK)
+    return made
+
+
+def database(*batches: Batch, keeps: bool = True, at: World = CPU_WORLD) -> MemorySession:
+    """A database that holds the bulk load and these batches."""
+    session = MemorySession(KEEP if keeps else REPLACE)
+    for stream in range(at.spec.streams):
+        for batch in at.batches(stream, points=1_000, last_tick=LOADED):
+            session.add(batch)
+    for batch in batches:
+        session.add(batch)
+    return session
+
+
+EVERYTHING = Raw(CPU, CPU.field_names, ALL_TIME)
+NEWEST = Latest(CPU, CPU.field_names)
+
+
+def test_the_answer_key_is_the_load_and_the_acknowledged_writes() -> None:
+    key = gold((0, 0, 0, 6, OK), (0, 0, 6, 6, FAILED), (0, 1, 0, 12, UNKNOWN))
+    assert key.count() == 5 * LOADED + 6
+    assert key.unknown_points == 12
+    assert key.check_rows(EVERYTHING, database(BLOCKS[0].slice(0, 6)).answer(EVERYTHING)) is None
+
+
+def test_a_window_reaches_to_the_last_write_however_it_ended() -> None:
+    for outcome in Outcome:
+        key = gold((0, 0, 0, 12, OK), (0, 3, 0, 12, outcome))
+        assert key.until_ns == START_NS + (LOADED + 15) * MINUTE_NS + 1
+    assert gold().until_ns == START_NS + LOADED * MINUTE_NS
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [(), (slice(0, 12),), (slice(0, 5),), (slice(0, 2), slice(7, 12))],
+    ids=["not at all", "whole", "half", "in parts"],
+)
+def test_rows_of_an_unknown_write_may_be_there_or_not(stored: tuple[slice, ...]) -> None:
+    key = gold((0, 0, 0, 12, OK), (0, 1, 0, 12, UNKNOWN))
+    session = database(BLOCKS[0], *(BLOCKS[1].slice(part.start, part.stop) for part in stored))
+    assert key.check_rows(EVERYTHING, session.answer(EVERYTHING)) is None
+    assert key.check(NEWEST, session.answer(NEWEST), quiet=True) is None
+
+
+def test_rows_of_an_unknown_write_may_not_be_there_twice_nor_be_others() -> None:
+    key = gold((0, 0, 0, 12, OK), (0, 1, 0, 12, UNKNOWN))
+    wrong = {
+        "twice": [BLOCKS[0], BLOCKS[1], BLOCKS[1]],
+        "never sent": [BLOCKS[0], BLOCKS[2]],
+        "changed": [BLOCKS[0], replace(BLOCKS[1], time_ns=BLOCKS[1].time_ns + 1)],
+        "certain ones missing": [BLOCKS[1]],
+        "certain ones twice": [BLOCKS[0], BLOCKS[0]],
+    }
+    for name, batches in wrong.items():
+        assert key.check_rows(EVERYTHING, database(*batches).answer(EVERYTHING)) is not None, name
+
+
+def test_a_point_sent_twice_once_unknown_is_stored_once_or_twice() -> None:
+    key = gold((0, 0, 0, 12, OK), (0, 0, 0, 12, UNKNOWN))
+    for batches in ([BLOCKS[0]], [BLOCKS[0], BLOCKS[0]]):
+        assert key.check_rows(EVERYTHING, database(*batches).answer(EVERYTHING)) is None
+    assert key.check_rows(EVERYTHING, database(*[BLOCKS[0]] * 3).answer(EVERYTHING)) is not None
+    one_of_two = gold((0, 0, 0, 12, OK), (0, 0, 0, 12, UNKNOWN), keeps=False)
+    assert one_of_two.check_rows(EVERYTHING, database(*[BLOCKS[0]] * 2, keeps=False).answer(EVERYTHING)) is None
+
+
+# --- the newest rows --------------------------------------------------------------------------------------------------
+
+WROTE_ALL = [(0, number, 0, len(block), OK) for number, block in enumerate(BLOCKS)]
+
+
+def test_the_newest_rows_given_while_writes_went_on_may_be_any_since_the_load() -> None:
+    key = gold(*WROTE_ALL)
+    for count in range(len(BLOCKS) + 1):
+        answer = database(*BLOCKS[:count]).answer(NEWEST)
+        assert key.check(NEWEST, answer, quiet=False) is None
+        assert (key.check(NEWEST, answer, quiet=True) is None) == (count == len(BLOCKS))
+    in_flight = database(*BLOCKS[:2], BLOCKS[2].slice(0, 1)).answer(NEWEST)
+    assert key.check(NEWEST, in_flight, quiet=False) is None
+
+
+def test_the_newest_rows_may_not_be_older_than_the_load() -> None:
+    key = gold(*WROTE_ALL)
+    stale = Latest(CPU, CPU.field_names, START_NS + (LOADED - 1) * MINUTE_NS)
+    answer = Rows(NEWEST.columns, database(*BLOCKS).answer(stale).records)
+    difference = key.check(NEWEST, answer, quiet=False)
+    assert difference is not None
+    assert "stale" in difference.text
+
+
+def test_after_the_run_the_newest_rows_are_no_older_than_what_was_acknowledged() -> None:
+    key = gold(*WROTE_ALL[:3], (0, 3, 0, 12, UNKNOWN))
+    assert key.check(NEWEST, database(*BLOCKS[:3]).answer(NEWEST), quiet=True) is None
+    assert key.check(NEWEST, database(*BLOCKS[:4]).answer(NEWEST), quiet=True) is None
+    assert key.check(NEWEST, database(*BLOCKS[:2]).answer(NEWEST), quiet=True) is not None
+    assert key.check(NEWEST, database(*BLOCKS[:5]).answer(NEWEST), quiet=True) is not None
+
+
+def test_a_refused_write_is_not_to_be_the_newest() -> None:
+    key = gold((0, 0, 0, 12, OK), (0, 1, 0, 12, FAILED))
+    assert key.check(NEWEST, database(*BLOCKS[:1]).answer(NEWEST), quiet=False) is None
+    assert key.check(NEWEST, database(*BLOCKS[:2]).answer(NEWEST), quiet=False) is not None
+
+
+def test_the_newest_rows_of_some_keys_are_those_keys() -> None:
+    key = gold(*WROTE_ALL)
+    some = replace(NEWEST, keys=("host_0", "host_1"))
+    session = database(*BLOCKS[:2])
+    assert key.check(some, session.answer(some), quiet=False) is None
+    assert key.check(some, Rows(some.columns, session.answer(NEWEST).records), quiet=False) is not None
+
+
+def test_a_window_of_the_load_does_not_change_while_writes_go_on() -> None:
+    key = gold(*WROTE_ALL, (1, 0, 0, 12, UNKNOWN))
+    query = Bucketed(CPU, CPU.field_names[:1], "max", MINUTE_NS, key.loaded, None)
+    for session in (database(), database(*BLOCKS)):
+        assert key.check(query, session.answer(query), quiet=False) is None
+
+
+def test_other_columns_are_a_difference_also_for_the_newest_rows() -> None:
+    difference = gold(*WROTE_ALL).check(NEWEST, Rows(("time",), []), quiet=False)
+    assert difference is not None
+    assert difference.text.startswith("columns time instead of")
+
+
+def test_a_value_that_no_answer_can_have_is_a_wrong_answer_and_no_crash() -> None:
+    key = gold(*WROTE_ALL)
+    rows = Rows(EVERYTHING.columns, [(START_NS, "host_0", *[b"1"] * 10)])
+    found = [
+        key.check(EVERYTHING, rows, quiet=True),
+        key.check(NEWEST, rows, quiet=False),
+        key.check_rows(EVERYTHING, rows),
+    ]
+    assert all(difference is not None and "an answer holds a bytes" in difference.text for difference in found)
+
+
+# --- the checks around it ---------------------------------------------------------------------------------------------
+
+
+class Mute:
+    """A schema that cannot ask, or a session that fails."""
+
+    def compile(self, query: Query) -> Statement:
+        raise Unsupported(f"it cannot ask for {type(query).__name__}")
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        raise OpError(UNKNOWN, "timeout", "no answer came")
+
+
+MUTE: Any = Mute()
+
+
+def test_questions_that_a_schema_cannot_ask_are_named_and_could_not_be_told() -> None:
+    answers = Answers()
+    ask(gold(), MUTE, MUTE, ["lastpoint", "raw-all", "lastpoint"], 10, 1, answers)
+    read_back(gold(), MUTE, MUTE, 10, answers)
+    assert set(answers.unsupported) == {"lastpoint", "raw-all", "read back"}
+    assert answers.verdict().valid is None
+    assert "it cannot ask for Latest" in answers.verdict().reason
+
+
+def test_a_database_that_fails_its_check_could_not_be_told() -> None:
+    answers = Answers()
+    guarded(answers, lambda: ask(gold(), MUTE, KEEP, ["lastpoint"], 10, 1, answers))
+    assert answers.verdict().valid is None
+    assert "timeout: no answer came" in answers.verdict().reason
+
+
+def test_a_wrong_answer_weighs_more_than_a_failed_check() -> None:
+    answers = Answers()
+    ask(gold(*WROTE_ALL), database(), KEEP, ["lastpoint"], 2, 1, answers)
+    guarded(answers, lambda: ask(gold(), MUTE, KEEP, ["lastpoint"], 10, 1, answers))
+    assert answers.verdict().valid is False
+    assert answers.verdict().counts == {"checked": 2, "wrong": 2}
+    assert answers.summary()["by_kind"] == {"lastpoint": 2}
+
+
+def test_nothing_asked_is_nothing_told() -> None:
+    answers = Answers()
+    ask(gold(), MUTE, MUTE, [], 10, 1, answers)
+    given_answers(gold(), [], 1, answers)
+    assert answers.verdict().valid is None
+
+
+def test_questions_after_the_run_also_begin_on_ticks_and_just_after_them() -> None:
+    class Listener:
+        def __init__(self) -> None:
+            self.asked: list[Query] = []
+
+        def compile(self, query: Query) -> Statement:
+            self.asked.append(query)
+            return KEEP.compile(query)
+
+    listener: Any = Listener()
+    key, session = gold(), database()
+    ask(key, session, listener, ["raw-tenth", "raw-all", "lastpoint"], 36, 1, Answers())
+    windows = [q.window for q in listener.asked if isinstance(q, Raw) and q.window != key.loaded]
+    offsets = [(w.start_ns - START_NS) % MINUTE_NS for w in windows]
+    assert len(windows) == 12
+    assert offsets.count(0) >= 3
+    assert offsets.count(1_000) >= 3
+    assert len(set(offsets)) >= 4
+    assert all(key.loaded.start_ns <= w.start_ns and w.end_ns <= key.loaded.end_ns for w in windows)
+    assert sum(isinstance(q, Raw) and q.window == key.loaded for q in listener.asked) == 12
+
+
+def test_reading_back_covers_everything_or_evenly_spread_windows_with_the_newest(monkeypatch: Any) -> None:
+    key = gold(*WROTE_ALL)
+    (only,) = _windows(key, 10**6)
+    assert (only.window.start_ns, only.window.end_ns) == (START_NS, START_NS + 50 * MINUTE_NS)
+    assert READBACK_ROWS > 5 * 50
+    monkeypatch.setattr("tsbench.measure.checks.READBACK_ROWS", 25)  # five ticks of five series
+    everything = list(_windows(key, 10**6))
+    assert len(everything) == 10
+    assert all(one.window.end_ns == other.window.start_ns for one, other in pairwise(everything))
+    some = list(_windows(key, 100))
+    assert [(q.window.start_ns - START_NS) // MINUTE_NS for q in some] == [0, 15, 30, 45]
+    assert [(q.window.start_ns - START_NS) // MINUTE_NS for q in _windows(key, 50)] == [20, 45]
+
+
+def test_answers_given_in_the_run_are_read_from_files(tmp_path: Path) -> None:
+    path = tmp_path / "p0.answers.jsonl"
+    path.write_text('{"op": "lastpoint", "number": 0, "rows": []}\n{"op": "lastpo')
+    answers = Answers()
+    given_answers(gold(), [path], 1, answers)
+    assert (answers.checked, answers.wrong) == (1, 1)

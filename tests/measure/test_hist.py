@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hdrh.histogram import HdrHistogram
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tsbench.measure.hist import DIGITS, HIGHEST_NS, Histogram, Interval, read_log, write_interval, write_log_head
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Every order of magnitude, and the edges of the layout's buckets, where a counter too far would show.
+EDGES = [x + d for e in range(42) for x in (1 << e,) for d in (-1, 0, 1) if 0 <= x + d <= HIGHEST_NS]
+NS = st.one_of(st.integers(0, 5_000), st.integers(0, HIGHEST_NS), st.sampled_from([*EDGES, HIGHEST_NS]))
+VALUES = st.lists(NS, max_size=60)
+PERCENTS = (0.001, 1.0, 25.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
+
+
+def reference(values: list[int]) -> HdrHistogram:
+    """What the reference implementation makes of the values, one by one."""
+    histogram = HdrHistogram(1, HIGHEST_NS, DIGITS)
+    for value in values:
+        assert histogram.record_value(value)
+    return histogram
+
+
+@settings(deadline=None, max_examples=60)
+@given(VALUES)
+def test_counters_percentiles_and_text_are_the_reference_implementations(values: list[int]) -> None:
+    ours, theirs = Histogram(values), reference(values)
+    assert ours.counts.tolist() == list(theirs.counts)
+    expected = theirs.get_percentile_to_value_dict(PERCENTS)
+    wanted = [expected[p] for p in PERCENTS] if values else [0] * len(PERCENTS)
+    assert ours.percentiles_ns(PERCENTS) == wanted
+    assert ours.encode() == theirs.encode().decode()
+    assert ours.mean_ns == pytest.approx(theirs.get_mean_value(), rel=2e-3, abs=1)
+    assert len(ours) == len(values)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(1, 4_000), st.sampled_from([10.0, 50.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99]))
+def test_every_percentile_of_any_number_of_values_is_the_reference_implementations(count: int, percent: float) -> None:
+    values = np.arange(count) * 1_000
+    theirs = HdrHistogram(1, HIGHEST_NS, DIGITS)
+    for value in values.tolist():
+        theirs.record_value(value)
+    assert Histogram(values).percentile_ns(percent) == theirs.get_value_at_percentile(percent)
+
+
+@given(VALUES, VALUES)
+def test_merging_equals_one_pass(one: list[int], other: list[int]) -> None:
+    merged = Histogram(one)
+    merged.add(Histogram(other))
+    assert np.array_equal(merged.counts, Histogram([*one, *other]).counts)
+
+
+@given(st.lists(VALUES, max_size=5))
+def test_recording_in_pieces_equals_recording_at_once(pieces: list[list[int]]) -> None:
+    histogram = Histogram()
+    for piece in pieces:
+        histogram.record(piece)
+    assert np.array_equal(histogram.counts, Histogram([value for piece in pieces for value in piece]).counts)
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_a_text_decodes_to_what_was_encoded(values: list[int]) -> None:
+    histogram = Histogram(values)
+    again = Histogram.decode(histogram.encode())
+    assert np.array_equal(again.counts, histogram.counts)
+    assert HdrHistogram.decode(histogram.encode().encode()).get_total_count() == len(values)
+
+
+@given(st.lists(NS, min_size=1, max_size=40), st.sampled_from([1.0, 50.0, 99.0, 100.0]))
+def test_a_percentile_is_exact_to_three_digits(values: list[int], percent: float) -> None:
+    rank = max(1, int(percent * len(values) / 100 + 0.5))
+    exact = sorted(values)[rank - 1]
+    assert exact <= Histogram(values).percentile_ns(percent) <= exact * (1 + 10**-DIGITS) + 1
+
+
+def test_values_beyond_the_range_saturate() -> None:
+    beyond = Histogram([HIGHEST_NS + 1, 10 * HIGHEST_NS, 2**62, -5])
+    assert np.array_equal(beyond.counts, Histogram([HIGHEST_NS, HIGHEST_NS, HIGHEST_NS, 0]).counts)
+    assert beyond.max_ns == pytest.approx(HIGHEST_NS, rel=1e-3)
+    Histogram.decode(beyond.encode())
+
+
+def test_an_empty_histogram_has_zeros() -> None:
+    empty = Histogram()
+    assert (len(empty), empty.max_ns, empty.mean_ns, empty.percentiles_ns(PERCENTS)) == (0, 0, 0.0, [0] * len(PERCENTS))
+    assert len(Histogram.decode(empty.encode())) == 0
+
+
+def test_a_text_that_is_none_is_refused() -> None:
+    other_layout = HdrHistogram(1, 1_000, 2).encode().decode()
+    for text in ("", "nonsense", Histogram([5]).encode()[:-9], other_layout):
+        with pytest.raises(ValueError, match=r"not an HdrHistogram|keeps"):
+            Histogram.decode(text)
+
+
+def write_log(path: Path, intervals: list[Interval]) -> list[str]:
+    with path.open("w", encoding="utf-8") as out:
+        write_log_head(out, start_s=1_451_606_400.25)
+        for interval in intervals:
+            write_interval(out, interval)
+    return path.read_text().splitlines(keepends=True)
+
+
+INTERVALS = [Interval(f"op {i}|response", 1_451_606_400 + i, 1.0, Histogram(range(i * 1_000))) for i in range(4)]
+
+
+def test_a_log_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    write_log(tmp_path / "a.hlog", INTERVALS)
+    read = list(read_log(tmp_path / "a.hlog"))
+    assert [(i.tag, i.start_s, i.length_s) for i in read] == [(i.tag, i.start_s, i.length_s) for i in INTERVALS]
+    assert all(np.array_equal(a.histogram.counts, b.histogram.counts) for a, b in zip(read, INTERVALS, strict=True))
+
+
+def test_a_log_is_what_the_reference_implementation_reads(tmp_path: Path) -> None:
+    from hdrh.log import HistogramLogReader
+
+    write_log(tmp_path / "a.hlog", INTERVALS)
+    reader = HistogramLogReader(str(tmp_path / "a.hlog"), HdrHistogram(1, HIGHEST_NS, DIGITS))
+    counts = []
+    while (interval := reader.get_next_interval_histogram()) is not None:
+        counts.append(interval.get_total_count())
+    assert counts == [0, 1_000, 2_000, 3_000]
+
+
+@pytest.mark.parametrize(
+    "damage", ["Tag=x,1,2\n", "Tag=x,1.0,1.0,0.0,AAAA\n", "Tag=x,noon,1.0,0.0,AAAA\n", "rubbish\n"]
+)
+def test_a_damaged_line_is_named_with_its_file(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "a.hlog"
+    lines = write_log(path, INTERVALS)
+    lines[5] = damage
+    path.write_text("".join(lines))
+    with pytest.raises(ValueError, match=re.escape(f"{path}:6: damaged")):
+        list(read_log(path))
+
+
+def test_a_last_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.hlog"
+    whole = "".join(write_log(path, INTERVALS))
+    for cut in (1, 20, 60):
+        path.write_text(whole[:-cut])
+        assert [len(interval.histogram) for interval in read_log(path)] == [0, 1_000, 2_000]

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tsbench.measure.limits import (
+    CLIENT,
+    DATABASE,
+    HUB_CPU_SHARE,
+    NOTHING,
+    THINK_TIME,
+    UNKNOWN,
+    Conduct,
+    Evidence,
+    client_bound,
+    limited_by,
+)
+
+MS = 1_000_000
+CALM = Evidence(
+    hub_cpu_share=0.2, hub_lag_p50_ns=100_000, hub_lag_p99_ns=MS, pool_wait_p50_ns=50_000, service_p50_ns=2 * MS
+)
+BUSY = Conduct(think_ns=0, response_ns=2 * MS)
+SLOW = replace(CALM, service_p50_ns=100 * MS)
+
+
+@pytest.mark.parametrize(
+    ("processes", "conduct", "limit", "valid"),
+    [
+        ([], BUSY, UNKNOWN, None),
+        ([CALM], BUSY, DATABASE, True),
+        ([CALM, CALM], BUSY, DATABASE, True),
+        # the processor of a load process
+        ([replace(CALM, hub_cpu_share=HUB_CPU_SHARE - 0.01)], BUSY, DATABASE, True),
+        ([replace(CALM, hub_cpu_share=HUB_CPU_SHARE)], BUSY, CLIENT, None),
+        ([CALM, replace(CALM, hub_cpu_share=1.0)], BUSY, CLIENT, None),
+        # the event loop: lag counts above a millisecond and above a quarter of the service time
+        ([replace(CALM, hub_lag_p50_ns=MS)], BUSY, DATABASE, True),
+        ([replace(CALM, hub_lag_p50_ns=MS + 1)], BUSY, CLIENT, None),
+        ([replace(SLOW, hub_lag_p50_ns=25 * MS)], BUSY, DATABASE, True),
+        ([replace(SLOW, hub_lag_p50_ns=25 * MS + 1)], BUSY, CLIENT, None),
+        ([replace(CALM, hub_lag_p99_ns=999 * MS)], BUSY, DATABASE, True),
+        # waiting for a thread
+        ([replace(CALM, pool_wait_p50_ns=2 * MS)], BUSY, CLIENT, None),
+        ([replace(SLOW, pool_wait_p50_ns=20 * MS)], BUSY, DATABASE, True),
+        # think time of a closed loop
+        ([CALM], Conduct(think_ns=8 * MS, response_ns=2 * MS), DATABASE, True),
+        ([CALM], Conduct(think_ns=8 * MS + 1, response_ns=2 * MS), THINK_TIME, True),
+        ([replace(CALM, hub_cpu_share=0.99)], Conduct(think_ns=99 * MS, response_ns=MS), CLIENT, None),
+        # the rate of an open loop
+        ([CALM], replace(BUSY, scheduled=1_000), NOTHING, True),
+        ([CALM], replace(BUSY, scheduled=1_000, late=6, dropped=4), NOTHING, True),
+        ([CALM], replace(BUSY, scheduled=1_000, late=6, dropped=5), DATABASE, True),
+        ([CALM], replace(BUSY, scheduled=1_000, late=1_000), DATABASE, True),
+        ([replace(CALM, hub_cpu_share=0.9)], replace(BUSY, scheduled=1_000, late=900), CLIENT, None),
+    ],
+)
+def test_what_limited_a_run_follows_from_the_evidence(
+    processes: list[Evidence], conduct: Conduct, limit: str, valid: bool | None
+) -> None:
+    name, verdict = limited_by(processes, conduct)
+    assert (name, verdict.valid) == (limit, valid)
+    assert bool(verdict.reason) == (valid is not True)
+
+
+def test_the_reason_has_the_number_and_how_many_processes_it_concerns() -> None:
+    hot = replace(CALM, hub_cpu_share=0.97)
+    assert "97%" in client_bound(hot)
+    assert "1.5 ms" in client_bound(replace(CALM, hub_lag_p50_ns=1_500_000))
+    assert "2.0 ms" in client_bound(replace(CALM, pool_wait_p50_ns=2 * MS))
+    assert "1 of 3 load processes" in limited_by([CALM, hot, CALM], BUSY)[1].reason
+    assert "of 1" not in limited_by([hot], BUSY)[1].reason

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsbench.measure.gold import read_ledgers
+from tsbench.measure.hist import read_log
+from tsbench.measure.recorder import LEDGER_DTYPE, Recorder
+from tsbench.model import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+S = 1_000_000_000
+T0 = 1_700_000_000 * S
+
+
+def recorder(place: Path, process: str = "p0", *, start_ns: int = T0) -> Recorder:
+    for name in ("latency", "process"):
+        (place / name).mkdir(exist_ok=True)
+    return Recorder(place, process, start_ns=start_ns)
+
+
+def counted(place: Path, process: str = "p0") -> list[dict[str, object]]:
+    return [json.loads(line) for line in (place / "process" / f"{process}.ops.jsonl").read_text().splitlines()]
+
+
+def test_an_op_counts_when_it_was_due_and_is_done_when_it_ended(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    record.op("write-1", due_ns=T0 + S - 1, end_ns=T0 + 3 * S, service_ns=5, points=7)
+    record.close()
+    assert counted(tmp_path) == [
+        {"op": "write-1", "second": T0 // S, "count": 1},
+        {
+            "op": "write-1", "second": T0 // S + 3, "done": 1, "failed": 0, "unknown": 0, "points": 7, "causes": {},
+        },
+    ]  # fmt: skip
+    log = {i.tag: (i.start_s, i.histogram.max_ns) for i in read_log(tmp_path / "latency" / "p0.hlog")}
+    start, response_ns = log["write-1|response"]
+    assert start == T0 // S
+    assert abs(response_ns - (2 * S + 1)) < 3_000_000, "three digits"
+    assert log["write-1|service"] == (T0 // S, 5)
+
+
+def test_failed_and_unknown_ops_are_counted_with_their_cause(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    for outcome, cause in ((Outcome.OK, ""), (Outcome.FAILED, "busy"), (Outcome.UNKNOWN, "timeout")) * 2:
+        record.op("q", due_ns=T0, end_ns=T0 + 1, service_ns=1, outcome=outcome, cause=cause)
+    record.close()
+    (done,) = (line for line in counted(tmp_path) if "done" in line)
+    assert (done["done"], done["failed"], done["unknown"]) == (6, 2, 2)
+    assert done["causes"] == {"busy": 2, "timeout": 2}
+    assert record.total == 6
+
+
+def test_flushing_twice_writes_nothing_twice(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    record.op("q", due_ns=T0, end_ns=T0 + 1, service_ns=1)
+    record.wrote(1, 2, 3, 4, Outcome.OK)
+    record.flush()
+    record.flush()
+    record.close()
+    assert len(counted(tmp_path)) == 2
+    assert len(read_ledgers([tmp_path / "process" / "p0.ledger"])) == 1
+
+
+def test_what_was_flushed_is_on_disk_before_the_end(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    record.op("q", due_ns=T0, end_ns=T0 + 1, service_ns=1)
+    record.wrote(1, 2, 3, 4, Outcome.OK)
+    record.flush()
+    assert len(counted(tmp_path)) == 2
+    assert len(list(read_log(tmp_path / "latency" / "p0.hlog"))) == 2
+    assert len(read_ledgers([tmp_path / "process" / "p0.ledger"])) == 1
+    record.close()
+
+
+def test_readers_of_the_log_do_not_pass_over_its_first_second(tmp_path: Path) -> None:
+    record = recorder(tmp_path, start_ns=T0 + 999_000_000)
+    record.op("q", due_ns=T0 + 999_500_000, end_ns=T0 + 999_600_000, service_ns=1)
+    record.close()
+    from hdrh.histogram import HdrHistogram
+    from hdrh.log import HistogramLogReader
+
+    reader = HistogramLogReader(str(tmp_path / "latency" / "p0.hlog"), HdrHistogram(1, 3600 * S, 3))
+    first = reader.get_next_interval_histogram()
+    assert first is not None
+    assert first.get_total_count() == 1
+
+
+WRITES = st.lists(
+    st.tuples(
+        st.integers(0, 2**31 - 1),
+        st.integers(0, 2**62),
+        st.integers(0, 2**31 - 1),
+        st.integers(1, 2**31 - 1),
+        st.sampled_from(Outcome),
+    ),
+    max_size=30,
+)
+
+
+@given(WRITES, st.integers(1, 7))
+def test_the_ledger_keeps_every_write(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[int, int, int, int, Outcome]], flush_every: int
+) -> None:
+    place = tmp_path_factory.mktemp("ledger")
+    record = recorder(place)
+    for number, write in enumerate(writes):
+        record.wrote(*write)
+        if number % flush_every == 0:
+            record.flush()
+    record.close()
+    ledger = read_ledgers([place / "process" / "p0.ledger"])
+    assert [tuple(row) for row in ledger.tolist()] == [tuple(map(int, write)) for write in writes]
+
+
+def test_ledgers_of_several_processes_are_read_together_and_a_cut_record_is_left_out(tmp_path: Path) -> None:
+    for process in range(3):
+        record = recorder(tmp_path, f"p{process}")
+        for block in range(4):
+            record.wrote(process, block, 0, 10, Outcome.OK)
+        record.close()
+    killed = tmp_path / "process" / "p1.ledger"
+    killed.write_bytes(killed.read_bytes()[: -LEDGER_DTYPE.itemsize // 2])
+    ledger = read_ledgers(sorted((tmp_path / "process").glob("*.ledger")))
+    assert np.bincount(ledger["stream"]).tolist() == [4, 3, 4]
+    assert len(read_ledgers([])) == 0

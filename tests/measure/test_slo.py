@@ -1,0 +1,205 @@
+"""Gates: what can be said, what is refused with a cure, and what comes out on a run's figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tsbench.measure import slo
+from tsbench.measure.hist import Histogram
+from tsbench.measure.merge import OpTotals
+from tsbench.scenario import RunSpec
+
+MS = 1_000_000
+
+
+def op(kind: str, **changes: object) -> dict[str, object]:
+    latencies = {"p50": 5 * MS, "p95": 40 * MS, "p99": 60 * MS, "p99.9": 90 * MS, "max": 100 * MS, "mean": 10 * MS}
+    base = {"count": 1_000, "ok": 999, "failed": 1, "unknown": 0, "points": 0, "ops_per_s": 100.0, "points_per_s": 0.0}
+    points = {"points_per_s": 3_600.0} if kind == "write" else {}
+    service = {name: value / 2 for name, value in latencies.items()}
+    return {**base, **points, "kind": kind, "response_ns": latencies, "service_ns": service, **changes}
+
+
+def summary(loop: str = "open") -> dict[str, object]:
+    ops = {"write-50": op("write"), "lastpoint": op("query")}
+    return {
+        "loop": loop,
+        "measured": {"duration_s": 10, "ops": ops, "write": ops["write-50"], "query": ops["lastpoint"]},
+        "load": {"points_per_s": 25_000.0},
+        "size": {"bytes_per_point": 96.5},
+    }
+
+
+PARSED = [
+    ("write:p99<50ms", ("write", None, "p99", "<", 50 * MS)),
+    ("query : p95 <= 200 ms", ("query", None, "p95", "<=", 200 * MS)),
+    ("single-groupby-1-1-1:p99.9<1s", ("single-groupby-1-1-1", None, "p99.9", "<", 1_000 * MS)),
+    ("write-250:max<1m30s", ("write-250", None, "max", "<", 90_000 * MS)),
+    ("write:mean<800us", ("write", None, "mean", "<", 800_000)),
+    ("write:service:p99<50ms", ("write", "service", "p99", "<", 50 * MS)),
+    ("response:write:p99<50ms", ("write", "response", "p99", "<", 50 * MS)),
+    ("failures<0.1%", (None, None, "failures", "<", 0.001)),
+    ("query:failures<=0", ("query", None, "failures", "<=", 0)),
+    ("points/s>3500", (None, None, "points/s", ">", 3_500)),
+    ("points/s>3.5k", (None, None, "points/s", ">", 3_500)),
+    ("load:points/s>=1_000_000", ("load", None, "points/s", ">=", 1_000_000)),
+    ("query:ops/s>99.5", ("query", None, "ops/s", ">", 99.5)),
+    ("bytes/point<100", (None, None, "bytes/point", "<", 100)),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), PARSED)
+def test_a_gate_is_of_something_by_some_time_a_figure_and_a_limit(text, expected):
+    gate = slo.parse(text)
+    assert (gate.of, gate.time, gate.figure, gate.sign) == expected[:4]
+    assert gate.limit == pytest.approx(expected[4])
+    assert slo.parse(gate.text) == gate
+
+
+REFUSED = [
+    ("", "is not a gate; write FIGURE<LIMIT, for example write:p99<50ms"),
+    ("write:p99", "is not a gate"),
+    ("write:p99=50ms", "is not a gate"),
+    ("write:p99<50ms<60ms", "is not a gate"),
+    ("write:p99<", "is not a gate"),
+    ("write:p99<50", "a time needs a unit; write write:p99<50ms, say"),
+    ("write:p99<fast", "'fast' is not a duration"),
+    ("write:pp99<50ms", "'pp99' is not a figure; did you mean 'p99'?"),
+    ("latency<50ms", "'latency' is not a figure; there are p50"),
+    ("write:p101<50ms", "a percentile lies above 0 and at most at 100"),
+    ("write:p0<50ms", "a percentile lies above 0 and at most at 100"),
+    ("p99<50ms", "of which ops? Write write:p99, query:p99 or an op's name before it"),
+    ("load:p99<50ms", "of the load there is only load:points/s"),
+    ("failures<1", "'1' is not a share; write for example 0.1%"),
+    ("failures<101%", "is not a share"),
+    ("points/s>fast", "'fast' is not a number; write for example 3500, 3_500 or 3.5k"),
+    ("query:points/s>1", "queries write no points; did you mean 'query:ops/s'?"),
+    ("service:points/s>1", "points/s is not a time; take 'service:' out"),
+    ("write:bytes/point<1", "bytes/point is of the whole run; take 'write:' out"),
+    ("write:service:response:p99<1s", "write at most OF:TIME:FIGURE<LIMIT"),
+    ("write:query:p99<1s", "write at most OF:TIME:FIGURE<LIMIT"),
+    (":p99<1s", "write at most OF:TIME:FIGURE<LIMIT"),
+]
+
+
+@pytest.mark.parametrize(("text", "cure"), REFUSED)
+def test_what_is_no_gate_is_refused_in_one_line_that_names_it_and_the_cure(text, cure):
+    with pytest.raises(ValueError, match="write|did you mean|there are|lies|is not|of the|take") as refused:
+        slo.parse(text)
+    said = str(refused.value)
+    assert said.startswith(f"'{text}'")
+    assert cure in said
+    assert "\n" not in said
+
+
+KINDS = {"write-50": "write", "lastpoint": "query"}
+MISFITS = [
+    ("lastpint:p99<1s", "closed", "no op is called 'lastpint'; did you mean 'lastpoint'?"),
+    ("write:response:p99<1s", "closed", "a closed loop has no response time"),
+    ("write:response:p99<1s", "open", ""),
+    ("lastpoint:points/s>1", "open", "queries write no points; did you mean 'lastpoint:ops/s'?"),
+    ("load:points/s>1", "closed", ""),
+    ("failures<1%", "closed", ""),
+    ("write-50:p99<1s", "closed", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "loop", "why"), MISFITS)
+def test_a_gate_that_the_run_cannot_tell_is_found_before_it(text, loop, why):
+    found = slo.parse(text).misfit(KINDS, loop)
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
+def test_a_kind_that_the_run_does_not_have_is_found_before_it():
+    only = {"lastpoint": "query"}
+    assert slo.parse("write:p99<1s").misfit(only, "open").startswith("there is no write op; there are lastpoint, query")
+    assert slo.parse("points/s>1").misfit(only, "open").startswith("there is no write op")
+    assert slo.parse("anything:p99<1s").misfit({}, "closed") == "", "bare Locust names no ops"
+
+
+RESULTS = [
+    ("write:p99<60ms", "open", 60 * MS, False),
+    ("write:p99<=60ms", "open", 60 * MS, True),
+    ("write:p99<60ms", "closed", 30 * MS, True),
+    ("write:service:p99<60ms", "open", 30 * MS, True),
+    ("write:p95<1ms", "open", 40 * MS, False),
+    ("lastpoint:max<1s", "open", 100 * MS, True),
+    ("query:mean>9ms", "open", 10 * MS, True),
+    ("failures<0.1%", "open", 0.001, False),
+    ("failures<=0.1%", "open", 0.001, True),
+    ("write-50:failures<1%", "open", 0.001, True),
+    ("points/s>3500", "open", 3_600, True),
+    ("write:points/s>3600", "open", 3_600, False),
+    ("ops/s>=200", "open", 200, True),
+    ("query:ops/s>100", "open", 100, False),
+    ("load:points/s>20k", "open", 25_000, True),
+    ("bytes/point<96", "open", 96.5, False),
+    ("write:response:p99<1s", "closed", None, None),
+    ("other:p99<1s", "open", None, None),
+    ("write:p42<1s", "open", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "loop", "measured", "valid"), RESULTS)
+def test_a_gate_holds_is_broken_or_cannot_be_told(text, loop, measured, valid):
+    (result,) = slo.evaluate([slo.parse(text)], summary(loop))
+    assert result.gate == text
+    assert result.valid is valid
+    assert result.measured == (pytest.approx(measured) if measured is not None else None)
+
+
+def test_a_result_says_which_time_it_is_and_of_how_many_ops():
+    gate = slo.parse("write:p99<50ms")
+    in_open, in_closed = (slo.evaluate([gate], summary(loop))[0] for loop in ("open", "closed"))
+    assert in_open.text == "60.0 ms (response time of 1,000 ops, open loop)"
+    assert in_closed.text == "30.0 ms (service time of 1,000 ops, closed loop)"
+    assert in_open.sentence == f"gate write:p99<50ms is broken: {in_open.text}"
+
+
+@pytest.mark.parametrize("text", ["write:p99<1s", "failures<1%", "points/s>0", "load:points/s>0", "bytes/point<1"])
+def test_a_run_that_measured_nothing_passes_no_gate(text):
+    for nothing in ({}, {"loop": "closed", "measured": {"ops": {}}, "size": {"bytes_per_point": None}}):
+        (result,) = slo.evaluate([slo.parse(text)], nothing)
+        assert result.valid is None
+        assert result.text
+
+
+def test_a_percentile_of_no_op_is_missing_and_not_zero():
+    empty = summary()
+    empty["measured"] = {"ops": {}, "write": op("write", count=0)}
+    (result,) = slo.evaluate([slo.parse("write:p99<1s")], empty)
+    assert result.valid is None
+    assert result.text == "no write ended in the measured window"
+
+
+def test_the_verdict_is_the_worst_and_names_what_does_not_hold():
+    gates = [slo.parse(t) for t in ("write:p99<1s", "write:p99<1ms", "other:p99<1s", "bytes/point<1")]
+    verdict = slo.verdict(slo.evaluate(gates, summary()))
+    assert verdict.valid is False
+    assert verdict.counts == {"passed": 1, "broken": 2, "could not tell": 1}
+    assert [part.split(":")[0] for part in verdict.reason.split("; ")] == [
+        "gate write",
+        "gate bytes/point<1 is broken",
+        "gate other",
+    ]
+    assert slo.verdict(slo.evaluate(gates[:1], summary())).valid is True
+    assert slo.verdict(slo.evaluate(gates[2:3], summary())).valid is None
+
+
+def test_any_percentile_is_taken_from_the_histogram():
+    values = np.arange(1, 100_001) * 1_000
+    totals = OpTotals(Histogram(values), Histogram(values), done=len(values))
+    gates = [slo.parse(f"write:{name}<1s") for name in ("p95", "p99.99", "p12.5", "p99")]
+    figures = totals.summary(10, slo.percents(gates))["response_ns"]
+    assert list(figures) == ["p50", "p90", "p99", "p99.9", "max", "p95", "p99.99", "p12.5", "mean"]
+    for name, exact in (("p95", 95_000_000), ("p99.99", 99_990_000), ("p12.5", 12_500_000)):
+        assert figures[name] == pytest.approx(exact, rel=2e-3)
+
+
+def test_gates_without_blanks_are_what_a_spec_keeps():
+    document = {"id": "x", "scenario": "x", "world": {"use_case": "cpu-only"}, "target": {"name": "sqlite"}}
+    spec = RunSpec.model_validate({**document, "gates": ["write : p99 < 50 ms"]})
+    assert spec.gates == ("write:p99<50ms",)
+    assert spec.demands == (slo.parse("write:p99<50ms"),)

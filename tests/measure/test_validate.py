@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsbench.measure.validate import (
+    NotAnAnswer,
+    Row,
+    between,
+    canonical,
+    compare,
+    compare_rows,
+    tolerance,
+)
+from tsbench.model import (
+    Above,
+    Aggregate,
+    Bucketed,
+    Count,
+    Field,
+    Grouped,
+    Latest,
+    LatestBuckets,
+    Measurement,
+    Query,
+    Raw,
+    Rows,
+    Window,
+)
+
+if TYPE_CHECKING:
+    import random
+
+CPU = Measurement("cpu", ("host",), (Field("busy"), Field("load")))
+WINDOW = Window(0, 10)
+RAW = Raw(CPU, ("busy",), WINDOW)
+NS = 1_451_606_400_123_456_000
+MOMENT = datetime(2016, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC)
+
+
+def one(value: Any, column: str = "busy") -> Any:
+    """A value's canonical form."""
+    ((found,),) = canonical(Rows((column,), [(value,)]))
+    return found
+
+
+# --- one form ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        NS,
+        np.int64(NS),
+        MOMENT,
+        MOMENT.replace(tzinfo=None),
+        MOMENT.astimezone(timezone(timedelta(hours=5, minutes=30))),
+        np.datetime64(NS, "ns"),
+        np.datetime64(NS // 1_000, "us"),
+    ],
+    ids=repr,
+)
+def test_a_time_is_nanoseconds_whatever_the_driver_gives(time: Any) -> None:
+    found = one(time, "time")
+    assert (found, type(found)) == (NS, int)
+
+
+def test_times_before_1970_and_beyond_the_exactness_of_floats_stay_exact() -> None:
+    assert one(datetime(1969, 12, 31, 23, 59, 59, 999_999), "time") == -1_000  # noqa: DTZ001
+    assert one(NS + 1, "time") - one(NS, "time") == 1
+    assert one(datetime(2262, 4, 11, 23, 47, 16, 854_775, tzinfo=UTC), "time") == 2**63 - 1 - 807
+
+
+@pytest.mark.parametrize("value", [5, 5.0, Decimal("5.000"), np.int32(5), np.float64(5), np.float32(5)], ids=repr)
+def test_a_number_is_a_float_whatever_the_driver_gives(value: Any) -> None:
+    assert (one(value), type(one(value))) == (5.0, float)
+
+
+def test_text_and_none_stay_what_they_are() -> None:
+    assert one("host_1") == "host_1"
+    assert type(one(np.str_("host_1"))) is str
+    assert one(None) is None
+    assert one(None, "time") is None
+
+
+@pytest.mark.parametrize("value", [b"5", [5], {"a": 5}, True, MOMENT, object()], ids=repr)
+def test_a_value_that_no_answer_can_have_is_refused(value: Any) -> None:
+    with pytest.raises(NotAnAnswer, match="an answer holds a"):
+        one(value)
+
+
+def test_true_is_no_time() -> None:
+    with pytest.raises(NotAnAnswer):
+        one(True, "time")
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.integers(0, 5)),
+        st.one_of(st.none(), st.sampled_from("abc")),
+        st.one_of(st.none(), st.text("xy", max_size=1), st.floats(-3, 3)),
+    ),
+    max_size=12,
+)
+
+
+@given(ROWS, st.randoms(use_true_random=False))
+def test_the_order_of_rows_is_not_part_of_an_answer(rows: list[Row], draw: random.Random) -> None:
+    shuffled = list(rows)
+    draw.shuffle(shuffled)
+    assert compare(Rows(RAW.columns, rows), Rows(RAW.columns, shuffled), RAW) is None
+
+
+@given(ROWS, st.data())
+def test_how_often_a_row_comes_is_part_of_an_answer(rows: list[Row], data: st.DataObject) -> None:
+    if not rows:
+        return
+    index = data.draw(st.integers(0, len(rows) - 1))
+    sound = Rows(RAW.columns, rows)
+    for other in ([*rows, rows[index]], rows[:index] + rows[index + 1 :]):
+        difference = compare(sound, Rows(RAW.columns, other), RAW)
+        assert difference is not None
+        assert "\n" not in difference.text
+
+
+# --- differences ------------------------------------------------------------------------------------------------------
+
+
+def differ(want: list[Row], got: list[Row], query: Query = RAW) -> str | None:
+    difference = compare(Rows(query.columns, want), Rows(query.columns, got), query)
+    return None if difference is None else difference.text
+
+
+def test_the_first_difference_is_named_with_its_row_and_column() -> None:
+    assert differ([(1, "a", 1.0), (2, "a", 2.0)], [(1, "a", 1.0), (2, "a", 3.0)]) == (
+        "row 2 of 2, busy: 3.0 instead of 2.0 (row (2, 'a', 3.0), expected (2, 'a', 2.0))"
+    )
+    assert "first missing: (2, 'a', 2.0)" in str(differ([(1, "a", 1.0), (2, "a", 2.0)], [(1, "a", 1.0)]))
+    assert "first unexpected: (2, 'a', 2.0)" in str(differ([(1, "a", 1.0)], [(1, "a", 1.0), (2, "a", 2.0)]))
+    assert "2 columns instead of 3" in str(differ([(1, "a", 1.0)], [(1, "a")]))
+
+
+def test_other_columns_are_a_difference() -> None:
+    found = compare(Rows(("time", "host", "busy"), []), Rows(("time", "busy"), []), RAW)
+    assert found is not None
+    assert found.text == "columns time, busy instead of time, host, busy"
+
+
+def test_values_of_another_type_are_a_difference() -> None:
+    for value in (None, "1.0", "a"):
+        assert differ([(1, "a", 1.0)], [(1, "a", value)]), value
+    assert differ([(1, "a", None)], [(1, "a", 0.0)])
+    assert differ([(1, "a", 1.0)], [(1, None, 1.0)])
+    assert differ([(1, "a", 1.0)], [(1, 5, 1.0)])
+    assert differ([(1, "a", 1.0)], [(1.0, "a", 1.0)]), "a time as a float has lost nanoseconds"
+
+
+def test_not_a_number_equals_itself_and_nothing_else() -> None:
+    nan = math.nan
+    assert differ([(1, "a", nan)], [(1, "a", float("nan"))]) is None
+    for value in (0.0, math.inf, None):
+        assert differ([(1, "a", nan)], [(1, "a", value)])
+        assert differ([(1, "a", value)], [(1, "a", nan)])
+    assert differ([(1, "a", math.inf)], [(1, "a", math.inf)]) is None
+    assert differ([(1, "a", math.inf)], [(1, "a", -math.inf)])
+
+
+# --- tolerance --------------------------------------------------------------------------------------------------------
+
+
+def of(aggregate: Aggregate) -> list[Query]:
+    return [
+        Bucketed(CPU, ("busy",), aggregate, 60, WINDOW),
+        Grouped(CPU, ("busy",), aggregate, 60, WINDOW),
+        LatestBuckets(CPU, ("busy",), aggregate, 60, 10, 5),
+    ]
+
+
+SELECTED: list[Query] = [
+    RAW,
+    Latest(CPU, ("busy",)),
+    Above(CPU, ("busy",), "busy", 90.0, WINDOW),
+    Count(CPU),
+    *of("max"),
+    *of("min"),
+    *of("count"),
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "allowed"),
+    [*((query, 1e-12) for query in SELECTED), *((query, 1e-9) for query in [*of("mean"), *of("sum")])],
+    ids=lambda v: f"{type(v).__name__}-{getattr(v, 'aggregate', '')}" if not isinstance(v, float) else str(v),
+)
+def test_computed_values_have_a_tolerance_and_selected_ones_that_of_a_decimal_text(
+    query: Query, allowed: float
+) -> None:
+    assert tolerance(query) == allowed
+    key = [] if isinstance(query, Bucketed | LatestBuckets | Count) else ["a"]
+    time = [] if isinstance(query, Count) else [1]
+    for value in (1e-300, 33.3, -1e12):
+        sound = [(*time, *key, value)]
+        assert differ(sound, [(*time, *key, value * (1 + allowed / 2))], query) is None
+        assert differ(sound, [(*time, *key, value * (1 + allowed * 4))], query)
+    assert differ([(*time, *key, 0.0)], [(*time, *key, 1e-15)], query), "the tolerance is relative"
+
+
+# --- newest rows while writes go on -----------------------------------------------------------------------------------
+
+EARLIEST: list[Row] = [(10, "a", 1.0), (10, "b", 2.0)]
+SENT: list[Row] = [*EARLIEST, (11, "a", 3.0), (12, "a", 4.0), (11, "b", 5.0), (11, "c", 6.0)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EARLIEST,
+        [(11, "a", 3.0), (10, "b", 2.0)],
+        [(12, "a", 4.0), (11, "b", 5.0)],
+        [(12, "a", 4.0), (11, "b", 5.0), (11, "c", 6.0)],  # a series that came into being
+    ],
+    ids=str,
+)
+def test_a_newest_row_may_be_any_that_was_sent_since(answer: list[Row]) -> None:
+    assert between(EARLIEST, SENT, answer, keyed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ([(9, "a", 0.5), (10, "b", 2.0)], "stale"),
+        ([(13, "a", 3.0), (10, "b", 2.0)], "never sent"),
+        ([(11, "a", 5.0), (10, "b", 2.0)], "never sent"),
+        ([(None, "a", 5.0), (10, "b", 2.0)], "never sent"),
+        ([("11", "a", 5.0), (10, "b", 2.0)], "never sent"),
+        ([(11, "a"), (10, "b", 2.0)], "never sent"),
+        ([(10, "b", 2.0)], "no row for series"),
+        ([], "no row for series"),
+        ([(11, "a", 3.0), (12, "a", 4.0), (10, "b", 2.0)], "more than one newest row"),
+        ([(11, "a", 3.0), (11, "a", 3.0), (10, "b", 2.0)], "more than one newest row"),
+    ],
+    ids=str,
+)
+def test_a_newest_row_that_cannot_be_is_told(answer: list[Row], why: str) -> None:
+    difference = between(EARLIEST, [*SENT, (9, "a", 0.5)], answer, keyed=True)
+    assert difference is not None
+    assert why in difference.text
+
+
+def test_without_tags_there_is_one_newest_row() -> None:
+    sent: list[Row] = [(10, 1.0), (11, 2.0)]
+    assert between(sent[:1], sent, [(11, 2.0)], keyed=False) is None
+    assert between(sent[:1], sent, sent, keyed=False) is not None
+    assert between([], sent, [], keyed=False) is None
+
+
+def test_comparing_rows_stops_at_the_first_difference() -> None:
+    wrong: list[Row] = [(i, "a", -1.0) for i in range(1_000)]
+    right: list[Row] = [(i, "a", 1.0) for i in range(1_000)]
+    difference = compare_rows(right, wrong, RAW.columns, 0.0)
+    assert difference is not None
+    assert difference.text.startswith("row 1 of 1000, busy")

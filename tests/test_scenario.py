@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsbench.errors import UserMistake
+from tsbench.scenario import RunSpec, Scenario, block_points, select
+from tsbench.targets.base import WriteMode
+from tsbench.units import NS_PER_S
+
+PLAIN = """
+question = "How fast?"
+
+[world]
+use_case = "cpu-only"
+scale = 20
+interval = "10s"
+
+[drive]
+users = 4
+duration = "5s"
+
+[[op]]
+write = 10
+weight = 3
+
+[[op]]
+query = "lastpoint"
+
+[target]
+name = "sqlite"
+schema = "wal"
+"""
+NUMBERS = st.lists(st.integers(1, 10**6), min_size=1, max_size=5, unique=True)
+
+
+def load(place: Path, text: str = PLAIN, *overrides: str) -> Scenario:
+    path = place / "plain.toml"
+    path.write_text(text)
+    return Scenario.load(path, overrides=overrides)
+
+
+def only_cell(place: Path, text: str = PLAIN, *overrides: str) -> RunSpec:
+    (cell,) = load(place, text, *overrides).expand()
+    return cell
+
+
+def mistake(place: Path, text: str = PLAIN, *overrides: str) -> str:
+    """The one line that a user gets, without the file's directory."""
+    with pytest.raises(UserMistake) as caught:
+        load(place, text, *overrides).expand()
+    line = str(caught.value)
+    assert "\n" not in line
+    return line.replace(f"{place}/", "")
+
+
+# --- one cell
+
+
+def test_a_file_without_a_matrix_is_one_cell(tmp_path: Path) -> None:
+    cell = only_cell(tmp_path)
+    assert (cell.id, cell.scenario, cell.question) == ("sqlite-wal", "plain", "How fast?")
+    assert (cell.world.scale, cell.world.interval, cell.drive.duration) == (20, 10 * NS_PER_S, 5 * NS_PER_S)
+    assert [(op.name, op.weight) for op in cell.op] == [("write-10", 3), ("lastpoint", 1)]
+    assert (cell.target.name, cell.target.schema_) == ("sqlite", "wal")
+    assert [op.write_mode for op in cell.writes] == [WriteMode.MULTI]
+    assert [op.name for op in cell.queries] == ["lastpoint"]
+
+
+def test_a_spec_reads_back_from_its_own_json(tmp_path: Path) -> None:
+    cell = only_cell(tmp_path, PLAIN, "world.start=now-6h", "drive.wait=10ms", "load.window=90m", "world.late=0.1")
+    assert RunSpec.model_validate(json.loads(cell.model_dump_json(by_alias=True))) == cell
+    assert RunSpec.model_validate_json(cell.model_dump_json()) == cell
+
+
+def test_a_world_never_has_more_streams_than_series(tmp_path: Path) -> None:
+    assert only_cell(tmp_path, PLAIN, "world.scale=3", "world.streams=8").world.spec().streams == 3
+
+
+def test_the_quickstart_scenario_expands() -> None:
+    path = Path(__file__).parent.parent / "scenarios" / "quickstart.toml"
+    cells = Scenario.load(path).expand()
+    assert [cell.id for cell in cells] == ["postgres-btree", "postgres-brin", "sqlite-wal"]
+    assert len({(cell.world, cell.load, cell.drive, cell.op) for cell in cells}) == 1
+
+
+def test_every_shipped_scenario_expands() -> None:
+    for path in sorted((Path(__file__).parent.parent / "scenarios").rglob("*.toml")):
+        assert Scenario.load(path).expand(), path
+
+
+# --- overrides
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("world.scale=7", lambda cell: cell.world.scale == 7),
+        ("drive.duration=3s", lambda cell: cell.drive.duration == 3 * NS_PER_S),
+        ("drive.duration='3s'", lambda cell: cell.drive.duration == 3 * NS_PER_S),
+        ("world.late=0.25", lambda cell: cell.world.late == 0.25),
+        ("world.use_case=devops", lambda cell: cell.world.use_case == "devops"),
+        ("drive.wait=['1ms', '2ms']", lambda cell: cell.drive.wait == (10**6, 2 * 10**6)),
+        ("drive.wait=5ms", lambda cell: cell.drive.wait == (5 * 10**6, 5 * 10**6)),
+        ("op=[{write = 1}]", lambda cell: [op.name for op in cell.op] == ["write-1"]),
+        ("target={schema = 'clustered'}", lambda cell: cell.id == "sqlite-clustered"),
+        ("check.answers = 5", lambda cell: cell.check.answers == 5),
+        ("question=a = b", lambda cell: cell.question == "a = b"),
+        ("target.settings.cache=1 MB", lambda cell: cell.target.settings == {"cache": "1 MB"}),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_an_override_sets_one_key(tmp_path: Path, override: str, found: Any) -> None:
+    assert found(only_cell(tmp_path, PLAIN, override))
+
+
+def test_the_last_of_two_overrides_wins(tmp_path: Path) -> None:
+    assert only_cell(tmp_path, PLAIN, "world.scale=7", "world.scale=8").world.scale == 8
+
+
+@pytest.mark.parametrize("override", ["world.scale", "=5", "", "question.inner=1"])
+def test_an_override_that_cannot_be_is_a_mistake(tmp_path: Path, override: str) -> None:
+    assert mistake(tmp_path, PLAIN, override).startswith("--set")
+
+
+# --- mistakes
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("world.scal=7", "world.scal: unknown key; did you mean 'scale'?"),
+        ("drive.user=7", "drive.user: unknown key; did you mean 'users'?"),
+        ("wrld.scale=7", "wrld: unknown key; did you mean 'world'?"),
+        ("target.shema=wal", "target.shema: unknown key; did you mean 'schema'?"),
+        ("check.zzz=1", "check.zzz: unknown key; known are answers, sample, readback, failures"),
+        ("op=[{write = 1, wieght = 2}]", "op.0.wieght: unknown key; did you mean 'weight'?"),
+        ("drive.steps=[{users = 1, duration = '1s', rampe = true}]", "drive.steps.0.rampe: unknown key"),
+        ("world.scale=many", "world.scale: "),
+        ("world.scale=0", "world.scale: "),
+        ("world.scale=2.5", "world.scale: "),
+        ("world.interval=ten", "world.interval: 'ten' is not a duration"),
+        ("world.interval=0s", "world.interval: "),
+        ("world.start=yesterday", "world.start: 'yesterday' is not a time"),
+        ("world.late=0.9", "world.late: "),
+        ("world.form=round", "world.form: "),
+        ("drive.duration=2.5s", "drive.duration: must be whole seconds"),
+        ("drive.duration=0s", "drive.duration: "),
+        ("drive.loop=open", "drive: loop = 'open' needs a rate"),
+        ("drive.rate=5", "drive: a rate needs loop = 'open'"),
+        ("drive.wait=['2s', '1s']", "drive: wait must be [shortest, longest]"),
+        ("drive.processes=5", "drive: 4 users cannot be spread over 5 processes"),
+        ("drive=5", "drive: "),
+        ("op=[]", "op: "),
+        ("op=[{weight = 1}]", "op.0: needs either write = POINTS or query = 'KIND'"),
+        ("op=[{write = 1, query = 'lastpoint'}]", "op.0: needs either write = POINTS or query = 'KIND'"),
+        ("op=[{query = 'lastpoint', mode = 'bulk'}]", "op.0: mode belongs to a write"),
+        ("target={name = 5}", "target.name: "),
+        ("matrix=5", "matrix: must be a table of key = [values]"),
+        ("matrix.world.scale=5", "matrix.world.scale: must be a list of at least one value"),
+        ("matrix.world.scale=[]", "matrix.world.scale: must be a list of at least one value"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_file_and_the_key(tmp_path: Path, override: str, said: str) -> None:
+    assert mistake(tmp_path, PLAIN, override).startswith(f"plain.toml: {said}")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        (r"\[target\].*", "target: is missing"),
+        (r"name = .*?\n", "target.name: is missing"),
+        (r"use_case = .*?\n", "world.use_case: is missing"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, left_out: str, said: str) -> None:
+    text = re.sub(left_out, "", PLAIN, flags=re.DOTALL)
+    assert mistake(tmp_path, text).startswith(f"plain.toml: {said}")
+
+
+def test_an_open_loop_has_no_think_time(tmp_path: Path) -> None:
+    said = mistake(tmp_path, PLAIN, "drive.loop=open", "drive.rate=5", "drive.wait=1s")
+    assert "an open loop takes its times from the rate" in said
+
+
+def test_a_file_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
+    load(tmp_path)
+    with pytest.raises(UserMistake, match=r"no such scenario; did you mean .*plain\.toml\?"):
+        Scenario.load(tmp_path / "plan.toml")
+    with pytest.raises(UserMistake, match="tsbench list scenarios"):
+        Scenario.load(tmp_path / "something-else-entirely.toml")
+
+
+def test_a_file_that_is_not_toml_is_a_mistake(tmp_path: Path) -> None:
+    assert mistake(tmp_path, "[world").startswith("plain.toml: not TOML: ")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserMistake, match="not TOML"):
+        Scenario.load(tmp_path / "bytes.toml")
+    with pytest.raises(UserMistake, match=str(tmp_path)):
+        Scenario.load(tmp_path)
+
+
+# --- the matrix
+
+
+def test_the_cells_are_every_combination_in_order(tmp_path: Path) -> None:
+    text = PLAIN + '[matrix]\ntarget = [{name = "sqlite", schema = "wal"}, {name = "memory"}]\ndrive.users = [2, 8]\n'
+    cells = load(tmp_path, text).expand()
+    assert [cell.id for cell in cells] == [
+        "sqlite-wal-users=2", "sqlite-wal-users=8", "memory-users=2", "memory-users=8",
+    ]  # fmt: skip
+    assert [(cell.target.name, cell.drive.users) for cell in cells] == [
+        ("sqlite", 2), ("sqlite", 8), ("memory", 2), ("memory", 8),
+    ]  # fmt: skip
+    assert cells[1].labels == {"target": "sqlite-wal", "drive.users": "8"}
+
+
+def test_a_table_of_the_matrix_is_merged_into_the_files_own(tmp_path: Path) -> None:
+    text = PLAIN + '[matrix]\ntarget = [{schema = "wal"}, {schema = "clustered"}]\nworld = [{late = 0.1}]\n'
+    with pytest.raises(UserMistake, match=r"two cells|must be"):
+        load(tmp_path, text.replace("world = [{late = 0.1}]", "world = [{late = 0.1}, {late = 0.2}]")).expand()
+    cells = load(tmp_path, text).expand()
+    assert [(cell.target.name, cell.target.schema_) for cell in cells] == [("sqlite", "wal"), ("sqlite", "clustered")]
+    assert all((cell.world.late, cell.world.scale) == (0.1, 20) for cell in cells)
+
+
+def test_cells_do_not_share_what_one_of_them_changes(tmp_path: Path) -> None:
+    text = PLAIN + '[matrix]\ntarget.settings.cache = ["1", "2"]\n'
+    assert [cell.target.settings for cell in load(tmp_path, text).expand()] == [{"cache": "1"}, {"cache": "2"}]
+
+
+def test_an_override_may_change_the_matrix(tmp_path: Path) -> None:
+    text = PLAIN + "[matrix]\ndrive.users = [2, 8]\n"
+    assert [c.drive.users for c in load(tmp_path, text, "matrix.drive.users=[5]").expand()] == [5]
+
+
+def test_two_cells_of_one_name_are_a_mistake(tmp_path: Path) -> None:
+    assert "two cells are called" in mistake(tmp_path, PLAIN + '[matrix]\nquestion = ["a b", "a/b"]\n')
+
+
+@given(users=NUMBERS, scale=NUMBERS, seeds=NUMBERS)
+def test_the_ids_of_cells_are_distinct_and_fit_to_be_names_of_directories(
+    tmp_path_factory: pytest.TempPathFactory, users: list[int], scale: list[int], seeds: list[int]
+) -> None:
+    place = tmp_path_factory.mktemp("scenario")
+    text = f"{PLAIN}[matrix]\ndrive.users = {users}\nworld.scale = {scale}\nworld.seed = {seeds}\n"
+    cells = load(place, text).expand()
+    ids = [cell.id for cell in cells]
+    assert len(ids) == len(set(ids)) == len(users) * len(scale) * len(seeds)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.=-]+", name) for name in ids)
+    assert ids == [cell.id for cell in load(place, text).expand()], "the same every time, so that a campaign resumes"
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=4, unique=True))
+def test_any_text_gives_distinct_ids_or_a_mistake(
+    tmp_path_factory: pytest.TempPathFactory, questions: list[str]
+) -> None:
+    scenario = load(tmp_path_factory.mktemp("scenario"))
+    scenario._document["matrix"] = {"question": questions}
+    try:
+        ids = [cell.id for cell in scenario.expand()]
+    except UserMistake as told:
+        assert "two cells" in str(told)  # noqa: PT017 - either is right
+    else:
+        assert len(set(ids)) == len(questions)
+        assert all(re.fullmatch(r"[A-Za-z0-9_.=-]+", name) for name in ids)
+
+
+def test_cells_are_selected_by_pattern_or_part(tmp_path: Path) -> None:
+    cells = load(tmp_path, PLAIN + "[matrix]\ndrive.users = [2, 8, 28]\n").expand()
+    assert [c.drive.users for c in select(cells, [])] == [2, 8, 28]
+    assert [c.drive.users for c in select(cells, ["=2"])] == [2, 28]
+    assert [c.drive.users for c in select(cells, ["users=?8-*"])] == [28]
+    with pytest.raises(
+        UserMistake, match=r"--only nothing: no such cell; there are users=2-sqlite-wal, users=8-sqlite-wal"
+    ):
+        select(cells, ["nothing"])
+
+
+# --- blocks
+
+
+@given(st.lists(st.integers(1, 200), max_size=4))
+def test_every_write_fits_a_block_without_a_remainder(sizes: list[int]) -> None:
+    try:
+        block = block_points(sizes)
+    except ValueError as error:
+        assert "no common multiple" in str(error)  # noqa: PT017
+    else:
+        assert block >= 512
+        assert all(block % size == 0 for size in sizes)

@@ -1,0 +1,108 @@
+"""A scenario's document as nested tables: overrides, the axes of its matrix, and what its cells are called."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import UserMistake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[str, Any]]]:
+    """The (key, value) pairs of each axis: `target = [..]`, and `drive.users = [..]` as a dotted key or a table.
+
+    Raises
+    ------
+    UserMistake
+        If the matrix is no table, or an axis has no value.
+    """
+    if not isinstance(matrix, dict):
+        raise UserMistake(f"{path}: matrix: must be a table of key = [values]")
+    for key, values in matrix.items():
+        name = f"{prefix}{key}"
+        if isinstance(values, dict):
+            yield from axes(values, path, f"{name}.")
+        elif isinstance(values, list) and values:
+            yield [(name, value) for value in values]
+        else:
+            raise UserMistake(f"{path}: matrix.{name}: must be a list of at least one value")
+
+
+def override(document: dict[str, Any], text: str) -> None:
+    """Apply one `key=value`: a dotted key, and a TOML value or bare text.
+
+    Raises
+    ------
+    UserMistake
+        If there is no `=`, or the key leads through something that is not a table.
+    """
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise UserMistake(f"--set {text}: write --set key=value, for example --set drive.users=20")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    try:
+        put(document, key.strip(), parsed)
+    except ValueError as error:
+        raise UserMistake(f"--set {key.strip()}: {error}") from None
+
+
+def put(document: dict[str, Any], key: str, value: Any) -> None:
+    """Set what a dotted key names; a table is merged into the one that is there.
+
+    Raises
+    ------
+    ValueError
+        If the key leads through something that is not a table.
+    """
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = document.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ValueError(f"'{parent}' is not a table; give it whole, or change it in the file")  # noqa: TRY004 - the user's
+        document = inner
+    if isinstance(value, dict) and isinstance(document.get(last), dict):
+        value = {**document[last], **value}
+    document[last] = value
+
+
+def copied(value: Any) -> Any:
+    """A copy of nested tables and lists."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def labels_of(chosen: Mapping[str, Any], target: object) -> dict[str, str]:
+    """What tells a cell from the others; its target too, where that has a schema."""
+    labels = {key: _label(value) for key, value in chosen.items()}
+    if "schema" not in labels and isinstance(target, dict) and target.get("schema"):
+        labels.setdefault("target", f"{target.get('name', '')}-{target['schema']}")
+    return labels
+
+
+def slug_of(labels: Mapping[str, str], target: object) -> str:
+    """The id of a cell, fit to be a directory's name."""
+    return "-".join(_slug(key, value) for key, value in labels.items()) or _slug("target", _label(target))
+
+
+def file_name(text: str) -> str:
+    """The text as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9_.=]+", "-", text).strip("-.")
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, dict):
+        return "-".join(str(value[key]) for key in ("name", "schema") if value.get(key)) or "cell"
+    return str(value)
+
+
+def _slug(key: str, value: str) -> str:
+    return file_name(value if key == "target" else f"{key.rsplit('.', 1)[-1]}={value}") or "cell"
