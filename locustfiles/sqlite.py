@@ -1,8 +1,8 @@
 """SQLite: a hundred single writes to one query, or batches.
 
-    locust -f locustfiles/sqlite.py                      # web UI; makes a database file
-    locust -f locustfiles/sqlite.py --headless -u 10 -t 20s
-    locust -f locustfiles/sqlite.py --endpoint sqlite:////var/tmp/bench.db
+locust -f locustfiles/sqlite.py                      # web UI; makes a database file
+locust -f locustfiles/sqlite.py --headless -u 10 -t 20s
+locust -f locustfiles/sqlite.py --endpoint sqlite:////var/tmp/bench.db
 """
 
 from locust import between, task

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from typing import ClassVar
 
 import pytest
-from tests.drive.support import Quiet, document
 
+from tests.drive.support import Quiet, document
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
@@ -84,8 +85,8 @@ class LoggedSession:
 
 
 class LoggedTarget:
-    name, durable, cooperative = "memory", False, True
-    schemas = {"keep": KEEP}
+    name, durable, cooperative, shared = "memory", False, True, False
+    schemas: ClassVar = {"keep": KEEP}
 
     def __init__(self, log: Log) -> None:
         self._log, self._store = log, Store()
@@ -106,6 +107,9 @@ class LoggedServer:
 
     def stop(self):
         self._log.note("server.stop")
+
+    def kill(self):
+        self._log.note("server.kill")
 
     def remove(self):
         self._log.note("server.remove")
@@ -130,7 +134,7 @@ class LoggedServer:
 
 
 class LoggedCollector:
-    name = "host"
+    name, trouble = "host", ""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -143,7 +147,7 @@ class LoggedCollector:
         return []
 
 
-def parts(log: Log, server: LoggedServer, *, fail: Exception | None = None) -> Parts:
+def parts(log: Log, server: LoggedServer, *, fail: BaseException | None = None) -> Parts:
     def drive(spec, run, endpoint, *, tick, alive):
         """Leaves behind what load processes do: one query that took 1 ms."""
         log.note("drive")
@@ -219,7 +223,7 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
     class Forgetful(LoggedTarget):
         def connect(self, endpoint, schema, *, timeout_s=30.0):
             session = super().connect(endpoint, schema)
-            session.write = lambda payload: payload.points  # type: ignore[method-assign]
+            session.write = lambda payload: payload.points
             return session
 
     forgetful = Parts(Forgetful(log), KEEP, whole.server, whole.collectors, whole.drive)

@@ -55,7 +55,8 @@ class _Load:
                 encoded = time.perf_counter()
                 acknowledged = session.write(payload)
                 if acknowledged != len(batch):
-                    raise Broken(f"the bulk load sent {len(batch)} points and {acknowledged} were acknowledged")
+                    self.stop(Broken(f"{len(batch)} points were sent and {acknowledged} acknowledged"))
+                    return
                 with self._lock:
                     self.total.points += acknowledged
                     self.total.values += batch.values
@@ -63,8 +64,12 @@ class _Load:
                     self.total.encode_s += encoded - started
                 self.progress(acknowledged)
         except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
-            self.failure = self.failure or error
-            self.stopping.set()
+            self.stop(error)
+
+    def stop(self, error: Exception) -> None:
+        """Remember the first failure and stop all workers."""
+        self.failure = self.failure or error
+        self.stopping.set()
 
 
 def bulk_load(

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.drive.support import document, run
 
+from tests.drive.support import Quiet, document, run
+from tsbench.run import run_cell
 from tsbench.scenario import Scenario
 
 HONEST = Path(__file__).parents[2] / "scenarios" / "honest-latency.toml"
@@ -22,10 +23,6 @@ def stalled(tmp_path_factory):
     (spec,) = Scenario.load(HONEST).expand()
     assert spec.drive.rate == RATE
     assert spec.drive.duration == SECONDS * 10**9
-    from tests.drive.support import Quiet
-
-    from tsbench.run import run_cell
-
     return run_cell(spec, tmp_path_factory.mktemp("honest"), Quiet())
 
 

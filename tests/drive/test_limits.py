@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.drive.support import document, run
 
+from tests.drive.support import document, run
 from tsbench import launch
 
 MILLISECOND = document(

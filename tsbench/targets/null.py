@@ -1,4 +1,4 @@
-"""A database that keeps nothing and answers after a known time: for finding the load generator's own ceiling and limits.
+"""A database that keeps nothing and answers after a known time: for finding the load generator's own limits.
 
 The endpoint says how it behaves, for example `null://?service=1ms&stall_at=3s&stall=2s`: every op takes 1 ms, and from
 3 to 5 s after the first op everything in flight or begun waits until the stall is over, as behind a lock or a
@@ -52,7 +52,7 @@ class NullSchema:
         """No bytes, one payload per point."""
         return [Payload(WriteMode.SINGLE, batch.measurement.name, "", None, 1, 0)] * len(batch)
 
-    def compile(self, query: Query) -> Statement:
+    def compile(self, query: Query) -> Statement:  # noqa: ARG002
         """Not possible."""
         raise Unsupported(NOTHING)
 
@@ -93,7 +93,7 @@ class NullSession:
             time.sleep(max(0.0, ended - time.perf_counter()))
         return payload.points
 
-    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:  # noqa: ARG002
         """Not possible."""
         raise OpError(Outcome.FAILED, "unsupported", NOTHING)
 
