@@ -12,7 +12,7 @@ READY := .venv/.ready
 .PHONY: quickstart test bench lint format lock venv clean
 
 quickstart: venv
-	$(BIN)/tsbench run scenarios/quickstart.toml
+	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
 
 test: venv
 	$(BIN)/python -m pytest $(ARGS)

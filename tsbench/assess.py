@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tsbench.measure import slo
 from tsbench.measure.checks import Answers, account, ask, given_answers, guarded, read_back
 from tsbench.measure.gold import Gold, read_ledgers
 from tsbench.measure.hist import Histogram
 from tsbench.measure.limits import Conduct, limited_by
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
 from tsbench.model import OpError, Verdict, merge_verdicts
-
 from tsbench.targets.base import Unsupported
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Processes:
     shares: list[dict[str, Any]]
     locust_requests: int | None
     users: int
+    planned: list[dict[str, Any]]
 
     @classmethod
     def read(cls, run: RunDir) -> Processes:
@@ -43,7 +44,20 @@ class Processes:
         locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
         names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
         shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
-        return cls(int(clock["start_s"]), int(clock["end_s"]), shares, locust.get("requests"), locust.get("users", 0))
+        window = int(clock["start_s"]), int(clock["end_s"])
+        return cls(*window, shares, locust.get("requests"), locust.get("users", 0), locust.get("shares", []))
+
+    def missing(self) -> list[dict[str, Any]]:
+        """The workers that were given a share and did not come to their end."""
+        ended = {share["name"] for share in self.shares}
+        return [share for share in self.planned if share["name"] not in ended]
+
+    def verdict(self) -> Verdict:
+        """False if a worker was lost: what it did in its last second is unknown, and what it had left was not done."""
+        texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]
+        if texts:
+            return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
+        return Verdict(True, "", {"workers": max(1, len(self.planned))})
 
 
 def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verdict]]:
@@ -53,11 +67,12 @@ def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verd
     merged.per_second.write_parquet(run / "ops.parquet")
     duration_s = processes.end_s - processes.start_s
     kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
+    percents = slo.percents(spec.demands)
     ops: dict[str, Any] = {}
     sums = {"write": OpTotals(), "query": OpTotals()}
     for name, totals in sorted(merged.totals.items()):
         kind = kinds.get(name, "write" if name.startswith("write-") else "query")
-        ops[name] = {"kind": kind, **totals.summary(duration_s)}
+        ops[name] = {"kind": kind, **totals.summary(duration_s, percents)}
         sums[kind].add(totals)
     schedule = _schedule(processes)
     limit, limit_name, limit_verdict = _limit(run, spec, processes, sums, schedule)
@@ -66,7 +81,7 @@ def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verd
             "duration_s": duration_s,
             "window": {"start_s": processes.start_s, "duration_s": duration_s},
             "ops": ops,
-            **{kind: totals.summary(duration_s) for kind, totals in sums.items() if len(totals.response)},
+            **{kind: totals.summary(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
         },
         "schedule": schedule,
         "limited_by": limit_name,
@@ -75,6 +90,7 @@ def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verd
         "failures": _failures(processes),
     }
     verdicts = {
+        "workers": processes.verdict(),
         "counts": _counts_agree(merged, processes, schedule),
         "limit": limit_verdict,
         "ops": _ops_verdict(sums, spec.check.failures),
@@ -97,11 +113,13 @@ def checked(
         return {"answers": answers.summary(), "writes": None}, {"answers": verdict, "writes": verdict}
     gold = Gold(world, loaded_ticks=ticks, keeps_duplicates=schema.keeps_duplicates)
     gold.load()
-    gold.add(ledger, block_points=spec.block_points)
+    last = None if spec.drive.window is None else ticks + world.ticks(spec.drive.window)
+    gold.add(ledger, block_points=spec.block_points, last_tick=last)
     summary: dict[str, Any] = {"writes": None}
     try:
         accounted = account(gold, session, schema, ledger, loaded_points)
-        summary["writes"], writes_verdict = accounted.summary(), accounted.verdict()
+        lost = [share["name"] for share in Processes.read(run).missing()]
+        summary["writes"], writes_verdict = accounted.summary(), accounted.verdict(lost)
     except Unsupported as why:
         writes_verdict = Verdict(None, f"stored points could not be counted: {why}")
     except OpError as error:
@@ -119,11 +137,15 @@ def checked(
     return summary, verdicts
 
 
-def conclude(run: RunDir, parts: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-    """Write summary.json: all parts under one verdict, the worst of the single ones."""
+def conclude(run: RunDir, spec: RunSpec, parts: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    """Write summary.json: all parts and the gates under one verdict, the worst of the single ones."""
+    gates = slo.evaluate(spec.demands, parts)
+    if gates:
+        verdicts = {**verdicts, "gates": slo.verdict(gates)}
     summary = {
         "format": 1,
         **parts,
+        "gates": slo.as_dicts(gates),
         "verdict": asdict(merge_verdicts(verdicts.values())),
         "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
     }

@@ -48,7 +48,8 @@ def _time(value: Any, info: ValidationInfo) -> Any:
     if info.context == FILE and isinstance(value, int | float):
         raise ValueError("must be a time; write 2016-01-01T00:00:00Z, now or now-6h")
     text = value.isoformat() if isinstance(value, date) else value  # TOML's own form of a time, without quotes
-    return units.parse_time_ns(text, now_ns=time.time_ns()) if isinstance(text, str) else value
+    # Whole seconds: a database that counts microseconds could not store the points of a world that began between two.
+    return units.parse_time_ns(text, now_ns=int(time.time()) * units.NS_PER_S) if isinstance(text, str) else value
 
 
 def _number(value: Any) -> Any:
@@ -314,9 +315,8 @@ class Scenario:
             document = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.toml")], 1)
-            there = path.with_name(f"{near[0]}.toml") if near else None
-            hint = f"; did you mean {there}?" if there else "; `tsbench list scenarios` shows what there is"
-            raise UserMistake(f"{path}: no such scenario{hint}") from None
+            hint = f"did you mean {path.with_stem(near[0])}?" if near else "see `tsbench list scenarios`"
+            raise UserMistake(f"{path}: no such scenario; {hint}") from None
         except OSError as error:
             raise UserMistake(f"{path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

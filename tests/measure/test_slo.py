@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -85,11 +87,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "cure"), REFUSED)
 def test_what_is_no_gate_is_refused_in_one_line_that_names_it_and_the_cure(text, cure):
-    with pytest.raises(ValueError, match="write|did you mean|there are|lies|is not|of the|take") as refused:
+    with pytest.raises(ValueError, match=re.escape(cure)) as refused:
         slo.parse(text)
     said = str(refused.value)
     assert said.startswith(f"'{text}'")
-    assert cure in said
     assert "\n" not in said
 
 

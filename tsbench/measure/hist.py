@@ -165,7 +165,7 @@ def read_log(path: Path) -> Iterator[Interval]:
     ValueError
         If a line is damaged: the text names file and line.
     """
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if line.startswith(("#", '"')) or not line.strip() or not line.endswith("\n"):
                 continue

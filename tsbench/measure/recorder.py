@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,12 +17,25 @@ from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_
 from tsbench.model import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 NS_PER_S = 1_000_000_000
 
 LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"), ("points", "<i4"), ("outcome", "i1")])
 """One write: which rows of which block of which stream (see `drive.feed`), and how it ended."""
+
+
+class Observer(Protocol):
+    """Sees what goes to the files as it goes there, so that it can be shown while the run lasts."""
+
+    def saw(self, tag: str, second: int, histogram: Histogram) -> None:
+        """A histogram of a second; the tag is the one in the log."""
+        ...
+
+    def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
+        """Counters of an op in a second, to be added up."""
+        ...
 
 
 class _Op:
@@ -50,6 +63,7 @@ class Recorder:
 
     def __init__(self, directory: Path, process: str, *, start_ns: int) -> None:
         self.total = 0
+        self.observer: Observer | None = None
         self._ops: dict[str, _Op] = defaultdict(_Op)
         self._ledger = array("q")
         self._log = (directory / "latency" / f"{process}.hlog").open("w", encoding="utf-8")
@@ -109,7 +123,10 @@ class Recorder:
         for second in np.unique(due_s).tolist():
             chosen = due_s == second
             for kind, values in (("response", (end_ns - due_ns)[chosen]), ("service", service_ns[chosen])):
-                write_interval(self._log, Interval(f"{name}|{kind}", second, 1.0, Histogram(values)))
+                tag, histogram = f"{name}|{kind}", Histogram(values)
+                write_interval(self._log, Interval(tag, second, 1.0, histogram))
+                if self.observer is not None:
+                    self.observer.saw(tag, second, histogram)
             self._count(name, second, count=int(chosen.sum()))
         for second in np.unique(end_s).tolist():
             chosen = end_s == second
@@ -123,7 +140,9 @@ class Recorder:
                 causes={cause: n for (at, cause), n in buffers.causes.items() if at == second},
             )
 
-    def _count(self, name: str, second: int, **counts: object) -> None:
+    def _count(self, name: str, second: int, **counts: Any) -> None:
+        if self.observer is not None:
+            self.observer.counted(name, second, counts)
         self._counters.write(json.dumps({"op": name, "second": second, **counts}) + "\n")
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ Every function takes the directory of a result set, or of one run, and gives a f
 >>> frames.latency(results)  # percentile spectrum of the measured window             # doctest: +SKIP
 >>> frames.host(results)     # per second: this host and the load processes           # doctest: +SKIP
 >>> frames.server(results)   # per second: the server's processes                     # doctest: +SKIP
+>>> frames.counters(results) # per second and name: the server's own counters         # doctest: +SKIP
+>>> frames.sar(results)      # per interval and host: what sysstat recorded           # doctest: +SKIP
 
 Units are in the columns' names. Seconds count from the start of the measured window; warm-up is negative. Failed and
 interrupted runs are there with whatever they left behind; look at `state` and `verdict` in `runs` before comparing.
@@ -26,7 +28,7 @@ from tsbench.errors import UserMistake
 from tsbench.measure.hist import Histogram, read_log
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
-from tsbench.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS
+from tsbench.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,6 +77,26 @@ def host(results: Path) -> pd.DataFrame:
 def server(results: Path) -> pd.DataFrame:
     """One row per run and second: the server's processes; columns as in `tsbench.rundir.SERVER_COLUMNS`."""
     return _each(results, server_of, SERVER_COLUMNS)
+
+
+def counters(results: Path) -> pd.DataFrame:
+    """One row per run, second and counter: the server's own totals and gauges; see `tsbench.rundir.COUNTER_COLUMNS`."""
+    return _each(results, counters_of, COUNTER_COLUMNS)
+
+
+def sar(results: Path) -> pd.DataFrame:
+    """One row per run, host and interval: what sysstat recorded; columns as in `tsbench.rundir.SAR_COLUMNS`."""
+    return _each(results, sar_of, SAR_COLUMNS)
+
+
+def rates(counted: pd.DataFrame) -> pd.DataFrame:
+    """What `counters` gave, with a column `per_s`: how fast each total grew in that second.
+
+    The first second of each has none, nor has one in which the total fell: the server was started again.
+    """
+    ordered = counted.sort_values(["cell", "name", "second"], kind="stable", ignore_index=True)
+    grown = ordered.groupby(["cell", "name"])[["value", "second"]].diff()
+    return ordered.assign(per_s=(grown["value"] / grown["second"]).where(grown["value"] >= 0))
 
 
 def latency(results: Path) -> pd.DataFrame:
@@ -147,6 +169,16 @@ def host_of(cell: Cell) -> pd.DataFrame:
 def server_of(cell: Cell) -> pd.DataFrame:
     """As `server`, of one run."""
     return _parquet(cell, "server.parquet", SERVER_COLUMNS)
+
+
+def counters_of(cell: Cell) -> pd.DataFrame:
+    """As `counters`, of one run."""
+    return _parquet(cell, "counters.parquet", COUNTER_COLUMNS)
+
+
+def sar_of(cell: Cell) -> pd.DataFrame:
+    """As `sar`, of one run."""
+    return _parquet(cell, "sar.parquet", SAR_COLUMNS)
 
 
 def latency_of(cell: Cell) -> pd.DataFrame:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.report import compare, frames, manifest, plots, style, view
+from tsbench.report import compare, frames, manifest, plots, style, view, watched
 from tsbench.report.cells import Cell, load_cells, question_of
 from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
-from tsbench.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS
+from tsbench.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,8 @@ class _Data:
     ops: pd.DataFrame
     host: pd.DataFrame
     server: pd.DataFrame
+    counters: pd.DataFrame
+    sar: pd.DataFrame
     latency: pd.DataFrame
     notes: tuple[str, ...]
 
@@ -120,7 +122,8 @@ def _read(cell: Cell) -> _Data:
     ops = frames.until_end(cell, read(frames.ops_of, OPS_COLUMNS))
     host, server = read(frames.host_of, HOST_COLUMNS), read(frames.server_of, SERVER_COLUMNS)
     latency = read(frames.latency_of, frames.LATENCY_COLUMNS)
-    return _Data(ops, host, server, latency, tuple(notes))
+    counters, sar = read(frames.counters_of, COUNTER_COLUMNS), read(frames.sar_of, SAR_COLUMNS)
+    return _Data(ops, host, server, counters, sar, latency, tuple(notes))
 
 
 def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -160,6 +163,10 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         draw("percentiles", "latency by percentile", plots.latency_by_percentile(cell, data.latency))
     if not (data.host.empty and data.server.empty):
         draw("resources", "CPU, memory and disk over time", plots.resources(data.host, data.server))
+    if not data.sar.empty:
+        draw("sar", "CPU by state, disk and network, as sysstat recorded them", watched.sar(data.sar))
+    if not data.counters.empty:
+        draw("counters", "the server's own counters over time", watched.counters(data.counters))
     found = frames.stalls(data.ops, cell.time)
     return {
         "cell": cell,
@@ -169,6 +176,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "ops": view.op_rows(cell),
         "times": view.times_shown(cell),
         "verdicts": view.verdicts(cell),
+        "gates": view.gates(cell),
         "facts": {part: view.facts(cell, part) for part in view.FACTS},
         "causes": view.causes(cell),
         "failures": view.failures(cell),

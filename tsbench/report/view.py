@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tsbench.model import Verdict
 from tsbench.report.cells import Cell, as_verdict, lookup
 from tsbench.report.metrics import MISSING
 from tsbench.units import NS_PER_S, format_count, format_duration, format_size
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
-
-    from tsbench.model import Verdict
 
 Format = str
 _FORMATS: dict[Format, Callable[[Any], str]] = {
@@ -38,6 +37,14 @@ FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
         ("batch", "points per batch", "count"),
         ("encode_s", "encoding, not in the time", "s"),
         ("client_cpu_s", "CPU time of the client", "s"),
+    ),
+    "caps": (
+        ("cpu", "cores", "count"),
+        ("memory_bytes", "memory", "bytes"),
+        ("cpu_s", "CPU time in the measured window", "s"),
+        ("throttled_percent", "periods in which it was held back", "percent"),
+        ("memory_peak_bytes", "most memory, page cache included", "bytes"),
+        ("oom_kills", "killed for lack of memory", "count"),
     ),
     "schedule": (
         ("scheduled", "arrivals scheduled", "count"),
@@ -79,6 +86,8 @@ VERDICTS = {
     "counts": "histograms count what Locust counted",
     "limit": "the load generator was not the limit",
     "ops": "ops succeeded",
+    "server": "the server lived through the run",
+    "gates": "every gate holds",
 }
 LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": ("p50", "p99", "max")}
 """Of the time that counts, and of the service time beside a response time."""
@@ -130,6 +139,12 @@ def verdicts(cell: Cell) -> list[tuple[str, Verdict, str]]:
         counts = ", ".join(f"{text_of(count, 'count')} {key}" for key, count in verdict.counts.items())
         found.append((VERDICTS.get(name, name), verdict, counts))
     return found
+
+
+def gates(cell: Cell) -> list[tuple[str, Verdict]]:
+    """The gates of a run with what came out; the reason is the figure, or why there is none."""
+    found = [content for content in cell.summary.get("gates") or [] if isinstance(content, dict)]
+    return [(str(g.get("gate", "")), Verdict(g.get("valid"), str(g.get("text") or ""))) for g in found]
 
 
 def times_shown(cell: Cell) -> list[tuple[str, tuple[str, ...]]]:

@@ -1,0 +1,104 @@
+"""JUnit XML: well-formed whatever servers say, a case per check, and nothing that was not true counted as a pass."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tsbench.report import junit
+from tsbench.report.cells import load_cells
+from tsbench.rundir import write_json
+
+from .synthetic import Shape, make_results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GATES: list[dict[str, Any]] = [
+    {"gate": "write:p99<50ms", "measured": 4e6, "valid": True, "text": "4.00 ms"},
+    {"gate": "query:p95<2ms", "measured": 9e6, "valid": False, "text": "9.00 ms"},
+    {"gate": "other:p99<1s", "measured": None, "valid": None, "text": "no other ended"},
+]
+
+
+def with_gates(results: Path, cell: str, gates: list[dict[str, Any]]) -> None:
+    path = results / cell / "summary.json"
+    (loaded,) = (c for c in load_cells(results) if c.name == cell)
+    verdict = {"valid": False, "reason": "gate query:p95<2ms is broken", "counts": {}}
+    summary = dict(loaded.summary) | {"gates": gates}
+    write_json(path, summary | {"verdicts": {**loaded.summary["verdicts"], "gates": verdict}})
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Path:
+    results = make_results(tmp_path / "r", [Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5)])
+    with_gates(results, "sqlite-wal", GATES)
+    return results
+
+
+def cases(text: str) -> dict[tuple[str, str], str]:
+    """What became of each case."""
+    root = ET.fromstring(text)  # our own
+    return {
+        (case.get("classname", ""), case.get("name", "")): (case[0].tag if len(case) else "pass")
+        for case in root.iter("testcase")
+    }
+
+
+def test_there_is_a_suite_per_scenario_and_a_case_per_run_and_check(mixed: Path):
+    root = ET.fromstring(junit.document([("quickstart", load_cells(mixed)), ("other", load_cells(mixed)[:1])]))
+    assert [suite.get("name") for suite in root] == ["quickstart", "other"]
+    assert root[0].get("timestamp") == "2026-11-20T10:15:00"
+    names = [case.get("name") for case in root[1]]
+    assert names == ["answers", "writes", "counts", "limit", "ops"]
+    assert {case.get("classname") for case in root[0]} == {f"quickstart.{cell.name}" for cell in load_cells(mixed)}
+
+
+def test_false_is_a_failure_and_could_not_tell_an_error(mixed: Path):
+    found = cases(junit.document([("q", load_cells(mixed))]))
+    assert found["q.postgres-btree", "answers"] == "pass"
+    assert found["q.mongodb-wide", "answers"] == "failure"
+    assert found["q.postgres-brin", "limit"] == "error"
+
+
+def test_a_run_that_broke_off_has_an_error_with_its_reason(mixed: Path):
+    text = junit.document([("q", load_cells(mixed))])
+    found = cases(text)
+    assert found["q.influxdb-native", "run"] == "error"
+    assert found["q.sqlite-wal", "run"] == "error"
+    assert "the server died (signal 9)" in text
+    assert "the run ended before it could say how" in text
+
+
+def test_each_gate_is_a_case_and_all_of_them_together_are_not(gated: Path):
+    found = cases(junit.document([("q", load_cells(gated))]))
+    assert found["q.sqlite-wal", "gate write:p99<50ms"] == "pass"
+    assert found["q.sqlite-wal", "gate query:p95<2ms"] == "failure"
+    assert found["q.sqlite-wal", "gate other:p99<1s"] == "error"
+    assert ("q.sqlite-wal", "gates") not in found
+
+
+def test_the_counts_are_those_of_the_cases(mixed: Path, gated: Path):
+    root = ET.fromstring(junit.document([("a", load_cells(mixed)), ("b", load_cells(gated))]))
+    for element in (root, *root):
+        counted = [len(list(element.iter(tag))) for tag in ("testcase", "failure", "error")]
+        assert [int(element.get(name, "-1")) for name in ("tests", "failures", "errors")] == counted
+
+
+def test_no_text_of_a_server_makes_the_xml_malformed(tmp_path: Path):
+    nasty = "]]> <b> & \" ' \x00 \x1b[31m \ufffe \U0001f4a5"
+    results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2, valid=False, reason=nasty)])
+    (cell,) = load_cells(results)
+    root = ET.fromstring(junit.document([(nasty, [replace(cell, name=nasty)])]))
+    (failure,) = root.iter("failure")
+    assert failure.get("message", "").startswith("]]> <b> & \" ' \N{REPLACEMENT CHARACTER}")
+    assert "\U0001f4a5" in (failure.text or "")
+
+
+def test_a_run_without_a_summary_is_not_passed_over(tmp_path: Path):
+    results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2)])
+    (cell,) = load_cells(results)
+    assert cases(junit.document([("q", [replace(cell, summary={})])])) == {("q.postgres-btree", "run"): "error"}

@@ -1,0 +1,196 @@
+"""Ten cases through the real command line, on small runs: the exit code and what JUnit says of each gate."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tsbench.cli import main
+
+ROOT = Path(__file__).parent.parent
+PASSED, BROKEN, NOT_TOLD = "pass", "failure", "error"
+
+SCENARIO = """
+question = "Do the gates hold?"
+gates = {gates}
+[world]
+use_case = "cpu-only"
+scale = 8
+streams = 4
+[load]
+window = "10m"
+batch = 1_000
+[drive]
+users = 2
+warmup = "0s"
+duration = "1s"
+{drive}
+[[op]]
+write = 1
+weight = 4
+[[op]]
+query = "raw-one"
+[check]
+answers = 2
+{check}
+[target]
+name = "{target}"
+{more}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario, its gates, and what is to come out: the exit code, and what JUnit says of each gate."""
+
+    name: str
+    code: int
+    gates: dict[str, str] = field(default_factory=dict)
+    in_file: tuple[str, ...] = ()  # of the gates; the others are given by --gate
+    target: str = "sqlite"
+    drive: str = 'wait = "20ms"'
+    check: str = ""
+    more: str = ""
+    says: str = ""
+
+    def __str__(self) -> str:
+        return self.name.replace(" ", "-")
+
+
+OPEN = 'loop = "open"\nrate = 50.0'
+CASES = [
+    Case(
+        "gates that hold",
+        0,
+        {"write:p99<30s": PASSED, "query:p95<30s": PASSED, "failures<0.1%": PASSED, "points/s>1": PASSED},
+    ),
+    Case(
+        "a latency that is too long", 1, {"write:p99<1ns": BROKEN, "query:p95<30s": PASSED, "write-1:max<30s": PASSED}
+    ),
+    Case(
+        "a rate that is too low and data that is too large",
+        1,
+        {"points/s>100M": BROKEN, "raw-one:ops/s>0.1": PASSED, "bytes/point<1": BROKEN, "bytes/point<100k": PASSED},
+    ),
+    Case(
+        "gates of the file beside those of the command line",
+        1,
+        {"write:p97.5<1ns": BROKEN, "load:points/s>1": PASSED, "raw-one:mean<30s": PASSED},
+        in_file=("write:p97.5<1ns", "load:points/s>1"),
+    ),
+    Case(
+        "response and service time in an open loop",
+        0,
+        {"write:response:p99<30s": PASSED, "write:service:p99<30s": PASSED, "write:p99.9<30s": PASSED},
+        drive=OPEN,
+    ),
+    Case(
+        "failed ops break a gate even where the scenario allows them",
+        1,
+        {"failures<1%": BROKEN, "query:failures<1%": BROKEN, "write:failures<=0": PASSED},
+        target="null",
+        check="failures = 0.5",
+    ),
+    Case(
+        "answers that are slow",
+        1,
+        {"write:p50<20ms": BROKEN, "write:p50>=30ms": PASSED, "write:service:p50<20s": PASSED},
+        target="null",
+        drive=OPEN,
+        more='settings = { service = "30ms" }',
+    ),
+    Case("a figure that the run has not", 1, {"bytes/point<100": NOT_TOLD, "write:p99<30s": PASSED}, target="null"),
+    Case("a gate that is none", 2, {"write:p99<50": ""}, says="--gate 'write:p99<50': a time needs a unit"),
+    Case(
+        "a gate on an op that is not there",
+        2,
+        {"raw-two:p99<50ms": ""},
+        in_file=("raw-two:p99<50ms",),
+        says="test.toml: gates: 'raw-two:p99<50ms': no op is called 'raw-two'; did you mean 'raw-one'?",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text = SCENARIO.format(
+        gates=json.dumps(case.in_file), target=case.target, drive=case.drive, check=case.check, more=case.more
+    )
+    scenario = tmp_path / "test.toml"
+    scenario.write_text(text, encoding="utf-8")
+    by_option = [f"--gate={gate}" for gate in case.gates if gate not in case.in_file]
+    files = {name: tmp_path / "out" / f"gates.{name}" for name in ("junit", "markdown", "json")}
+    exports = [f"--{name}={path}" for name, path in files.items()]
+    code = main(["run", str(scenario), f"--out={tmp_path / 'results'}", *by_option, *exports])
+    said = capsys.readouterr()
+    assert code == case.code, said.out + said.err
+    if case.says:
+        assert case.says in said.err
+        assert not (tmp_path / "results").exists()
+        return
+
+    suite = ET.parse(files["junit"]).getroot()
+    became = {c.get("name", ""): c[0].tag if len(c) else PASSED for c in suite.iter("testcase")}
+    gates = {name.removeprefix("gate "): what for name, what in became.items() if name.startswith("gate ")}
+    assert gates == case.gates
+    (summary,) = json.loads(files["json"].read_text(encoding="utf-8"))["cells"]
+    results = {result["gate"]: result for result in summary["gates"]}
+    assert set(results) == set(case.gates)
+    assert {g for g, r in results.items() if r["valid"] is True} == {g for g, b in gates.items() if b == PASSED}
+    page = files["markdown"].read_text(encoding="utf-8")
+    report = next((tmp_path / "results").glob("*/report.html")).read_text(encoding="utf-8")
+    for gate, result in results.items():
+        assert f"`{gate}`" in page
+        assert result["text"] in report.replace("&lt;", "<").replace("&gt;", ">")
+        assert (f"gate {gate} " in said.out) == (result["valid"] is not True)
+
+
+def test_a_place_that_cannot_be_written_is_found_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    scenario = tmp_path / "test.toml"
+    scenario.write_text(SCENARIO.format(gates=[], target="sqlite", drive="", check="", more=""), encoding="utf-8")
+    for place in (tmp_path, scenario / "x.xml"):
+        assert main(["run", str(scenario), f"--out={tmp_path / 'results'}", f"--junit={place}"]) == 2
+        assert f"--junit {place}: " in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def locust(directory: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    file = ROOT / "locustfiles" / "sqlite.py"
+    command = [sys.executable, "-m", "locust", "-f", str(file), "--headless", "-u", "2", "-r", "2", "-t", "4s"]
+    command += ["--scale", "4", "--load-window", "2h", "--warmup", "0s", "--results", str(directory)]
+    inherited = {**os.environ, **environment}
+    return subprocess.run([*command, *words], capture_output=True, text=True, timeout=120, env=inherited, check=False)
+
+
+def test_bare_locust_exits_with_1_when_a_gate_is_broken(tmp_path: Path):
+    done = locust(tmp_path, "--gate", "write:p99<1ns", TSBENCH_GATES="query:p95<30s")
+    assert done.returncode == 1, done.stderr
+    assert "gate write:p99<1ns is broken" in done.stderr
+    (summary,) = tmp_path.glob("*/*/summary.json")
+    assert [g["gate"] for g in json.loads(summary.read_text(encoding="utf-8"))["gates"]] == ["write:p99<1ns"]
+
+
+def test_bare_locust_takes_gates_from_its_environment_and_exits_with_0_when_they_hold(tmp_path: Path):
+    done = locust(tmp_path, TSBENCH_GATES="write:p99<30s, failures<1%")
+    (summary,) = tmp_path.glob("*/*/summary.json")
+    gates = json.loads(summary.read_text(encoding="utf-8"))["gates"]
+    assert [(g["gate"], g["valid"]) for g in gates] == [("write:p99<30s", True), ("failures<1%", True)]
+    assert done.returncode == 0, done.stderr
+
+
+def test_bare_locust_refuses_a_gate_that_is_none_before_it_starts(tmp_path: Path):
+    done = locust(tmp_path, "--gate", "write:p99<50")
+    assert done.returncode == 2
+    assert "a time needs a unit; write write:p99<50ms, say" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,272 @@
+"""Gates: what a run must reach to pass, such as `write:p99<50ms`; pure, on the figures of its summary.
+
+A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
+
+- OF: `write`, `query`, an op's name (`single-groupby-1-1-1`, `write-250`), or `load`; left out: all ops.
+- TIME: `response` or `service`; left out: the time that counts, which is response time in an open loop and service
+  time in a closed one (where no schedule says when an op was due).
+- FIGURE: `p` and any percentile (`p95`, `p99.9`), `max`, `mean`; `failures` (the share of ops that failed or ended
+  unknown), `points/s`, `ops/s`, `bytes/point`.
+- OPERATOR: `<`, `<=`, `>`, `>=`; the gate says what must hold.
+- LIMIT: a duration (`50ms`), a share (`0.1%`) or a number (`3500`), by the figure.
+
+A gate is broken when what it says does not hold, and could not be told when its figure is missing: a percentile of no
+op is no percentile, and passes nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench import units
+from tsbench.model import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
+TIMES = ("response", "service")
+KINDS = ("write", "query")
+FIGURES = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean", "failures", "points/s", "ops/s", "bytes/point")
+_FORM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=]+)")
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+_HOLDS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One demand on a run. `limit` is in the figure's own unit: ns, a share, points or ops per second, bytes."""
+
+    text: str
+    of: str | None
+    time: str | None
+    figure: str
+    sign: str
+    limit: float
+
+    @property
+    def percent(self) -> float | None:
+        """The percentile that it asks for."""
+        found = _PERCENTILE.fullmatch(self.figure)
+        return float(found[1]) if found else None
+
+    @property
+    def is_latency(self) -> bool:
+        """Whether its figure is a time that ops took."""
+        return self.percent is not None or self.figure in {"max", "mean"}
+
+    def misfit(self, kinds: Mapping[str, str], loop: str) -> str:
+        """Why a run with these ops (name to `write` or `query`; empty: not known) cannot tell; empty where it can."""
+        if self.time == "response" and loop == "closed":
+            return (
+                "a closed loop has no response time, since nothing says when an op was due; take 'response:' out, or "
+                "set drive.loop = 'open'"
+            )
+        of = "write" if self.of is None and self.figure == "points/s" else self.of
+        if kinds.get(str(of)) == "query" and self.figure == "points/s":
+            return f"queries write no points; did you mean '{of}:ops/s'?"
+        known = {*kinds, *kinds.values()}
+        if not kinds or of in {None, "load", *known}:
+            return ""
+        near = difflib.get_close_matches(str(of), sorted(known), 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
+        return f"no op is called '{of}'; {hint}" if of not in KINDS else f"there is no {of} op; {hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What came out: true, false, or None where the figure is missing; `measured` in the figure's own unit.
+
+    `text` is the figure as printed with what it rests on, or why there is none.
+    """
+
+    gate: str
+    measured: float | None
+    valid: bool | None
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """The gate and what came out."""
+        word = {True: "holds", False: "is broken", None: "could not be told"}[self.valid]
+        return f"gate {self.gate} {word}: {self.text}"
+
+
+def parse(text: str) -> Gate:
+    """The gate that a text says.
+
+    Raises
+    ------
+    ValueError
+        One line that names the gate, what is wrong with it and how to write it.
+    """
+    whole = text.strip()
+    found = _FORM.fullmatch(whole)
+    if found is None:
+        raise ValueError(f"'{whole}' is not a gate; write FIGURE<LIMIT, for example {EXAMPLES}")
+    *before, figure = (part.strip() for part in found["name"].split(":"))
+    of, time = _subject(whole, before)
+    if not (_PERCENTILE.fullmatch(figure) or figure in FIGURES):
+        near = difflib.get_close_matches(figure, FIGURES, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(FIGURES)} and every other percentile"
+        raise ValueError(f"'{whole}': '{figure}' is not a figure; {hint}")
+    gate = Gate(re.sub(r"\s+", "", whole), of, time, figure, found["sign"], 0.0)
+    mistake = _mistake(gate)
+    if mistake:
+        raise ValueError(f"'{whole}': {mistake}")
+    try:
+        limit = _limit(gate, found["limit"])
+    except ValueError as error:
+        raise ValueError(f"'{whole}': {error}") from None
+    return Gate(gate.text, of, time, figure, found["sign"], limit)
+
+
+def checked(text: str) -> str:
+    """The gate's text without blanks.
+
+    Raises
+    ------
+    ValueError
+        As `parse`.
+    """
+    return parse(text).text
+
+
+def expect_fit(texts: Iterable[str], kinds: Mapping[str, str], loop: str) -> None:
+    """Find a gate that no run with these ops (name to `write` or `query`) and this loop can tell.
+
+    Raises
+    ------
+    ValueError
+        One line that names the scenario's key, the gate and the cure.
+    """
+    for text in texts:
+        why = parse(text).misfit(kinds, loop)
+        if why:
+            raise ValueError(f"gates: '{text}': {why}")
+
+
+def percents(gates: Iterable[Gate]) -> dict[str, float]:
+    """The percentiles that gates ask for, by their names."""
+    return {gate.figure: gate.percent for gate in gates if gate.percent is not None}
+
+
+def evaluate(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[GateResult]:
+    """Hold gates against a run's summary, which must have the percentiles that they ask for."""
+    return [_result(gate, summary) for gate in gates]
+
+
+def verdict(results: Sequence[GateResult]) -> Verdict:
+    """All gates as one verdict; its reason names those that are broken, or that could not be told."""
+    counts = {"passed": sum(r.valid is True for r in results), "broken": sum(r.valid is False for r in results)}
+    counts["could not tell"] = len(results) - sum(counts.values())
+    broken = [r.sentence for r in results if r.valid is False]
+    missing = [r.sentence for r in results if r.valid is None]
+    valid = False if broken else None if missing else True
+    return Verdict(valid, "; ".join([*broken, *missing]), {name: n for name, n in counts.items() if n})
+
+
+def as_dicts(results: Iterable[GateResult]) -> list[dict[str, Any]]:
+    """The results as summary.json keeps them."""
+    return [asdict(result) for result in results]
+
+
+def _subject(whole: str, before: Sequence[str]) -> tuple[str | None, str | None]:
+    times = [part for part in before if part in TIMES]
+    others = [part for part in before if part not in TIMES]
+    if len(times) > 1 or len(others) > 1 or not all(before):
+        raise ValueError(f"'{whole}': write at most OF:TIME:FIGURE<LIMIT, for example write:service:p99<50ms")
+    return (others[0] if others else None), (times[0] if times else None)
+
+
+def _mistake(gate: Gate) -> str:
+    """What does not go together in a gate; empty where all does."""
+    percent, of, figure = gate.percent, gate.of, gate.figure
+    rules = (
+        (percent is not None and not 0 < percent <= 100, "a percentile lies above 0 and at most at 100"),
+        (gate.time and not gate.is_latency, f"{figure} is not a time; take '{gate.time}:' out"),
+        (of == "load" and figure != "points/s", "of the load there is only load:points/s"),
+        (
+            gate.is_latency and of is None,
+            f"of which ops? Write write:{figure}, query:{figure} or an op's name before it",
+        ),
+        (figure == "bytes/point" and of, f"bytes/point is of the whole run; take '{of}:' out"),
+        (of == "query" and figure == "points/s", "queries write no points; did you mean 'query:ops/s'?"),
+    )
+    return next((text for wrong, text in rules if wrong), "")
+
+
+def _limit(gate: Gate, text: str) -> float:
+    if gate.is_latency:
+        if re.fullmatch(r"[\d.]+", text.strip()):
+            raise ValueError(f"a time needs a unit; write {gate.text}ms, say")
+        return units.parse_duration_ns(text)
+    return units.parse_share(text) if gate.figure == "failures" else units.parse_count(text)
+
+
+def _result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
+    measured, what = _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
+    if measured is None:
+        return GateResult(gate.text, None, None, what)
+    valid = _HOLDS[gate.sign](measured, gate.limit)
+    basis = f" ({what})" if gate.is_latency or gate.figure == "failures" else ""
+    return GateResult(gate.text, measured, valid, f"{_shown(gate, measured)}{basis}")
+
+
+def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
+    """The figure and which time it is of how many ops; or None and why."""
+    loop = summary.get("loop")
+    time = gate.time or ("response" if loop == "open" else "service")
+    if time == "response" and loop == "closed":
+        return None, "a closed loop has no response time"
+    ops = _ops(gate, summary)
+    if ops is None or not ops.get("count"):
+        return None, f"no {gate.of} ended in the measured window"
+    found = ops.get(f"{time}_ns", {}).get(gate.figure)
+    if found is None:
+        return None, f"the run kept no {gate.figure}"
+    return found, f"{time} time of {units.format_count(ops['count'])} ops, {loop} loop"
+
+
+def _amount(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
+    """The figure, and what else is to be said about it; or None and why."""
+    if gate.figure == "bytes/point":
+        return (summary.get("size") or {}).get("bytes_per_point"), "the size of the data is not known"
+    if gate.of == "load":
+        return (summary.get("load") or {}).get("points_per_s"), "nothing is known of the load before the measurement"
+    ops = _ops(gate, summary) or {"ok": 0, "failed": 0, "unknown": 0}
+    done, bad = ops["ok"] + ops["failed"] + ops["unknown"], ops["failed"] + ops["unknown"]
+    if not done:
+        return None, f"no {gate.of or 'op'} ended in the measured window"
+    if gate.figure == "failures":
+        return bad / done, f"{units.format_count(bad)} of {units.format_count(done)} ops"
+    return ops[gate.figure.replace("/", "_per_")], f"{units.format_count(done)} ops"
+
+
+def _ops(gate: Gate, summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The figures of what the gate is of; all ops are the sum of writes and queries."""
+    measured = summary.get("measured") or {}
+    if gate.of in KINDS:
+        return measured.get(gate.of)
+    if gate.of is not None:
+        return (measured.get("ops") or {}).get(gate.of)
+    parts = [measured[kind] for kind in KINDS if kind in measured]
+    keys = ("ok", "failed", "unknown", "points_per_s", "ops_per_s")
+    return {key: sum(part[key] for part in parts) for key in keys} if parts else None
+
+
+def _shown(gate: Gate, measured: float) -> str:
+    if gate.is_latency:
+        return units.format_duration(measured)
+    if gate.figure == "failures":
+        return f"{100 * measured:.3g} %"
+    return f"{units.format_count(measured)} {gate.figure}"

@@ -1,0 +1,76 @@
+"""What CI takes away from result sets: JUnit XML, Markdown, and the summary as JSON, each written to a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.errors import Broken, UserMistake
+from tsbench.report import junit, markdown
+from tsbench.report.cells import load_cells, question_of
+from tsbench.rundir import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """The files that are wanted."""
+
+    junit: Path | None = None
+    markdown: Path | None = None
+    json: Path | None = None
+
+    def check(self) -> None:
+        """Make the files' directories, before a run has cost its time.
+
+        Raises
+        ------
+        UserMistake
+            If a file cannot be written there.
+        """
+        for option, path in (("--junit", self.junit), ("--markdown", self.markdown), ("--json", self.json)):
+            if path is None:
+                continue
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserMistake(f"{option} {path}: {error.strerror}; choose another file") from None
+            if path.is_dir():
+                raise UserMistake(f"{option} {path}: is a directory; give a file in it")
+            if not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise UserMistake(f"{option} {path}: cannot be written; choose another file")
+
+    def write(self, results: Sequence[Path]) -> None:
+        """Write the files of these result sets; the JSON of several is a list.
+
+        Raises
+        ------
+        UserMistake
+            If a result set holds no run.
+        Broken
+            If a file cannot be written.
+        """
+        sets = []
+        for path in results:
+            cells = load_cells(path)
+            sets.append((*question_of(path, cells), cells))
+        if self.junit is not None:
+            _write(self.junit, junit.document([(name, cells) for name, _, cells in sets]))
+        if self.markdown is not None:
+            _write(self.markdown, markdown.document(sets))
+        if self.json is not None:
+            found = [read_json(path / "summary.json") for path in results]
+            content = found[0] if len(found) == 1 else found
+            _write(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Broken(f"cannot write {path}: {error.strerror}; free some room or choose another file") from None
