@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tsbench.claims import evaluate, read_claims
 from tsbench.errors import UserMistake
+from tsbench.precheck import check_spec
+from tsbench.report.cells import read_optional
 from tsbench.report.html import write_report
-from tsbench.run import check_spec, run_cell
+from tsbench.run import run_cell
 from tsbench.rundir import FORMAT, RunDir, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from tsbench.run import Progress
     from tsbench.scenario import RunSpec, Scenario
@@ -31,11 +35,11 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     UserMistake
         Before anything was started: a cell that cannot work, an unwritable place, a result set of something else.
     """
+    read_claims(scenario.path)
     for cell in cells:
         check_spec(cell, str(scenario.path))
     if resume is not None:
-        if not resume.is_dir():
-            raise UserMistake(f"--resume {resume}: no such result set")
+        _check_resumable(scenario, cells, resume)
         return resume
     results = out / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{scenario.name}"
     try:
@@ -48,10 +52,12 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     return results
 
 
-def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf) -> bool:
+def campaign(
+    scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf
+) -> list[dict[str, Any]]:
     """Run what is not complete yet; after every cell the set's summary and report are true for what there is.
 
-    Returns whether every cell has a true verdict.
+    Returns the summaries of the cells.
     """
     summaries: list[dict[str, Any]] = []
     for number, cell in enumerate(cells, 1):
@@ -65,18 +71,43 @@ def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progre
                     raise
         summaries.append(done)
         _write(scenario, results, summaries)
-    return all(summary["verdict"]["valid"] is True for summary in summaries)
+        if scenario.knee and done["verdict"]["valid"] is not True:
+            break  # what lies beyond the knee would only break harder
+    return summaries
+
+
+def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path) -> None:
+    if not results.is_dir():
+        raise UserMistake(f"--resume {results}: no such result set{_near(results)}")
+    if not (results / "scenario.toml").exists():
+        text = "is not a result set (no scenario.toml); give one such as results/<date>-<scenario>"
+        raise UserMistake(f"--resume {results}: {text}")
+    name = read_optional(results / "summary.json").get("scenario")
+    if name not in {None, scenario.name}:
+        raise UserMistake(f"--resume {results}: holds the scenario '{name}', not '{scenario.name}'; leave --resume out")
+    for cell in cells:
+        _done(results, cell)
+
+
+def _near(results: Path) -> str:
+    known = [path.name for path in results.parent.glob("*") if path.is_dir()] if results.parent.is_dir() else []
+    near = difflib.get_close_matches(results.name, known, 1)
+    return f"; did you mean {results.parent / near[0]}?" if near else ""
 
 
 def _done(results: Path, cell: RunSpec) -> dict[str, Any] | None:
-    """The summary of a cell that an earlier attempt completed."""
+    """The summary of a cell that an earlier attempt completed; None, so that it is run again, where it is damaged."""
     run = RunDir(results / cell.id)
-    if not run.path.is_dir() or run.status()["state"] != "complete":
+    try:
+        if not run.path.is_dir() or run.status()["state"] != "complete":
+            return None
+        spec, summary = run.read_json("spec.json"), run.read_json("summary.json")
+    except UserMistake:
         return None
-    if run.read_json("spec.json") != cell.model_dump(mode="json", by_alias=True):
+    if spec != cell.model_dump(mode="json", by_alias=True):
         text = f"{run.path} was made from another version of the scenario"
-        raise UserMistake(f"{text}; start a new result set, or undo the change")
-    return run.read_json("summary.json")
+        raise UserMistake(f"{text}; start a new result set without --resume, or undo the change")
+    return summary
 
 
 def _partial(results: Path, cell: RunSpec) -> list[dict[str, Any]]:
@@ -85,11 +116,28 @@ def _partial(results: Path, cell: RunSpec) -> list[dict[str, Any]]:
 
 
 def _write(scenario: Scenario, results: Path, summaries: Sequence[dict[str, Any]]) -> None:
-    question = summaries[0].get("question", "") if summaries else ""
-    content = {"format": FORMAT, "scenario": scenario.name, "question": question, "cells": list(summaries)}
-    write_json(results / "summary.json", content)
-    if summaries:
+    """Write the set's summary and report; cells of earlier attempts that are not in `summaries` stay."""
+    path = results / "summary.json"
+    earlier = read_optional(path).get("cells", [])
+    cells = {summary["cell"]: summary for summary in [*earlier, *summaries]}
+    question = next((summary["question"] for summary in cells.values() if summary.get("question")), "")
+    content = {"format": FORMAT, "scenario": scenario.name, "question": question, "cells": list(cells.values())}
+    claims = evaluate(read_claims(scenario.path), cells)
+    content |= {"claims": claims} if claims else {}
+    content |= {"knee": _knee(list(cells.values()))} if scenario.knee else {}
+    write_json(path, content)
+    if cells:
         write_report(results)
+
+
+def _knee(cells: Sequence[dict[str, Any]]) -> dict[str, str | None]:
+    """The last cell of the ramp before the first without a true verdict, and why that one broke."""
+    held = None
+    for cell in cells:
+        if cell["verdict"]["valid"] is not True:
+            return {"held": held, "broke": cell["cell"], "reason": cell["verdict"]["reason"]}
+        held = cell["cell"]
+    return {"held": held, "broke": None, "reason": ""}
 
 
 def short(path: Path) -> str:

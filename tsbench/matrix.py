@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+CASE = "case"
+"""The axis whose values are tables of keys that change together."""
+
+
 def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[str, Any]]]:
     """The (key, value) pairs of each axis: `target = [..]`, and `drive.users = [..]` as a dotted key or a table.
 
@@ -31,6 +35,24 @@ def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[st
             yield [(name, value) for value in values]
         else:
             raise UserMistake(f"{path}: matrix.{name}: must be a list of at least one value")
+
+
+def choose(document: dict[str, Any], key: str, value: Any) -> None:
+    """Put an axis's value into the document. A `case` is a name and several keys that change together.
+
+    Raises
+    ------
+    ValueError
+        If a case has no name, or a key leads through something that is not a table.
+    """
+    if key != CASE:
+        put(document, key, value)
+        return
+    if not isinstance(value, dict) or "name" not in value:
+        raise ValueError("each case is a table with a name and the keys that it sets")
+    for inner, content in value.items():
+        if inner != "name":
+            put(document, inner, copied(content))
 
 
 def override(document: dict[str, Any], text: str) -> None:
@@ -105,4 +127,4 @@ def _label(value: Any) -> str:
 
 
 def _slug(key: str, value: str) -> str:
-    return file_name(value if key == "target" else f"{key.rsplit('.', 1)[-1]}={value}") or "cell"
+    return file_name(value if key in {"target", CASE} else f"{key.rsplit('.', 1)[-1]}={value}") or "cell"

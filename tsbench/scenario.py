@@ -299,6 +299,7 @@ class Scenario:
 
     def __init__(self, path: Path, document: dict[str, Any]) -> None:
         self.path = path
+        self.knee = document.get("knee") is True
         self.name = matrix.file_name(str(document.get("name", path.stem))) or "scenario"
         self._document = document
 
@@ -339,7 +340,7 @@ class Scenario:
         UserMistake
             One line: file, key, what is wrong with it and the cure.
         """
-        base = {key: value for key, value in self._document.items() if key not in {"matrix", "name"}}
+        base = {key: value for key, value in self._document.items() if key not in WHOLE}
         axes = list(matrix.axes(self._document.get("matrix", {}), self.path))
         cells = [self._cell(base, dict(combination)) for combination in itertools.product(*axes)]
         twice = [cell.id for i, cell in enumerate(cells) if cell.id in {c.id for c in cells[:i]}]
@@ -351,7 +352,7 @@ class Scenario:
         document = matrix.copied(base)
         for key, value in chosen.items():
             try:
-                matrix.put(document, key, value)
+                matrix.choose(document, key, value)
             except ValueError as error:
                 raise UserMistake(f"{self.path}: matrix.{key}: {error}") from None
         taken = next((key for key in document if key in _INTERNAL), None)
@@ -387,6 +388,8 @@ def _matches(cell: RunSpec, pattern: str) -> bool:
 
 
 _INTERNAL = {"id", "scenario", "labels", "block"}
+WHOLE = {"matrix", "name", "claim", "knee"}
+"""Keys of a file that are about all of its cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,
     "load": LoadPart,

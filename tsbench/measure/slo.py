@@ -19,7 +19,7 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench import units
@@ -113,21 +113,45 @@ def parse(text: str) -> Gate:
     found = _FORM.fullmatch(whole)
     if found is None:
         raise ValueError(f"'{whole}' is not a gate; write FIGURE<LIMIT, for example {EXAMPLES}")
-    *before, figure = (part.strip() for part in found["name"].split(":"))
+    asked = parse_figure(found["name"], whole)
+    try:
+        limit = _limit(replace(asked, text=re.sub(r"\s+", "", whole)), found["limit"])
+    except ValueError as error:
+        raise ValueError(f"'{whole}': {error}") from None
+    return replace(asked, text=re.sub(r"\s+", "", whole), sign=found["sign"], limit=limit)
+
+
+def parse_figure(name: str, whole: str = "") -> Gate:
+    """What stands before a gate's operator: a gate that demands nothing.
+
+    Raises
+    ------
+    ValueError
+        One line that names the text and how to write it.
+    """
+    whole = whole or name
+    *before, figure = (part.strip() for part in name.split(":"))
     of, time = _subject(whole, before)
     if not (_PERCENTILE.fullmatch(figure) or figure in FIGURES):
         near = difflib.get_close_matches(figure, FIGURES, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(FIGURES)} and every other percentile"
         raise ValueError(f"'{whole}': '{figure}' is not a figure; {hint}")
-    gate = Gate(re.sub(r"\s+", "", whole), of, time, figure, found["sign"], 0.0)
+    gate = Gate(name.strip(), of, time, figure, ">=", 0.0)
     mistake = _mistake(gate)
     if mistake:
         raise ValueError(f"'{whole}': {mistake}")
-    try:
-        limit = _limit(gate, found["limit"])
-    except ValueError as error:
-        raise ValueError(f"'{whole}': {error}") from None
-    return Gate(gate.text, of, time, figure, found["sign"], limit)
+    return gate
+
+
+def figure_of(name: str, summary: Mapping[str, Any]) -> tuple[float | None, str]:
+    """A figure of a summary in its own unit, and what it rests on; or None and why there is none."""
+    gate = parse_figure(name)
+    return _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
+
+
+def shown(name: str, value: float) -> str:
+    """A figure as it is printed, with its unit."""
+    return _shown(parse_figure(name), value)
 
 
 def checked(text: str) -> str:

@@ -134,3 +134,41 @@ def _load(run: RunDir, name: str) -> Cell:
         except UserMistake as mistake:
             notes.append(str(mistake))
     return Cell(name, run, content["summary"], content["env"], content["spec"], run.status(), tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """One published claim beside what was measured; `word` says whether it holds."""
+
+    claim: str
+    published: str
+    measured: str
+    word: str
+
+
+def claims_of(results: Path) -> list[ClaimRow]:
+    """The claims table of a result set; empty where its scenario makes none."""
+    found = read_optional(results / "summary.json").get("claims") or []
+    return [
+        ClaimRow(str(row["claim"]), str(row["published"]), str(row["measured"]), _claim_word(row))
+        for row in found
+        if isinstance(row, dict) and {"claim", "published", "measured"} <= row.keys()
+    ]
+
+
+def knee_of(results: Path) -> str:
+    """One sentence on the highest load that held, where the scenario looked for it; else empty."""
+    knee = read_optional(results / "summary.json").get("knee")
+    if not isinstance(knee, dict):
+        return ""
+    held, broke = knee.get("held"), knee.get("broke")
+    if broke is None:
+        return f"Every load held, up to {held}; the knee lies beyond."
+    found = f"The highest load that held is {held}" if held else "No load held"
+    return f"{found}; {broke} broke: {knee.get('reason')}"
+
+
+def _claim_word(row: Mapping[str, Any]) -> str:
+    if row.get("judged") == "shown":
+        return "not judged"
+    return {True: "holds", False: "does not hold"}.get(row.get("holds"), "could not tell")

@@ -10,7 +10,7 @@ import jinja2
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import compare, frames, manifest, plots, style, view, watched
-from tsbench.report.cells import Cell, load_cells, question_of
+from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
 from tsbench.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
 
@@ -83,6 +83,8 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "conducts": conducts(cells),
         "conduct": conduct,
         "time": time_label(cells),
+        "claims": claims_of(results),
+        "knee": knee_of(results),
         "comparison": _comparison(cells, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
         "manifests": [

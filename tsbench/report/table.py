@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.table import Table
 from rich.text import Text
 
-from tsbench.report.cells import load_cells
+from tsbench.report.cells import claims_of, knee_of, load_cells
 from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
 
 if TYPE_CHECKING:
@@ -63,6 +63,19 @@ def print_summary(console: Console, results: Path) -> None:
     how = f" ({ways[0]})" if len(ways) == 1 else ""
     for columns in _fit(_columns(cells), console.width - name.width - 2):
         console.print(_table([name, *columns]))
+        console.print()
+    knee = knee_of(results)
+    if knee:
+        console.print(Text(knee, style="bold"))
+        console.print()
+    rows = claims_of(results)
+    if rows:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for head in ("claim", "published", "measured here", "holds?"):
+            table.add_column(head, overflow="fold")
+        for row in rows:
+            table.add_row(Text(row.claim), Text(row.published), Text(row.measured), Text(row.word))
+        console.print(table)
         console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
     for cell in cells:

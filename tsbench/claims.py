@@ -1,0 +1,102 @@
+"""Published claims beside what was measured here: directions and rough ratios, never figures of other hardware."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tsbench.errors import UserMistake
+from tsbench.measure import slo
+from tsbench.units import parse_duration_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+class Claim(BaseModel):
+    """[[claim]]: a figure of one cell, or its ratio to another cell's, as it was published.
+
+    `holds` says what must agree: the `value` within a share, the `direction` of a ratio and its rough size, or nothing
+    (`shown`): a time or a size that other hardware has every right to have different.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str
+    cell: str
+    figure: str
+    published: float | str
+    over: str | None = None
+    holds: Literal["value", "direction", "shown"] = "value"
+    within: Annotated[float, Field(gt=0)] = 0.25
+
+    @model_validator(mode="after")
+    def _checked(self) -> Claim:
+        slo.parse_figure(self.figure)
+        if self.holds == "direction" and self.over is None:
+            raise ValueError("holds = 'direction' is about a ratio; name the other cell with over = '...'")
+        _ = self.published_value
+        return self
+
+    @property
+    def published_value(self) -> float:
+        """The published figure in the unit that is measured: ns for a time."""
+        return float(parse_duration_ns(self.published)) if isinstance(self.published, str) else self.published
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """The claims of a scenario file; none is the rule.
+
+    Raises
+    ------
+    UserMistake
+        If one of them is malformed: one line that names file and key.
+    """
+    tables = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
+    try:
+        return [Claim.model_validate(table) for table in tables]
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(["claim", *map(str, first["loc"])])
+        raise UserMistake(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The claims table of a result set: claim, published, measured, holds (true, false, or None for could not tell).
+
+    A claim about a cell that has no true verdict is not judged, whatever its figures are.
+    """
+    return [_row(claim, summaries) for claim in claims]
+
+
+def _row(claim: Claim, summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"claim": claim.text, "published": _text(claim, claim.published_value), "judged": claim.holds}
+    cells = [claim.cell] + ([claim.over] if claim.over else [])
+    values = []
+    for cell in cells:
+        summary = summaries.get(cell)
+        if summary is None:
+            return {**row, "measured": f"{cell} was not run", "holds": None}
+        value, why = slo.figure_of(claim.figure, summary)
+        if value is None:
+            return {**row, "measured": f"{cell}: {why}", "holds": None}
+        values.append(value)
+    measured = values[0] if len(values) == 1 else values[0] / values[1] if values[1] else math.inf
+    believed = all(summaries[cell]["verdict"]["valid"] is True for cell in cells)
+    holds = _holds(claim, measured) if believed and claim.holds != "shown" else None
+    return {**row, "measured": _text(claim, measured), "holds": holds}
+
+
+def _holds(claim: Claim, measured: float) -> bool:
+    published = claim.published_value
+    if claim.holds == "direction":
+        return (measured > 1) == (published > 1)
+    return math.isclose(measured, published, rel_tol=0, abs_tol=claim.within * abs(published) or claim.within)
+
+
+def _text(claim: Claim, value: float) -> str:
+    return f"{value:.2f} times" if claim.over else slo.shown(claim.figure, value)

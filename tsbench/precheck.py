@@ -1,0 +1,124 @@
+"""What a scenario has wrong that no file format shows, found before anything is started or written."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tsbench import caps, servers, targets
+from tsbench.errors import UserMistake
+from tsbench.model import Window
+from tsbench.workload import queries
+
+if TYPE_CHECKING:
+    from tsbench.scenario import RunSpec
+    from tsbench.targets.base import Schema, Target
+    from tsbench.workload.world import World
+
+# user:password@ after the scheme; a password may itself hold `@` or `/`, so nothing is parsed here
+_PASSWORD = re.compile(r"^[a-z0-9+]+://[^/@:]*:.*@|[?&](?:ssl)?password=", re.IGNORECASE)
+
+
+def check_spec(spec: RunSpec, place: str) -> None:
+    """Find unknown names, kinds that do not fit the world, too many streams, servers that nobody can start.
+
+    Raises
+    ------
+    UserMistake
+        One line that names the scenario (`place`) and its key.
+    """
+    try:
+        target = targets.get(spec.target.name)
+    except UserMistake as error:
+        raise UserMistake(f"{place}: target.name: {error}") from None
+    try:
+        schema = schema_of(spec, target)
+    except UserMistake as error:
+        raise UserMistake(f"{place}: target.schema: {error}") from None
+    _check_server(spec, target, place)
+    try:
+        caps.check(spec.server, target.name, spec.target.endpoint)
+    except UserMistake as error:
+        raise UserMistake(f"{place}: {error}") from None
+    try:
+        world = spec.world_at()
+    except ValueError as error:
+        raise UserMistake(f"{place}: world: {error}") from None
+    _check_load(spec, world, place)
+    if spec.drive.processes > world.spec.streams:
+        text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
+        raise UserMistake(f"{place}: drive.processes: {text}{_SCALE if world.spec.streams == world.spec.scale else ''}")
+    modes = {"load.mode": spec.load.mode, **{f"op {op.name}: mode": op.write_mode for op in spec.writes}}
+    for key, mode in modes.items():
+        if mode not in schema.modes:
+            known = ", ".join(sorted(schema.modes))
+            raise UserMistake(f"{place}: {key}: '{mode}' is not one of {target.name}'s {schema.name}: {known}")
+
+
+_SCALE = " and world.scale, since a stream has at least one series"
+
+
+def schema_of(spec: RunSpec, target: Target) -> Schema:
+    """The schema that a spec names, or the target's first.
+
+    Raises
+    ------
+    UserMistake
+        If the target has no such schema.
+    """
+    name = spec.target.schema_ or next(iter(target.schemas))
+    if name not in target.schemas:
+        near = difflib.get_close_matches(name, target.schemas, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(target.schemas)}"
+        raise UserMistake(f"{target.name} has no schema '{name}'; {hint}")
+    return target.schemas[name]
+
+
+def check_endpoint(endpoint: str, place: str) -> None:
+    """Refuse a URL with a password, without repeating it: an endpoint is kept in results and shown in reports.
+
+    Raises
+    ------
+    UserMistake
+        If there is one.
+    """
+    if _PASSWORD.search(endpoint):
+        text = "holds a password, which would end up in results and process lists; take it out and set TSBENCH_PASSWORD"
+        raise UserMistake(f"{place}: {text} or TSBENCH_PASSWORD_FILE")
+
+
+def _check_server(spec: RunSpec, target: Target, place: str) -> None:
+    wanted = spec.target
+    if not target.shared:
+        text = f"'{target.name}' is only seen by the process that has it, so that load processes cannot drive it"
+        raise UserMistake(f"{place}: target.name: {text}; take sqlite or null")
+    if wanted.endpoint:
+        check_endpoint(wanted.endpoint, f"{place}: target.endpoint")
+        for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
+            if given:
+                text = "needs a server that tsbench starts; take it out, or take target.endpoint out"
+                raise UserMistake(f"{place}: target.{key}: {text}")
+        return
+    if target.name not in servers.SERVERS:
+        text = f"is missing, and tsbench cannot start {target.name} itself; give --endpoint URL"
+        raise UserMistake(f"{place}: target.endpoint: {text}")
+    if wanted.cold and not target.durable:
+        raise UserMistake(f"{place}: target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
+    try:
+        servers.SERVERS[target.name](Path("unused"), wanted.settings)  # nothing is started: it looks at the settings
+    except UserMistake as error:
+        raise UserMistake(f"{place}: target.{error}") from None
+
+
+def _check_load(spec: RunSpec, world: World, place: str) -> None:
+    if not spec.load.window:
+        raise UserMistake(f"{place}: load.window: must be above 0; queries need something to find")
+    loaded = Window(world.time_ns(0), world.time_ns(world.ticks(spec.load.window)))
+    try:
+        _ = spec.block_points
+        for op in spec.queries:
+            queries.fit(op.query or "", world, loaded)
+    except ValueError as error:
+        raise UserMistake(f"{place}: op: {error}") from None
