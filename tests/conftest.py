@@ -9,13 +9,27 @@ import psycopg
 import pytest
 
 from tsbench.errors import UserMistake
+from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
 from tsbench.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SERVER_MARKS = ("postgres", "timescale", "influxdb", "mysql", "mongodb", "victoria")
+SERVER_MARKS = (
+    "postgres",
+    "timescale",
+    "influxdb-1.6",
+    "influxdb-1.8",
+    "influxdb-2",
+    "mysql",
+    "mongodb",
+    "victoria",
+    "netns",
+    "cgroup",
+    "sysstat",
+    "chromium",
+)
 """A test that needs a server is marked with its name, and skips with a reason where the server is not to be had."""
 
 
@@ -72,6 +86,29 @@ def postgres_endpoint(postgres_server: PostgresServer) -> Iterator[str]:
         admin.execute(f"CREATE SCHEMA {name}")
         yield f"{postgres_server.endpoint}&options=-csearch_path%3D{name}"
         admin.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.fixture(scope="session")
+def influxdb_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], InfluxServer1 | InfluxServer2]]:
+    """Starts InfluxDB of a version ("1.6", "1.8" or "2") when it is first asked for, one for all tests."""
+    started: dict[str, InfluxServer1 | InfluxServer2] = {}
+
+    def start(version: str) -> InfluxServer1 | InfluxServer2:
+        if version not in started:
+            place = tmp_path_factory.mktemp("influxdb")
+            server = InfluxServer2(place) if version == "2" else InfluxServer1(place, {"version": version})
+            try:
+                server.start()
+            except UserMistake as mistake:
+                pytest.skip(str(mistake))
+            started[version] = server
+        return started[version]
+
+    yield start
+    for server in started.values():
+        server.stop()
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ PACKAGE = ROOT / "tsbench"
 # A part is a package or a module; the modules of `measure` are parts of their own, because they lie on several levels.
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("units", "errors", "children", "measure.hist", "measure.pacing"),
-    ("model",),
+    ("model", "fields"),
     ("workload", "encode", "measure.recorder", "env", "rundir"),
     ("targets", "servers", "collect"),
     (
         *("measure.audit", "measure.validate", "measure.gold", "measure.checks", "measure.limits", "measure.merge"),
         "measure.slo",
-        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected"),
+        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "claims"),
     ),
     ("drive",),
     ("run", "launch", "campaign", "report", "generate", "catalogue", "progress"),

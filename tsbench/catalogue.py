@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from tsbench import targets
+from tsbench.collect import sar
 from tsbench.errors import UserMistake
 from tsbench.scenario import Scenario
+from tsbench.servers import cgroup
 from tsbench.units import format_size
 from tsbench.workload import USE_CASES, queries
 
@@ -91,8 +93,10 @@ def doctor() -> tuple[Table, bool]:
     table.add_row("embedded PostgreSQL", _yes(embedded), "" if embedded else "pip install 'tsbench[embedded]'")
     mysql = find_spec("MySQLdb") is not None
     table.add_row("mysqlclient", _yes(mysql), "" if mysql else "pip install 'tsbench[mysql]' (needs a C compiler)")
-    sadc = next((p for p in ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc") if Path(p).exists()), "")
+    sadc = sar.recorder() or ""
     table.add_row("sar", sadc or "no", "" if sadc else "install the system's package sysstat")
+    missing = cgroup.missing()
+    table.add_row("caps on servers", _yes(not missing), missing)
     return table, embedded and room
 
 
@@ -103,5 +107,5 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _yes(value: bool) -> str:  # noqa: FBT001 - it formats one
+def _yes(value: bool) -> str:
     return "yes" if value else "no"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -17,9 +21,13 @@ from tsbench import __version__, units
 from tsbench.errors import Broken, UserMistake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
+
+Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write verdicts and gates as JUnit XML.")]
+Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
 
 app = typer.Typer(
     name="tsbench",
@@ -33,21 +41,41 @@ stdout = Console()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0 good, 1 a verdict failed, 2 the user's mistake."""
+    """Run a command line and return its exit code: 0 good, 1 a verdict failed, 2 the user's mistake, 130 stopped."""
     try:
-        result = app(arguments, standalone_mode=False)
-    except TyperException as error:
+        with _stoppable():
+            result = app(arguments, standalone_mode=False)
+    except (TyperException, UserMistake) as error:
         return _fail(str(getattr(error, "format_message", error.__str__)()), 2)
-    except UserMistake as error:
-        return _fail(str(error), 2)
-    except Broken as error:
-        return _fail(str(error), 1)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except (Broken, OSError) as error:
+        return _fail(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", 130)
     return int(result) if isinstance(result, int) else 0
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal stop a command as Ctrl-C does: in order, servers and load processes first."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(message: str, code: int) -> int:
@@ -55,7 +83,7 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's form of an eager flag
+def _version(wanted: bool) -> None:
     if wanted:
         stdout.print(f"tsbench {__version__}", highlight=False)
         raise typer.Exit
@@ -78,43 +106,93 @@ def run(
         list[str] | None, typer.Option("--set", help="Change a key of the scenario: drive.duration=30s")
     ] = None,
     endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
+    gate: Annotated[list[str] | None, typer.Option(help="What must hold, for example 'write:p99<50ms'.")] = None,
     out: Annotated[Path, typer.Option(help="Where result sets are made.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Go on with this result set; complete cells are kept.")] = None,
+    junit: Junit = None,
+    markdown: Markdown = None,
+    json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
     from tsbench.campaign import campaign, prepare, short
+    from tsbench.measure import slo
     from tsbench.progress import CellProgress
+    from tsbench.report.export import Exports
     from tsbench.report.table import print_summary
     from tsbench.scenario import Scenario, select
 
     overrides = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
     asked = Scenario.load(scenario, overrides=overrides)
+    try:
+        asked.demand([slo.checked(text) for text in gate or []])
+    except ValueError as error:
+        raise UserMistake(f"--gate {error}") from None
     cells = select(asked.expand(), only or [])
+    exports = Exports(junit, markdown, json)
+    exports.check()
     results = prepare(asked, cells, out, resume)
     try:
-        good = campaign(asked, cells, results, lambda title: CellProgress(stderr, title))
+        summaries = campaign(asked, cells, results, lambda title: CellProgress(stderr, title))
     except KeyboardInterrupt:
-        stderr.print(
-            f"tsbench: interrupted; go on with: tsbench run {scenario} --resume {short(results)}", markup=False
-        )
-        return 130
+        words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
+        words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
+        go_on = shlex.join([*words, "--resume", short(results)])
+        return _fail(f"interrupted; what was measured is kept; go on with: {go_on}", 130)
+    exports.write([results])
     print_summary(stdout, results)
     stdout.print(f"report: {short(results / 'report.html')}", soft_wrap=True, highlight=False)
-    return 0 if good else 1
+    doubtful = [summary for summary in summaries if summary["verdict"]["valid"] is not True]
+    if doubtful:
+        first, count = doubtful[0], f"{len(doubtful)} of {len(summaries)} cells"
+        return _fail(f"{count} without a true verdict, first {first['cell']}: {first['verdict']['reason']}", 1)
+    return 0
 
 
 @app.command()
 def report(
     results: Annotated[list[Path], typer.Argument(help="Result sets, for example results/20261120-101500-quickstart.")],
+    junit: Junit = None,
+    markdown: Markdown = None,
+    json: Json = None,
+    attach_sar: Annotated[
+        Path | None, typer.Option(help="Add what sysstat recorded on the server: a file of sadc, or of sadf -j or -d.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="What to call that machine.")] = None,
+    sar_ahead: Annotated[str, typer.Option(help="How far local times in that file are ahead of UTC: 2h, -5h.")] = "",
 ) -> None:
     """Make report.html of result sets again, and print their tables."""
     from tsbench.campaign import short
+    from tsbench.collected import attach_sar as attach
+    from tsbench.report.export import Exports
     from tsbench.report.html import write_report
     from tsbench.report.table import print_summary
 
+    exports = Exports(junit, markdown, json)
+    exports.check()
+    ahead_s = _parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
+    for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
+        for found in attach(result, file, host=host, ahead_s=ahead_s):
+            text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
+            stdout.print(text, soft_wrap=True, highlight=False, markup=False)
+    exports.write(results)
     for result in results:
         print_summary(stdout, result)
         stdout.print(f"report: {short(write_report(result))}", soft_wrap=True, highlight=False)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def web(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(help="A database with a locustfile, for example sqlite.")],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page is.")] = 8089,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; others than this host need TSBENCH_WEB_PASSWORD.")
+    ] = "127.0.0.1",
+) -> None:
+    """Open Locust's web UI for a database; what follows goes to Locust (--processes 4, --endpoint URL, ...)."""
+    from tsbench.launch import web as open_web
+
+    open_web(target, host, port, context.args)
 
 
 class What(StrEnum):
@@ -148,7 +226,7 @@ def doctor() -> int:
 def generate(
     out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")],
     use_case: Annotated[str, typer.Option(help="See `tsbench list use-cases`.")] = "cpu-only",
-    scale: Annotated[int, typer.Option(min=1, help="Hosts or devices.")] = 100,
+    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
     start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
     end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
     interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
@@ -165,14 +243,22 @@ def generate(
     now_ns = time.time_ns()
     start_ns = _parsed("--start", start, lambda text: units.parse_time_ns(text, now_ns=now_ns))
     end_ns = _parsed("--end", end, lambda text: units.parse_time_ns(text, now_ns=now_ns))
-    interval_ns = _parsed("--interval", interval, units.parse_duration_ns)
+    interval_ns = _parsed("--interval", interval, _above_zero)
     spec = WorldSpec(use_case, scale, seed, start_ns, interval_ns, form=devops)
+    generator.checked(spec, end_ns, form, measurement)  # before the file is opened, which empties it
     with CellProgress(stderr, use_case) as progress, generator.output(out) as file:
         progress.phase(f"generate {form}", max(1, (end_ns - start_ns) // max(1, interval_ns)) * scale)
         done = generator.generate(spec, end_ns, form, file, progress.advance, measurement=measurement)
     rate = done.points / done.seconds if done.seconds else 0.0
     text = f"{done.points:,} points, {done.values:,} values, {units.format_size(done.nbytes)}, {rate:,.0f} points/s"
     stderr.print(text, highlight=False, soft_wrap=True)
+
+
+def _above_zero(text: str) -> int:
+    duration_ns = units.parse_duration_ns(text)
+    if not duration_ns:
+        raise ValueError("must be above 0; write for example 10s")
+    return duration_ns
 
 
 def _parsed(option: str, text: str, parse: Callable[[str], T]) -> T:

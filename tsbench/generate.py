@@ -103,7 +103,7 @@ def generate(
         If `out` does not take the bytes; inside `output` that becomes `Broken`.
     """
     started = time.perf_counter()
-    form, world, last_tick, chosen = _checked(spec, end_ns, format, measurement)
+    form, world, last_tick, chosen = checked(spec, end_ns, format, measurement)
     points = values = 0
     head = form.begin(chosen[0])
     out.write(head)
@@ -119,10 +119,16 @@ def generate(
     return GenerateResult(points, values, nbytes, time.perf_counter() - started)
 
 
-def _checked(
+def checked(
     spec: WorldSpec, end_ns: int, format_name: str, measurement: str | None
 ) -> tuple[Format, World, int, list[Measurement]]:
-    """Everything that `generate` needs, or a user's mistake."""
+    """Everything that `generate` needs.
+
+    Raises
+    ------
+    UserMistake
+        If the spec, the end, the format or the choice of measurement makes no sense.
+    """
     form = FORMATS.get(format_name)
     if form is None:
         raise UserMistake(f"there is no format '{format_name}'; there are {', '.join(FORMATS)}")
@@ -131,13 +137,13 @@ def _checked(
     except ValueError as mistake:
         raise UserMistake(str(mistake)) from None
     if end_ns <= spec.start_ns:
-        raise UserMistake("the end is not after the start: there is nothing to generate")
+        raise UserMistake("the end is not after the start: there is nothing to generate; give a later --end")
     chosen = [m for m in world.measurements if measurement in {None, m.name}]
     names = ", ".join(m.name for m in world.measurements)
     if not chosen:
         raise UserMistake(f"'{spec.use_case}' has no measurement '{measurement}'; it has {names}")
     if form.table and len(chosen) > 1:
-        raise UserMistake(f"a {format_name} file is one table: choose one measurement of {names}")
+        raise UserMistake(f"a {format_name} file is one table: choose one measurement of {names} with --measurement")
     return form, world, world.ticks(end_ns - spec.start_ns), chosen
 
 

@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsbench.errors import Broken
-from tsbench.servers.process import bind_to_parent, free_port
+from tsbench.children import bind_to_parent
+from tsbench.errors import Broken, UserMistake
+from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
     from tsbench.rundir import RunDir
     from tsbench.scenario import RunSpec
 
 LOCUSTFILE = Path(__file__).parent / "drive" / "locustfile.py"
+LOCUSTFILES = (Path(__file__).parent / "locustfiles", Path(__file__).parent.parent / "locustfiles")
+"""Where the locustfiles of the databases are: in an installed package, or in a checkout."""
 NS_PER_S = 1_000_000_000
 START_S = 60.0
 """Locust's own start, connecting all users and the end's bookkeeping may take so long beyond the run itself."""
@@ -59,6 +65,8 @@ def drive(
             passed_s = time.monotonic() - started
             if passed_s > limit_s:
                 raise Broken(f"the load processes did not end within {limit_s:.0f} s; see {run / 'locust.log'}")
+            if not alive():  # there is nobody left to measure; the processes still write what they have
+                break
             tick(passed_s)
             time.sleep(0.1)
     finally:
@@ -90,18 +98,36 @@ def environment(run: RunDir, endpoint: str) -> dict[str, str]:
     return {**inherited, "TSBENCH_RUN": str(run.path.absolute()), "TSBENCH_ENDPOINT": endpoint}
 
 
+def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
+    """Become Locust with its web UI and the locustfile of a target: signals and the exit code are then Locust's own.
+
+    Raises
+    ------
+    UserMistake
+        If there is no such locustfile, or the port is taken.
+    """
+    place = next((place for place in LOCUSTFILES if place.is_dir()), LOCUSTFILES[-1])
+    known = sorted(path.stem for path in place.glob("*.py"))
+    if target not in known:
+        raise UserMistake(f"there is no locustfile for '{target}'; there are {', '.join(known) or 'none'} in {place}")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("" if host == "*" else host, port))
+        except OSError as error:
+            raise UserMistake(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
+    command = [sys.executable, "-m", "locust", "-f", str(place / f"{target}.py")]
+    os.execv(sys.executable, [*command, "--web-host", host, "--web-port", str(port), *words])  # noqa: S606 - no shell
+
+
 def end(child: subprocess.Popen[bytes], *, patience_s: float) -> None:
     """Ask the child to stop, wait, then kill it and everything it started."""
     if child.poll() is None:
         child.send_signal(signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             child.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            pass
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # its session: workers that outlived the master
-    except ProcessLookupError:
-        pass
     child.wait()
 
 

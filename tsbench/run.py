@@ -10,28 +10,30 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import polars as pl
-
-from tsbench import assess, env, launch, servers, targets
+from tsbench import assess, caps, env, launch, servers, targets
 from tsbench.bulk import bulk_load
+from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
+from tsbench.collect.sar import SarCollector
+from tsbench.collected import warn, write_rows
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.precheck import schema_of
-from tsbench.rundir import HOST_COLUMNS, SERVER_COLUMNS, RunDir
+from tsbench.rundir import RunDir
 from tsbench.servers.external import ExternalServer
-from tsbench.targets.base import Unsupported
+from tsbench.targets.base import Counting, Unsupported
 from tsbench.units import format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.collect.base import Collector
+    from tsbench.collect.counters import Source
     from tsbench.scenario import RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target
@@ -70,8 +72,18 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
         server = ExternalServer(spec.target.endpoint)
     else:
         server = servers.SERVERS[spec.target.name](run / "server", spec.target.settings)
-    collectors = (HostCollector(), ServerCollector(server.pids))
-    return Parts(target, schema_of(spec, target), server, collectors)
+    schema = schema_of(spec, target)
+    counters = CounterCollector(lambda: _counting(target.connect(server.endpoint, schema)))
+    collectors = (HostCollector(), ServerCollector(server.pids), counters, SarCollector(run / "sar.data"))
+    return Parts(target, schema, server, collectors)
+
+
+def _counting(session: Session) -> list[Source]:
+    """Who has counters: the server, if this session can tell them, and the control group that caps it."""
+    if isinstance(session, Counting):
+        return [session, *caps.sources()]
+    session.close()
+    return [*caps.sources()]
 
 
 def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None) -> dict[str, Any]:
@@ -89,6 +101,7 @@ def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | No
     try:
         parts = parts or real_parts(spec, run)
         with ExitStack() as stack:
+            stack.enter_context(caps.capped(spec.server, run))
             stack.callback(_put_away, parts.server, run)
             summary = _carry_out(spec, run, parts, progress)
     except KeyboardInterrupt:
@@ -111,34 +124,44 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     """Do the whole run, top to bottom, as the method section of a paper would tell it."""
     progress.phase("start")
     parts.server.start()
-    session = parts.target.connect(parts.server.endpoint, parts.schema)
-    manifest = env.manifest()
-    manifest["server"] = {**parts.server.settings(), **session.facts()}
-    run.write_json("env.json", {**manifest, "warnings": env.warnings_of(manifest)})
-
-    loaded = _load(spec, parts, session, progress)
-    _expect_plausible(spec, parts.schema, session, loaded["points"])
-    session.close()
+    with _session(parts) as session:
+        manifest = env.manifest()
+        manifest["server"] = {**parts.server.settings(), **session.facts()}
+        run.write_json("env.json", {**manifest, "warnings": env.warnings_of(manifest)})
+        loaded = _load(spec, parts, session, progress)
+        _expect_plausible(spec, parts.schema, session, loaded["points"])
     if spec.target.cold:
         progress.phase("cold start")
         parts.server.cold()
 
     progress.phase("measure", launch.expected_s(spec))
+    caps.mark()
     with_collectors(run, parts, lambda: _drive(spec, run, parts, progress))
     summary, verdicts = assess.measured(run, spec)
     heading = {**assess.heading(spec, parts.schema.name), "started": format_time(int(manifest["clock"]["utc_s"] * 1e9))}
-    heading |= {"durable": parts.target.durable, "load": loaded}
-    if not parts.server.alive():
-        verdicts["server"] = Verdict(False, f"the server died during the run{_tail(parts.server)}")
-        return assess.conclude(run, {**heading, **summary}, verdicts)
+    heading |= {"durable": parts.target.durable, "load": loaded, **caps.summary()}
+    died = _death(parts.server)
+    if died:
+        return assess.conclude(run, spec, {**heading, **summary}, {"server": Verdict(False, died), **verdicts})
 
     progress.phase("check")
+    with _session(parts) as session:
+        found, found_verdicts = assess.checked(run, spec, session, parts.schema, loaded_points=loaded["points"])
+        session.run(parts.schema.settle(spec.world_at().measurements))
+        size = _size(spec, parts, session, found)
+    if died := _death(parts.server):  # under the checks' own queries
+        found_verdicts = {"server": Verdict(False, died), **found_verdicts}
+    return assess.conclude(run, spec, {**heading, **summary, **found, "size": size}, {**verdicts, **found_verdicts})
+
+
+@contextmanager
+def _session(parts: Parts) -> Iterator[Session]:
+    """A session that is closed in any case: an open file of a deleted database would go on filling the disk."""
     session = parts.target.connect(parts.server.endpoint, parts.schema)
-    found, found_verdicts = assess.checked(run, spec, session, parts.schema, loaded_points=loaded["points"])
-    session.run(parts.schema.settle(spec.world_at().measurements))
-    size = _size(spec, parts, session, found)
-    session.close()
-    return assess.conclude(run, {**heading, **summary, **found, "size": size}, {**verdicts, **found_verdicts})
+    try:
+        yield session
+    finally:
+        session.close()
 
 
 def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
@@ -190,21 +213,14 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
 
 def with_collectors(run: RunDir, parts: Parts, work: Callable[[], None]) -> None:
     """Do the work while the collectors watch, and write what they saw on the measured window's time axis."""
-    for collector in parts.collectors:
-        collector.start()
     try:
+        for collector in parts.collectors:
+            collector.start()
         work()
     finally:
-        zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0
         for collector in parts.collectors:
-            _write_rows(run, collector.name, collector.stop(), zero_s)
-
-
-def _write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float]], zero_s: float) -> None:
-    columns = {"host": HOST_COLUMNS, "server": SERVER_COLUMNS}[name]
-    schema = {column: pl.Int64 if kind == "int64" else pl.Float64 for column, kind in columns.items()}
-    shifted = [{**row, "second": row["second"] - zero_s} for row in rows]
-    pl.DataFrame(shifted, schema=schema, strict=False).write_parquet(run / f"{name}.parquet")
+            write_rows(run, collector.name, collector.stop())
+        warn(run, [collector.trouble for collector in parts.collectors if collector.trouble])
 
 
 def _size(spec: RunSpec, parts: Parts, session: Session, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,7 +246,7 @@ def salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
     except (UserMistake, ValueError, OSError):  # nothing was measured yet, or the files are not whole
         summary, found = {}, {}
     try:
-        return assess.conclude(run, {**heading, **summary}, {**found, **verdicts})
+        return assess.conclude(run, spec, {**heading, **summary}, {**found, **verdicts})
     except (Broken, OSError):  # the disk is full: the directory's other files are what there is
         return {**heading, "verdict": {"valid": False, "reason": reason, "counts": {}}}
 
@@ -246,6 +262,13 @@ def _put_away(server: Server, run: RunDir) -> None:
         server.remove()
 
 
+def _death(server: Server) -> str:
+    """Why the server cannot be asked any more, or why what it says of itself is no measure; empty where all is well."""
+    if killed := caps.killed():
+        return killed
+    return "" if server.alive() else f"the server died during the run{_tail(server)}"
+
+
 def _tail(server: Server) -> str:
     log = server.log()
     if log is None or not log.exists():
@@ -255,8 +278,9 @@ def _tail(server: Server) -> str:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, OpError):
-        return f"{error.cause}: {error}"
+    """The error in one line."""
+    cause = f"{error.cause}: " if isinstance(error, OpError) else ""
+    text = " ".join(f"{cause}{error}".split())
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"the disk is full ({error.filename or 'results'}); free some room or choose another place with --out"
-    return str(error)
+        text = f"disk full ({error.filename or 'results'})"
+    return f"{text}; free some room or choose another place with --out" if "disk full" in text else text

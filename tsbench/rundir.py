@@ -13,6 +13,8 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         ops.parquet                per second and op, see OPS_COLUMNS
         host.parquet               this host and the load processes, see HOST_COLUMNS
         server.parquet             the server's processes, see SERVER_COLUMNS
+        counters.parquet           the server's own counters and its control group's, see COUNTER_COLUMNS
+        sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   what was checked and what came out
         locust.log server.log
         summary.json               the figures and verdicts
@@ -26,6 +28,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +70,43 @@ SERVER_COLUMNS = {
     "cpu_percent": "double",  # the server's process tree, 100 = one core
     "rss_bytes": "int64",  # shared pages counted once where the platform tells (PSS), else the sum of RSS
     "read_bytes": "int64",  # in this second
+    # What it made dirty. Linux counts a whole folio, which may be 1 MB, for every small write that is then synced (100
+    # writes of 8 kB counted as 105 MB on 6.18 with ext4), so for writes look at the host's disk or the counters.
     "write_bytes": "int64",
     "open_files": "int64",
 }
+COUNTER_COLUMNS = {
+    "second": "double",
+    "name": "string",  # as the server calls it; `group.` are the kernel's, of the control group that caps it
+    "value": "double",  # at the end of this second: a total since the server was started, or a gauge
+}
+SAR_COLUMNS = {
+    "second": "double",
+    "host": "string",
+    "interval_s": "double",  # each row is the mean of so many seconds, the first of which is `second`
+    "cpu_user_percent": "double",  # of all cores; the six states make 100
+    "cpu_nice_percent": "double",
+    "cpu_system_percent": "double",
+    "cpu_iowait_percent": "double",
+    "cpu_steal_percent": "double",
+    "cpu_idle_percent": "double",
+    "memory_used_bytes": "double",  # without caches and buffers in newer versions of sysstat, with them before 11.5
+    "memory_cached_bytes": "double",
+    "disk_ops_per_s": "double",
+    "disk_read_bytes_per_s": "double",
+    "disk_write_bytes_per_s": "double",
+    "network_in_bytes_per_s": "double",  # without the loopback and interfaces that stand for others
+    "network_out_bytes_per_s": "double",
+    "loopback_bytes_per_s": "double",
+    "load_1m": "double",
+}
+COLLECTED = {
+    "host": HOST_COLUMNS,
+    "server": SERVER_COLUMNS,
+    "counters": COUNTER_COLUMNS,
+    "sar": SAR_COLUMNS,
+}
+"""The files that collectors fill, and their columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +179,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
         text = f"cannot write {path}: {error.strerror}; free some room or choose another place with --out"
         raise Broken(text) from None
 

@@ -6,19 +6,15 @@ import difflib
 import fnmatch
 import itertools
 import math
-import time
 import tomllib
-from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 
@@ -26,6 +22,7 @@ from tsbench import matrix, units
 from tsbench.caps import ServerPart
 from tsbench.errors import UserMistake
 from tsbench.explain import explain, known_keys
+from tsbench.fields import FILE, DurationNs, SecondsNs, TimeNs, Whole
 from tsbench.measure import slo
 from tsbench.targets.base import WriteMode
 from tsbench.workload.world import Disorder, World, WorldSpec
@@ -34,35 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-FILE = "file"
-"""Validation context: the document is a user's, where a number without a unit (ns in spec.json) is a mistake."""
-
-
-def _duration(value: Any, info: ValidationInfo) -> Any:
-    if info.context == FILE and isinstance(value, int | float) and value != 0:
-        raise ValueError(f"needs a unit; write for example '{value:g}s'")
-    return units.parse_duration_ns(value) if isinstance(value, str) else value
-
-
-def _time(value: Any, info: ValidationInfo) -> Any:
-    if info.context == FILE and isinstance(value, int | float):
-        raise ValueError("must be a time; write 2016-01-01T00:00:00Z, now or now-6h")
-    text = value.isoformat() if isinstance(value, date) else value  # TOML's own form of a time, without quotes
-    # Whole seconds: a database that counts microseconds could not store the points of a world that began between two.
-    return units.parse_time_ns(text, now_ns=int(time.time()) * units.NS_PER_S) if isinstance(text, str) else value
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - what pydantic takes
-    return value
-
-
-def _whole_seconds(value: int) -> int:
-    if value % units.NS_PER_S:
-        raise ValueError("must be whole seconds, because results are kept per second")
-    return value
-
 
 def _many(mode: WriteMode) -> WriteMode:
     if mode is WriteMode.SINGLE:
@@ -70,10 +38,6 @@ def _many(mode: WriteMode) -> WriteMode:
     return mode
 
 
-DurationNs = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
-SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
-TimeNs = Annotated[int, BeforeValidator(_time)]
-Whole = Annotated[int, BeforeValidator(_number)]
 MAX_SCALE = 10_000_000
 """More series than this do not fit into memory, at about 170 bytes each."""
 Share = Annotated[float, Field(ge=0, le=0.5)]

@@ -1,74 +1,59 @@
-"""This host, the load processes and the server's processes, sampled once a second with psutil."""
+"""The host, the load processes and the server's processes, sampled once a second with psutil."""
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tsbench.collect.sampler import PERIOD_S, Sampler
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-PERIOD_S = 1.0
+    from tsbench.collect.base import Row
 
-
-class _Sampler:
-    """Calls a function once a second in a thread, until it is stopped."""
-
-    def __init__(self, sample: Callable[[float], Mapping[str, float]], *, period_s: float = PERIOD_S) -> None:
-        self._sample, self._period_s = sample, period_s
-        self._rows: list[Mapping[str, float]] = []
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def start(self) -> None:
-        self._sample(self._period_s)  # the first difference needs a mark to be taken from
-        self._thread.start()
-
-    def _work(self) -> None:
-        last = time.monotonic()
-        while not self._stopping.wait(self._period_s):
-            now = time.monotonic()
-            with suppress(psutil.Error):  # a process that ends while it is looked at is simply gone
-                self._rows.append({"second": time.time() - self._period_s, **self._sample(now - last)})
-            last = now
-
-    def stop(self) -> Sequence[Mapping[str, float]]:
-        self._stopping.set()
-        self._thread.join(5 * self._period_s)
-        return self._rows
+MEMORY_SHARE = 0.01
+"""The part of one core's time that looking at memory may take. The kernel adds up a process's PSS page by page: 0.1 ms
+for a small one, 4 ms for 1 GB in small pages, so 100 sessions on large shared buffers would cost a third of a core."""
 
 
 class HostCollector:
     """The whole host, and the children of this process that are load processes (see `rundir.HOST_COLUMNS`)."""
 
-    name = "host"
+    name, trouble = "host", ""
 
-    def __init__(self) -> None:
-        self._client = _Tree(_load_processes)
+    def __init__(self, *, period_s: float = PERIOD_S) -> None:
+        self._client = Tree(_load_processes)
         self._disk = psutil.disk_io_counters()
-        self._sampler = _Sampler(self._sample)
+        self._cpu = psutil.cpu_times()
+        self._sampler = Sampler(self._sample, expected=(psutil.Error,), period_s=period_s)
 
-    def _sample(self, passed_s: float) -> Mapping[str, float]:
-        before, self._disk = self._disk, psutil.disk_io_counters()
+    def _sample(self, passed_s: float) -> Sequence[Row]:
+        disk, self._disk = self._disk, psutil.disk_io_counters()
+        cpu, self._cpu = self._cpu, psutil.cpu_times()
+        per_s = 1 / passed_s if passed_s else 0.0
         usage = self._client.usage(passed_s)
-        return {
-            "cpu_percent": psutil.cpu_percent(),
+        row: Row = {
+            "cpu_percent": _busy_percent(cpu, self._cpu),
             "memory_bytes": psutil.virtual_memory().used,
-            "disk_read_bytes": self._disk.read_bytes - before.read_bytes if self._disk and before else 0,
-            "disk_write_bytes": self._disk.write_bytes - before.write_bytes if self._disk and before else 0,
+            "disk_read_bytes": round((self._disk.read_bytes - disk.read_bytes) * per_s) if self._disk and disk else 0,
+            "disk_write_bytes": round((self._disk.write_bytes - disk.write_bytes) * per_s)
+            if self._disk and disk
+            else 0,
             "client_cpu_percent": usage["cpu_percent"],
             "client_rss_bytes": usage["rss_bytes"],
         }
+        return [row]
 
     def start(self) -> None:
         """Begin to watch."""
         self._sampler.start()
 
-    def stop(self) -> Sequence[Mapping[str, float]]:
+    def stop(self) -> Sequence[Row]:
         """Stop and give the rows."""
         return self._sampler.stop()
 
@@ -76,59 +61,110 @@ class HostCollector:
 class ServerCollector:
     """The server's process tree (see `rundir.SERVER_COLUMNS`); no rows for an embedded database."""
 
-    name = "server"
+    name, trouble = "server", ""
 
-    def __init__(self, pids: Callable[[], Sequence[int]]) -> None:
-        self._tree = _Tree(pids)
-        self._sampler = _Sampler(self._tree.usage)
+    def __init__(self, pids: Callable[[], Sequence[int]], *, period_s: float = PERIOD_S) -> None:
+        self._tree = Tree(pids)
+        self._sampler = Sampler(
+            lambda passed_s: [self._tree.usage(passed_s)], expected=(psutil.Error,), period_s=period_s
+        )
 
     def start(self) -> None:
         """Begin to watch."""
         self._sampler.start()
 
-    def stop(self) -> Sequence[Mapping[str, float]]:
+    def stop(self) -> Sequence[Row]:
         """Stop and give the rows."""
         return [row for row in self._sampler.stop() if row["rss_bytes"]]
 
 
-class _Tree:
-    """Processes with all their descendants; what one that ended had used stays counted."""
+@dataclass(slots=True)
+class _Used:
+    """What processes have used since they began: of a tree, together with their children that ended."""
+
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+    write_bytes: int = 0
+
+
+class Tree:
+    """Processes with all their descendants.
+
+    The kernel adds what a child used to its parent when the parent collects it, CPU and I/O alike. So the sum over a
+    tree of what each process used itself *and by its collected children* grows by exactly what was used, whoever came
+    and went; differences per process would count a child's I/O a second time in its parent, and lose its last CPU.
+    """
 
     def __init__(self, roots: Callable[[], Sequence[int]]) -> None:
         self._roots = roots
         self._known: dict[int, psutil.Process] = {}
-        self._last: dict[int, tuple[float, int, int]] = {}
+        self._last = _Used()
+        self._own_cpu_s: dict[psutil.Process, float] = {}
+        self._memory_bytes = 0
+        self._memory_due = 0.0
+        self._memory_of: tuple[int, ...] = ()
 
-    def usage(self, passed_s: float) -> Mapping[str, float]:
-        cpu_s, read, write, rss, files = 0.0, 0, 0, 0, 0
-        for process in self._members():
+    def usage(self, passed_s: float) -> Row:
+        """What was used since the last call, per second; memory and open files as they are."""
+        members = self._members()
+        now, own_cpu_s, files = _Used(), {}, 0
+        for process in members:
             with suppress(psutil.Error):
-                with process.oneshot():
-                    times = process.cpu_times()
-                    rss += _memory(process)
+                times = process.cpu_times()
+                own_cpu_s[process] = times.user + times.system
+                now.cpu_s += own_cpu_s[process] + times.children_user + times.children_system
                 io = _io(process)
+                now.read_bytes += io[0]
+                now.write_bytes += io[1]
                 files += _open_files(process)
-                now = (times.user + times.system, io[0], io[1])
-                before = self._last.get(process.pid, (0.0, 0, 0) if self._last else now)
-                cpu_s += now[0] - before[0]
-                read += now[1] - before[1]
-                write += now[2] - before[2]
-                self._last[process.pid] = now
+        # A child that nobody collects (SIGCHLD ignored, or adopted by init) takes its past away with it: then count
+        # what the others used themselves.
+        floor = sum(cpu_s - self._own_cpu_s.get(process, 0.0) for process, cpu_s in own_cpu_s.items())
+        used = _Used(
+            max(now.cpu_s - self._last.cpu_s, floor if self._own_cpu_s else 0.0),
+            max(0, now.read_bytes - self._last.read_bytes),
+            max(0, now.write_bytes - self._last.write_bytes),
+        )
+        self._last, self._own_cpu_s = now, own_cpu_s
+        per_s = 1 / passed_s if passed_s else 0.0
         return {
-            "cpu_percent": 100 * cpu_s / passed_s if passed_s else 0.0,
-            "rss_bytes": rss,
-            "read_bytes": read,
-            "write_bytes": write,
+            "cpu_percent": 100 * used.cpu_s * per_s,
+            "rss_bytes": self._memory(members),
+            "read_bytes": round(used.read_bytes * per_s),
+            "write_bytes": round(used.write_bytes * per_s),
             "open_files": files,
         }
 
     def _members(self) -> list[psutil.Process]:
-        found: list[psutil.Process] = []
+        found: dict[int, psutil.Process] = {}
         for pid in self._roots():
-            with suppress(psutil.Error):
-                root = self._known.setdefault(pid, psutil.Process(pid))
-                found += [root, *root.children(recursive=True)]
-        return found
+            if pid not in found:
+                with suppress(psutil.Error):
+                    found[pid] = self._known.setdefault(pid, psutil.Process(pid))
+                    found |= {child.pid: child for child in found[pid].children(recursive=True)}
+        return list(found.values())
+
+    def _memory(self, members: Sequence[psutil.Process]) -> int:
+        """The memory of all, looked at anew only as often as MEMORY_SHARE allows, or when a first process is there."""
+        started = time.monotonic()
+        if started >= self._memory_due or not self._memory_of:
+            total = 0
+            for process in members:
+                with suppress(psutil.Error):
+                    total += _memory(process)
+            self._memory_bytes = total
+            self._memory_of = tuple(process.pid for process in members)
+            ended = time.monotonic()
+            self._memory_due = ended + (ended - started) / MEMORY_SHARE
+        return self._memory_bytes if members else 0
+
+
+def _busy_percent(before: Any, after: Any) -> float:
+    """The part of all cores' time that was neither idle nor waiting for a disk. psutil's own is 0 at a first call."""
+    guests = ("guest", "guest_nice")  # contained in user and nice
+    spent = {name: getattr(after, name) - getattr(before, name) for name in after._fields if name not in guests}
+    whole = sum(spent.values())
+    return 100 * (whole - spent["idle"] - spent.get("iowait", 0.0)) / whole if whole > 0 else 0.0
 
 
 def _load_processes() -> list[int]:
@@ -144,9 +180,13 @@ def _load_processes() -> list[int]:
 def _memory(process: psutil.Process) -> int:
     """PSS where the kernel tells, so that memory shared by a server's processes counts once; else RSS."""
     try:
-        return int(process.memory_full_info().pss)
-    except (psutil.Error, AttributeError):
-        return int(process.memory_info().rss)
+        with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:  # noqa: PTH123 - psutil would read it for USS too
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:  # another user's process, or a platform without
+        pass
+    return int(process.memory_info().rss)
 
 
 def _io(process: psutil.Process) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Hands out encoded writes of the streams that this process owns, and knows where in its stream each one lies.
 
 A stream is cut into blocks of `block_points` rows, numbered from the end of the bulk load; a write is some rows of one
-block. (stream, block, offset, points) therefore names the points of a write for good: the ledger keeps these numbers, and
-the audit regenerates the points from them.
+block. (stream, block, offset, points) therefore names the points of a write for good: the ledger keeps these numbers,
+and the audit regenerates the points from them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Feed:
         self._ready: dict[tuple[int, WriteMode], deque[Write]] = defaultdict(deque)
 
     def take(self, points: int, mode: WriteMode) -> Write | None:
-        """The next write of so many points (fewer at the very end of a bounded stream); None when no more is left for it.
+        """The next write of so many points (fewer at the very end of a bounded stream); None when none is left.
 
         Raises
         ------

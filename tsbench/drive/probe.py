@@ -14,6 +14,9 @@ from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tsbench.drive.live import Outbox
+    from tsbench.drive.timebase import Timebase
+
 PERIOD_S = 0.005
 """How often the event loop is asked to be on time; 200 samples a second cost about 1 % of a core."""
 
@@ -25,10 +28,13 @@ class Probe:
     database's time, not the load generator's.
     """
 
-    def __init__(self, directory: Path, process: str) -> None:
+    def __init__(self, directory: Path, process: str, timebase: Timebase) -> None:
+        self.outbox: Outbox | None = None
+        """Is given what is written, too."""
+        self._timebase = timebase
         self._log = (directory / "process" / f"{process}.self.hlog").open("w", encoding="utf-8")
         self._cpu = (directory / "process" / f"{process}.cpu.jsonl").open("w", encoding="utf-8")
-        write_log_head(self._log, start_s=time.time())
+        write_log_head(self._log, start_s=timebase.now_ns() / 1e9)
         self._lags: dict[int, array[int]] = {}
         self._waits: dict[int, array[int]] = {}
         self._cpu_mark = (time.thread_time_ns(), time.perf_counter_ns())
@@ -39,23 +45,28 @@ class Probe:
             asked = time.perf_counter_ns()
             gevent.sleep(PERIOD_S)
             lag_ns = time.perf_counter_ns() - asked - int(PERIOD_S * 1e9)
-            self._lags.setdefault(time.time_ns() // 1_000_000_000, array("q")).append(max(0, lag_ns))
+            self._lags.setdefault(self._timebase.now_ns() // 1_000_000_000, array("q")).append(max(0, lag_ns))
 
     def waited(self, wait_ns: int) -> None:
         """Note how long an op waited for a thread of the pool."""
-        self._waits.setdefault(time.time_ns() // 1_000_000_000, array("q")).append(wait_ns)
+        self._waits.setdefault(self._timebase.now_ns() // 1_000_000_000, array("q")).append(wait_ns)
 
     def flush(self) -> None:
         """Append what was seen since the last flush. Call it from the event loop's thread, about once a second."""
         for tag, seen in (("lag", self._lags), ("wait", self._waits)):
             for second, values in sorted(seen.items()):
-                write_interval(self._log, Interval(tag, second, 1.0, Histogram(values)))
+                histogram = Histogram(values)
+                write_interval(self._log, Interval(tag, second, 1.0, histogram))
+                if self.outbox is not None:
+                    self.outbox.saw(tag, second, histogram)
             seen.clear()
         cpu_ns, wall_ns = time.thread_time_ns(), time.perf_counter_ns()
         used_ns, passed_ns = cpu_ns - self._cpu_mark[0], wall_ns - self._cpu_mark[1]
         self._cpu_mark = (cpu_ns, wall_ns)
-        line = {"second": time.time_ns() // 1_000_000_000 - 1, "cpu_ns": used_ns, "wall_ns": passed_ns}
+        line = {"second": self._timebase.now_ns() // 1_000_000_000 - 1, "cpu_ns": used_ns, "wall_ns": passed_ns}
         self._cpu.write(json.dumps(line) + "\n")
+        if self.outbox is not None:
+            self.outbox.used(line["second"], used_ns, passed_ns)
         self._log.flush()
         self._cpu.flush()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import logging
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +15,7 @@ from tsbench.drive.feed import Feed, Write
 from tsbench.drive.probe import Probe
 from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
-from tsbench.measure.validate import canonical
+from tsbench.measure.validate import NotAnAnswer, canonical
 from tsbench.model import OpError, Outcome, Window
 from tsbench.targets import get as get_target
 from tsbench.targets.base import Unsupported
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tsbench.drive.timebase import Timebase
     from tsbench.model import Rows
     from tsbench.scenario import RunSpec
     from tsbench.targets.base import Session
 
 T = TypeVar("T")
+
+logger = logging.getLogger("tsbench")
 
 READY_SINGLES = 4_096
 """Single-point payloads encoded before the clock starts; later ones are made a block at a time."""
@@ -76,6 +79,14 @@ class Answer:
     number: int
     rows: Rows
 
+    def line(self) -> dict[str, Any]:
+        """As the process's file keeps it; a value that no answer can have makes it a wrong one."""
+        line: dict[str, Any] = {"op": self.op, "number": self.number}
+        try:
+            return {**line, "rows": canonical(self.rows)}
+        except NotAnAnswer as error:
+            return {**line, "rows": [], "wrong": str(error)}
+
 
 @dataclass(slots=True)
 class _State:
@@ -93,20 +104,23 @@ class LoadProcess:
         The run directory; files named after the process are written below it.
     """
 
-    def __init__(self, spec: RunSpec, share: Share, endpoint: str, directory: Path) -> None:
+    def __init__(self, spec: RunSpec, share: Share, endpoint: str, directory: Path, timebase: Timebase) -> None:
         self.spec, self.share, self.endpoint = spec, share, endpoint
         self.target = get_target(spec.target.name)
         self.schema = self.target.schemas[spec.target.schema_ or next(iter(self.target.schemas))]
         self.world = spec.world_at()
         self.loaded_ticks = self.world.ticks(spec.load.window)
-        self.recorder = Recorder(directory, share.name, start_ns=time.time_ns())
-        self.probe = Probe(directory, share.name)
+        self.timebase = timebase
+        self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
+        self.probe = Probe(directory, share.name, timebase)
         self.caller = caller_for(cooperative=self.target.cooperative)
         self.feed = self._make_feed()
         self.clock: Clock | None = None
         self.stripe: Stripe | None = None
         self.schedule = Schedule()
         self.drained = Event()
+        self.failed: Callable[[str], None] = logger.error
+        """Is told when results can no longer be kept."""
         self._directory = directory
         self._state = _State()
         self._started = Event()
@@ -150,7 +164,7 @@ class LoadProcess:
         """Block the calling user until the run begins."""
         self._started.wait()
         if self.clock is not None:
-            sleep_until_ns(self.clock.go_ns)
+            sleep_until_ns(self.clock.go_ns, self.timebase.now_ns())
 
     def next_due_ns(self) -> int | None:
         """When the op that the caller may do next is due, in epoch ns: now in a closed loop, else the next arrival.
@@ -160,7 +174,7 @@ class LoadProcess:
         if self._stopping:
             return None
         if self.stripe is None or self.clock is None:
-            return time.time_ns()
+            return self.timebase.now_ns()
         due_ns = self.stripe.take()
         if due_ns is None:
             self._exhausted = True
@@ -171,7 +185,7 @@ class LoadProcess:
         self.schedule.scheduled += measured
         self._waiting += 1
         self._waiting_measured += measured
-        sleep_until_ns(due_ns)
+        sleep_until_ns(due_ns, self.timebase.now_ns())
         if self._stopping:  # counted as dropped by `close`
             return None
         self._waiting -= 1
@@ -214,7 +228,7 @@ class LoadProcess:
         place = (write.stream, write.block, write.offset, payload.points)
         result: Timed[int] | None = None
         outcome = Outcome.UNKNOWN
-        started_ns = time.time_ns()
+        started_ns = self.timebase.now_ns()
         try:
             result = self._call(lambda: session.write(payload))
             outcome = self._record(name, due_ns, started_ns, result, points=payload.points)
@@ -237,14 +251,14 @@ class LoadProcess:
         asked = self._state.asked.get(kind, 0)
         self._state.asked[kind] = asked + 1
         number = asked * self.share.of + self.share.index
-        query = queries.make(kind, self.world, self.loaded, self.spec.world.seed, number)
         result: Timed[Rows]
         try:
+            query = queries.make(kind, self.world, self.loaded, self.spec.world.seed, number)
             statement = self.schema.compile(query)
-        except Unsupported as why:
-            started_ns, result = time.time_ns(), Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), 0)
+        except (Unsupported, ValueError) as why:  # also a kind that does not fit the world of a bare locustfile
+            started_ns, result = self.timebase.now_ns(), Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), 0)
         else:
-            started_ns = time.time_ns()
+            started_ns = self.timebase.now_ns()
             result = self._call(lambda: session.query(statement, query.columns))
         self._record(kind, due_ns, started_ns, result)
         if result.value is not None and len(self._state.answers) < self.spec.check.sample:
@@ -257,7 +271,7 @@ class LoadProcess:
         return Window(self.world.time_ns(0), self.world.time_ns(self.loaded_ticks))
 
     def _record(self, name: str, due_ns: int, started_ns: int, result: Timed[Any], *, points: int = 0) -> Outcome:
-        ended_ns = time.time_ns()
+        ended_ns = self.timebase.now_ns()
         outcome, cause = Outcome.OK, ""
         if result.error is not None:
             outcome, cause = _sort(result.error)
@@ -291,8 +305,12 @@ class LoadProcess:
     def _flush_every_second(self) -> None:
         while True:
             gevent.sleep(1.0)
-            self.recorder.flush()
-            self.probe.flush()
+            try:
+                self.recorder.flush()
+                self.probe.flush()
+            except OSError as error:  # a full disk: what cannot be recorded need not be measured
+                self.failed(f"cannot write results: {error.strerror}; free some room")
+                return
 
     def close(self) -> None:
         """Stop, count what was left of the schedule, and write the files that only the end knows."""
@@ -307,12 +325,12 @@ class LoadProcess:
         place = self._directory / "process"
         with (place / f"{self.share.name}.answers.jsonl").open("w", encoding="utf-8") as out:
             for answer in self._state.answers:
-                line = {"op": answer.op, "number": answer.number, "rows": canonical(answer.rows)}
-                out.write(json.dumps(line) + "\n")
+                out.write(json.dumps(answer.line()) + "\n")
         content = {
             **asdict(self.share),
             "ops": self.recorder.total,
             "encode_ns": self.feed.encode_ns,
+            "clock_offset_ns": self.timebase.offset_ns,
             "schedule": asdict(self.schedule) if self.stripe is not None else None,
             "failures": dict(sorted(self._state.failures.items(), key=lambda item: -item[1])[:20]),
         }
@@ -321,7 +339,7 @@ class LoadProcess:
     def _left(self, stripe: Stripe) -> int:
         """Measured arrivals that were due but that no session came free for."""
         left, clock = 0, self.clock
-        limit_ns = min(time.time_ns(), (clock.end_ns if clock and clock.end_ns else time.time_ns()))
+        limit_ns = min(self.timebase.now_ns(), (clock.end_ns if clock and clock.end_ns else self.timebase.now_ns()))
         while clock is not None and (due_ns := stripe.take()) is not None and due_ns + clock.go_ns < limit_ns:
             left += due_ns + clock.go_ns >= clock.start_ns
         return left

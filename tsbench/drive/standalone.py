@@ -6,27 +6,29 @@ import logging
 import os
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gevent
 from locust import events
-from locust.runners import WorkerRunner
+from locust.runners import STATE_RUNNING, STATE_SPAWNING, WorkerRunner
 from pydantic import ValidationError
 
 from tsbench import assess, env, servers, targets
 from tsbench.bulk import bulk_load
+from tsbench.drive import options
 from tsbench.drive.coordinator import Coordinator, Run
 from tsbench.drive.users import TimeSeriesUser
+from tsbench.drive.web import Correspondent, Page
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
 from tsbench.rundir import RunDir
 from tsbench.scenario import RunSpec
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from collections.abc import Sequence
 
-    from locust.argument_parser import LocustArgumentParser
     from locust.env import Environment
 
     from tsbench.servers.base import Server
@@ -40,38 +42,34 @@ def standalone() -> None:
     Call it once at the top of the locustfile. With `--endpoint` (or TSBENCH_ENDPOINT) it uses that server, else it
     starts one of its own if it knows how. Results go to a run directory like those of `tsbench run`.
     """
-    events.init_command_line_parser.add_listener(_add_options)
+    events.init_command_line_parser.add_listener(options.add_options)
     events.init.add_listener(_init)
-
-
-def _add_options(parser: LocustArgumentParser) -> None:
-    group = parser.add_argument_group("tsbench")
-    add = group.add_argument
-    add("--endpoint", env_var="TSBENCH_ENDPOINT", default="", help="URL of the server; empty: start one")
-    add("--schema", env_var="TSBENCH_SCHEMA", default="", help="layout of the data; empty: the target's first")
-    add("--scale", type=int, env_var="TSBENCH_SCALE", default=100, help="hosts or devices")
-    add("--seed", type=int, env_var="TSBENCH_SEED", default=1, help="the same seed gives the same data")
-    add("--load-window", env_var="TSBENCH_LOAD_WINDOW", default="6h", help="data stored before the test")
-    add("--warmup", env_var="TSBENCH_WARMUP", default="2s", help="ops at the beginning that do not count")
-    add("--results", env_var="TSBENCH_RESULTS", default="results", help="where results are kept")
 
 
 def _init(environment: Environment, **_: Any) -> None:
     test = _Test()
     coordinator = Coordinator(environment, test.plan)
     if isinstance(environment.runner, WorkerRunner):
+        Correspondent(environment, coordinator)
         return
     coordinator.finished.append(lambda run: test.finish(environment, run))
-    environment.events.quitting.add_listener(lambda **_: test.put_away())
-    if environment.parsed_options.headless:
+    environment.events.quitting.add_listener(lambda **_: test.end(environment))
+    if environment.web_ui is not None:
+        try:
+            options.endpoint_of(environment)
+            test.page = Page(environment, coordinator, test.server_pids)
+        except UserMistake as error:
+            logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
+            sys.exit(2)
+    if environment.web_ui is None:
         # Prepared here, the first data does not eat into --run-time, which Locust counts from its own start; and its
         # timers start from when the event loop last looked at the clock, which was before the imports.
         try:
             test.prepare(environment)
-        except (UserMistake, Broken, OSError) as error:
-            logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
-            test.put_away()
-            sys.exit(2)
+        except (UserMistake, Broken, OpError, OSError) as error:
+            logger.error("tsbench: %s", " ".join(str(error).split()))  # noqa: TRY400 - one line, no traceback
+            test.give_up(str(error))
+            sys.exit(2 if isinstance(error, UserMistake) else 1)
         gevent.get_hub().loop.update_now()
 
 
@@ -83,25 +81,41 @@ class _Test:
         self._dir: RunDir | None = None
         self._prepared: Run | None = None
         self._loaded: dict[str, Any] = {}
+        self.page: Page | None = None
+        """Beside the web UI, if there is one."""
+
+    def server_pids(self) -> Sequence[int]:
+        """The processes of the server that was started here."""
+        return self._server.pids() if self._server is not None else ()
 
     def plan(self, environment: Environment) -> Run:
         """What is to be done: as prepared, or for another test of the web UI prepared now."""
-        run = self._prepared or self.prepare(environment)
+        if self.page is not None:
+            self.page.planning()
+        try:
+            run = self._prepared or self.prepare(environment)
+        except (UserMistake, Broken, OpError, OSError) as error:
+            self.give_up(str(error))
+            raise UserMistake(" ".join(str(error).split())) from None
         self._prepared = None
+        if self.page is not None:
+            self.page.planned(run)
         return run
 
     def prepare(self, environment: Environment) -> Run:
         """Start or find the server and store the first data."""
         self.put_away()
-        options = environment.parsed_options
-        spec = _spec(environment, options)
-        results = Path(options.results).absolute() / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-locust"
+        self._dir = None
+        given, asked = options.endpoint_of(environment), environment.parsed_options or Namespace()
+        spec = _spec(environment, asked, given)
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        results = Path(asked.results).absolute() / f"{stamp}-locust"
         run = self._dir = RunDir.create(results, spec.id)
         run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
-        if not options.endpoint:
+        if not given:
             self._server = servers.SERVERS[spec.target.name](run / "server", {})
             self._server.start()
-        endpoint = options.endpoint or (self._server.endpoint if self._server else "")
+        endpoint = given or (self._server.endpoint if self._server else "")
         self._store(spec, endpoint, run)
         self._prepared = Run(spec, endpoint, run.path, ends=False)
         return self._prepared
@@ -144,13 +158,28 @@ class _Test:
             session.close()
         except (UserMistake, OpError) as error:
             found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
-        whole = assess.conclude(run, {**heading, **summary, **found}, {**verdicts, **more})
+        whole = assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
         verdict = whole["verdict"]
         done = run.finish("complete")
         logger.info("verdict: %s %s", Verdict(verdict["valid"]).word, verdict["reason"])
         logger.info("see: tsbench report %s", os.path.relpath(done.path.parent))
-        if verdict["valid"] is False:
+        if self.page is not None:
+            self.page.reported(done.path.parent)
+        if verdict["valid"] is False or (spec.gates and verdict["valid"] is None):  # who sets a gate waits for a yes
             environment.process_exit_code = 1
+
+    def give_up(self, reason: str) -> None:
+        """Put away, and keep the reason with what was begun."""
+        self.put_away()
+        if self._dir is not None:
+            self._dir.finish("failed", error=reason)
+
+    def end(self, environment: Environment) -> None:
+        """End a test that still runs while its server does, so that it is checked; then put away."""
+        runner = environment.runner
+        if runner is not None and runner.state in {STATE_SPAWNING, STATE_RUNNING}:
+            runner.stop()
+        self.put_away()
 
     def put_away(self) -> None:
         """Stop the server that was started here and delete its data."""
@@ -160,7 +189,7 @@ class _Test:
             server.remove()
 
 
-def _spec(environment: Environment, options: Namespace) -> RunSpec:
+def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpec:
     classes = [c for c in environment.user_classes if issubclass(c, TimeSeriesUser)]
     names = {c.target for c in classes}
     if len(names) != 1:
@@ -170,7 +199,7 @@ def _spec(environment: Environment, options: Namespace) -> RunSpec:
     schema = options.schema or user.schema or next(iter(target.schemas))
     if schema not in target.schemas:
         raise UserMistake(f"--schema {schema}: {target.name} has {', '.join(target.schemas)}")
-    if not options.endpoint and target.name not in servers.SERVERS:
+    if not endpoint and target.name not in servers.SERVERS:
         raise UserMistake(f"tsbench cannot start {target.name}; give --endpoint URL or set TSBENCH_ENDPOINT")
     document = {
         "id": f"{target.name}-{schema}",
@@ -180,6 +209,7 @@ def _spec(environment: Environment, options: Namespace) -> RunSpec:
         "load": {"window": options.load_window},
         "drive": {"users": options.num_users or 1, "warmup": options.warmup},
         "block": user.block_points,
+        "gates": [gate.strip() for text in options.gate for gate in text.split(",") if gate.strip()],
         "target": {"name": target.name, "schema": schema},
     }
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gevent
@@ -96,7 +95,7 @@ class TimeSeriesUser(User):  # type: ignore[misc]  # locust is untyped
         self._done("query", kind, due_ns, 0 if result.value is None else len(result.value), result)
 
     def _done(self, request_type: str, name: str, due_ns: int, length: int, result: Timed[Any]) -> None:
-        self._report(request_type, name, time.time_ns() - due_ns, length, result.error)
+        self._report(request_type, name, self._process.timebase.now_ns() - due_ns, length, result.error)
         if result.error is not None and self._process.stripe is None:
             gevent.sleep(FAILURE_PAUSE_S)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.audit import Account, points_by_outcome
+from tsbench.measure.validate import Difference
 from tsbench.model import (
     Above,
     Bucketed,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.measure.gold import Gold
-    from tsbench.measure.validate import Difference
     from tsbench.model import Query
     from tsbench.targets.base import Schema, Session
 
@@ -100,7 +100,8 @@ def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers
                 given = json.loads(line)
                 query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
                 rows = Rows(query.columns, [tuple(row) for row in given["rows"]])
-                answers.note(given["op"], query, gold.check(query, rows, quiet=False))
+                wrong = Difference(given["wrong"]) if "wrong" in given else gold.check(query, rows, quiet=False)
+                answers.note(given["op"], query, wrong)
 
 
 def ask(

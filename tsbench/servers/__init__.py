@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from tsbench.servers.files import MemoryServer, NullServer, SqliteServer
+from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
 from tsbench.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -21,9 +22,13 @@ class ServerFactory(Protocol):
         """The server, with settings that go before tsbench's own."""
 
 
+EMBEDDED = frozenset({"memory", "null", "sqlite"})
+"""Databases without a process of their own, which nothing can cap or kill."""
 SERVERS: dict[str, ServerFactory] = {
     "memory": MemoryServer,
     "null": NullServer,
     "sqlite": SqliteServer,
     "postgres": PostgresServer,
+    "influxdb1": InfluxServer1,
+    "influxdb2": InfluxServer2,
 }

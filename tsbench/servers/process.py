@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -13,26 +12,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tsbench.children import bind_to_parent
 from tsbench.errors import Broken
+from tsbench.servers import cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec is no place to load libraries
-
-
-def bind_to_parent(death_signal: signal.Signals) -> Callable[[], None]:
-    """What a child runs before its program, so that the kernel sends it the signal when the starting thread ends."""
-    parent, number = os.getpid(), int(death_signal)
-
-    def bind() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it died in between: the signal will not come any more
-            os._exit(1)
-
-    return bind
 
 
 class ServerProcess:
@@ -41,7 +27,7 @@ class ServerProcess:
     The kernel sends it `death_signal` when the thread that started it ends (PR_SET_PDEATHSIG), so that it does not
     outlive a killed tsbench: **start it from a thread that lives as long as it is needed**, the main one. With `user`
     the child changes to that user (as root only); CPython runs `preexec_fn` after that, which matters because the
-    kernel clears the signal when the user changes.
+    kernel clears the signal when the user changes. Caps hold from its first instruction: see `cgroup`.
     """
 
     def __init__(
@@ -84,7 +70,8 @@ class ServerProcess:
         """
         if self.alive():
             return
-        with self._log.open("ab") as log:
+        bind = bind_to_parent(self._death_signal)
+        with self._log.open("ab") as log, cgroup.door() as enter:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -96,7 +83,7 @@ class ServerProcess:
                 group=_group_of(self._user),
                 extra_groups=[] if self._user else None,
                 start_new_session=True,  # Ctrl-C on the terminal is for tsbench, which then stops it in order
-                preexec_fn=bind_to_parent(self._death_signal),  # noqa: PLW1509 - one system call, prepared before the fork
+                preexec_fn=lambda: (bind(), enter()),  # noqa: PLW1509 - a few system calls, prepared before the fork
             )
         give_up = time.monotonic() + timeout_s
         while not ready():

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.targets import memory, null, postgres, sqlite
+from tsbench.targets import influxdb1, influxdb2, memory, null, postgres, sqlite
 
 if TYPE_CHECKING:
     from tsbench.targets.base import Target
@@ -16,6 +16,8 @@ TARGETS: dict[str, Target] = {
     "null": null.TARGET,
     "sqlite": sqlite.TARGET,
     "postgres": postgres.TARGET,
+    "influxdb1": influxdb1.TARGET,
+    "influxdb2": influxdb2.TARGET,
 }
 
 

@@ -6,6 +6,7 @@ the data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -59,9 +60,11 @@ class Schema(Protocol):
     @property
     def name(self) -> str:
         """Its name in scenarios (`btree`)."""
+
     @property
     def keeps_duplicates(self) -> bool:
         """Whether two points of a series at the same time are both stored (else the later one replaces)."""
+
     @property
     def modes(self) -> frozenset[WriteMode]:
         """The write modes that `encode` knows."""
@@ -125,21 +128,41 @@ class Session(Protocol):
         ...
 
 
+class Counting(ABC):
+    """The ability of a session to tell the server's own counters; a session class declares it by inheriting from this.
+
+    It is no method of `Session`, because most of what a database counts is of use to its own readers only: a target
+    without it is complete.
+    """
+
+    @abstractmethod
+    def counters(self) -> Mapping[str, float]:
+        """The server's counters as they are now, a few dozen at most: totals since it was started, and gauges.
+
+        Names are the server's own, dotted where it has several tables of them (`database.xact_commit`). Asking once a
+        second must not be felt. Raises `model.OpError`.
+        """
+
+
 class Target(Protocol):
     """A database: its layouts, its abilities, and how to connect."""
 
     @property
     def name(self) -> str:
         """Its name in scenarios (`postgres`)."""
+
     @property
     def schemas(self) -> Mapping[str, Schema]:
         """Its layouts by name; the first is the default."""
+
     @property
     def durable(self) -> bool:
         """Whether acknowledged data survives a restart of the server."""
+
     @property
     def cooperative(self) -> bool:
         """Whether its driver yields to gevent while it waits; if not, its calls run in a thread pool."""
+
     @property
     def shared(self) -> bool:
         """Whether sessions of different processes see the same data, so that load processes can drive it."""

@@ -13,7 +13,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
-from tsbench.targets.base import WriteMode
+from tsbench.targets import pgcounters
+from tsbench.targets.base import Counting, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -101,7 +102,7 @@ def parameters(endpoint: str) -> dict[str, Any]:
     return found | ({"password": password} if password is not None else {})
 
 
-class PostgresSession:
+class PostgresSession(Counting):
     """One connection in autocommit, its time zone UTC.
 
     After an error of a statement the connection stays; after a broken connection or a time-out it is dropped, and the
@@ -187,6 +188,16 @@ class PostgresSession:
         with self._errors(self._timeout_s) as connection:
             sizes = connection.execute(text, (tables,)).fetchall()[0]
         return dict(zip(("table", "index", "toast"), sizes, strict=True))
+
+    def counters(self) -> Mapping[str, float]:
+        """What the server counts of this database, its checkpoints and its write-ahead log.
+
+        Sessions report what they did at most once a second, so a total may be that late.
+        """
+        with self._errors(self._timeout_s) as connection:
+            text = pgcounters.text(connection.info.server_version)
+            row = connection.execute(text, prepare=True).fetchall()[0]
+        return pgcounters.named(row)
 
     def close(self) -> None:
         """Close the connection."""

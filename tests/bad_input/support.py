@@ -1,0 +1,181 @@
+"""Starts the real command line in a directory of its own, and sees to it that nothing that it started is left."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+PROGRAMS = Path(sys.executable).parent
+PATIENCE_S = 90.0
+"""For what takes a second or two on an idle machine."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+TINY = """
+question = "Does it fail well?"
+[world]
+use_case = "cpu-only"
+scale = 5
+[load]
+window = "10m"
+[drive]
+users = 2
+warmup = "0s"
+duration = "1s"
+wait = "5ms"
+[[op]]
+write = 1
+weight = 10
+[[op]]
+query = "raw-one"
+[check]
+answers = 5
+[target]
+name = "sqlite"
+"""
+
+
+def complaint(stderr: str) -> str:
+    """The one line with which a command ends badly."""
+    assert "Traceback" not in stderr, stderr
+    lines = [line for line in stderr.splitlines() if line.startswith("tsbench:")]
+    assert len(lines) == 1, stderr
+    return lines[0]
+
+
+def says(line: str, *words: str) -> None:
+    """Check that a complaint has all the words that its reader needs."""
+    assert [word for word in words if word not in line] == [], line
+
+
+class Command:
+    """A running command with its output in files below `place`."""
+
+    def __init__(self, place: Path, *words: str, env: Mapping[str, str | None] | None = None) -> None:
+        self.place, self._err, self._out = place, place / "stderr.txt", place / "stdout.txt"
+        environment = {**os.environ, **(env or {})}
+        program, *arguments = words
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(
+                [str(PROGRAMS / program), *arguments],
+                cwd=place,
+                stdout=out,
+                stderr=err,
+                env={name: value for name, value in environment.items() if value is not None},
+            )
+
+    @property
+    def stderr(self) -> str:
+        return self._err.read_text()
+
+    @property
+    def stdout(self) -> str:
+        return self._out.read_text()
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        """Poll until the condition holds; the command must not end before."""
+        give_up = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.process.poll() is None, f"it ended early: {self.stdout}{self.stderr}"
+            assert time.monotonic() < give_up, f"nothing came of it: {self.stdout}{self.stderr}"
+            time.sleep(0.02)
+
+    def until_phase(self, name: str) -> None:
+        """Wait for a phase of a run."""
+        self.wait_until(lambda: f": {name}\n" in self.stderr)
+
+    def until_measured(self) -> None:
+        """Wait until a load process has written what it measured in its first second."""
+        written = "results/*/*.partial/process/*.ops.jsonl"
+        self.wait_until(lambda: any(path.stat().st_size for path in self.place.glob(written)))
+
+    def child(self, name: str) -> psutil.Process:
+        """The direct child of that name."""
+        return next(p for p in psutil.Process(self.process.pid).children() if p.name() == name)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit code."""
+        return self.process.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        """Kill it if a failed test has left it running; its children go with it."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def nothing_left(*, within_s: float = 15.0) -> Iterator[None]:
+    """See to it that all processes that are started meanwhile are gone at the end, orphans too.
+
+    Orphans become children of this process, as those of a container's first process do.
+    """
+    libc, me = ctypes.CDLL(None), psutil.Process()
+    before = set(me.children(recursive=True))
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+        give_up = time.monotonic() + within_s
+        while (left := _running(set(me.children(recursive=True)) - before)) and time.monotonic() < give_up:
+            time.sleep(0.05)
+    finally:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        names = {p.pid: p.name() for p in _running(set(me.children(recursive=True)) - before)}
+        for pid in names:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert not left, f"left running: {names}"
+
+
+def _running(processes: set[psutil.Process]) -> list[psutil.Process]:
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+            elif process.ppid() == os.getpid():  # nobody else collects an orphan
+                with suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
+    return found
+
+
+def scenario(place: Path, *changes: tuple[str, str]) -> Path:
+    """The tiny scenario, with texts replaced, as a file."""
+    text = TINY
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = place / "tiny.toml"
+    path.write_text(text)
+    return path
+
+
+def only(place: Path, pattern: str) -> Path:
+    """The one path that fits."""
+    (found,) = place.glob(pattern)
+    return found
+
+
+def content(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system to fill")

@@ -1,0 +1,196 @@
+"""Runs that end before their time say so in a line, leave nothing running and lose nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bad_input.support import (
+    PROGRAMS,
+    Command,
+    complaint,
+    content,
+    needs_root,
+    nothing_left,
+    only,
+    says,
+    scenario,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsbench.servers.postgres import PostgresServer
+
+REPOSITORY = Path(__file__).parent.parent.parent
+LONG = ("--set", "drive.duration=60s")
+POSTGRES = ("--set", "target.name=postgres")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """The command's working directory; when the test ends, nothing that it started may be left."""
+    scenario(tmp_path)
+    with nothing_left():
+        yield tmp_path
+
+
+@pytest.fixture
+def embedded(postgres_server: PostgresServer) -> None:
+    """Skips where there is no embedded PostgreSQL."""
+
+
+def started(place: Path, *words: str, **env: str | None) -> Command:
+    return Command(place, "tsbench", "run", "tiny.toml", *words, env=env)
+
+
+def measured_ops(summary: Path) -> dict[str, int]:
+    return {name: op["count"] for name, op in content(summary)["measured"]["ops"].items()}
+
+
+def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_on_completes_it(place: Path) -> None:
+    command = started(place, "--set", "drive.duration=3s")
+    command.until_measured()
+    command.signal(signal.SIGINT)
+    assert command.wait() == 130
+    line = complaint(command.stderr)
+    says(line, "interrupted", "go on with: tsbench run tiny.toml", "--set=drive.duration=3s", "--resume results/")
+    partial = only(place, "results/*/sqlite.partial")
+    assert content(partial / "status.json")["state"] == "interrupted"
+    assert content(partial / "summary.json")["verdict"]["valid"] is False
+    assert measured_ops(partial / "summary.json")["write-1"] > 10
+    assert (partial.parent / "report.html").exists()
+
+    program, *words = shlex.split(line.partition("go on with: ")[2])
+    resumed = Command(place, program, *words)
+    assert resumed.wait() == 0, resumed.stderr
+    assert content(only(place, "results/*/sqlite/status.json"))["state"] == "complete"
+    assert [c["verdict"]["valid"] for c in content(only(place, "results/*/summary.json"))["cells"]] == [True]
+    assert not partial.exists()
+
+
+@pytest.mark.postgres
+def test_ctrl_c_while_loading_stops_the_server_and_deletes_its_data(place: Path, embedded: None) -> None:
+    command = started(place, *POSTGRES, "--set", "load.window=1000h")
+    command.until_phase("load")
+    command.signal(signal.SIGINT)
+    assert command.wait() == 130
+    says(complaint(command.stderr), "interrupted", "--set=load.window=1000h", "--resume")
+    partial = only(place, "results/*/postgres.partial")
+    assert content(partial / "status.json")["state"] == "interrupted"
+    assert (partial / "server.log").exists()
+    assert not (partial / "server").exists()
+
+
+@pytest.mark.postgres
+def test_sigterm_is_handled_like_ctrl_c(place: Path, embedded: None) -> None:
+    command = started(place, *POSTGRES, *LONG)
+    command.until_measured()
+    command.signal(signal.SIGTERM)
+    assert command.wait() == 130
+    says(complaint(command.stderr), "interrupted", "--resume")
+    partial = only(place, "results/*/postgres.partial")
+    assert content(partial / "status.json")["state"] == "interrupted"
+    assert measured_ops(partial / "summary.json")["write-1"] > 10
+
+
+@pytest.mark.postgres
+def test_a_killed_server_ends_the_run_with_a_false_verdict_that_says_so(place: Path, embedded: None) -> None:
+    command = started(place, *POSTGRES, *LONG)
+    command.until_measured()
+    command.child("postgres").kill()
+    assert command.wait() == 1
+    says(complaint(command.stderr), "postgres", "the server died during the run")
+    run = only(place, "results/*/postgres")
+    verdict = content(run / "summary.json")["verdict"]
+    assert verdict["valid"] is False
+    assert verdict["reason"].startswith("the server died during the run")
+    assert measured_ops(run / "summary.json")["write-1"] > 10
+    assert (run / "ops.parquet").exists()
+    assert "the server died" in (run.parent / "report.html").read_text()
+
+
+@pytest.mark.postgres
+def test_a_killed_tsbench_takes_servers_and_load_processes_with_it(place: Path, embedded: None) -> None:
+    command = started(place, *POSTGRES, *LONG, "--set", "drive.processes=2")
+    command.until_measured()
+    assert command.child("postgres").is_running()
+    command.signal(signal.SIGKILL)
+    assert command.wait() == -signal.SIGKILL  # `place` sees to the rest
+
+
+def test_an_unreachable_server_is_named_with_its_url(place: Path) -> None:
+    command = started(place, "--endpoint", "postgresql://me@127.0.0.1:9/bench", *POSTGRES)
+    assert command.wait() == 2
+    says(complaint(command.stderr), "cannot connect to postgresql://me@127.0.0.1:9/bench", "is the server running")
+    partial = only(place, "results/*/postgres.partial")
+    assert content(partial / "status.json")["state"] == "failed"
+
+
+@pytest.mark.postgres
+def test_a_wrong_password_is_answered_with_where_to_set_it(place: Path, postgres_server: PostgresServer) -> None:
+    endpoint = postgres_server.endpoint.partition("?")[0]
+    env = {"TSBENCH_PASSWORD": "wr0ng", "PGPASSFILE": None, "PGPASSWORD": None}
+    command = started(place, "--endpoint", endpoint, *POSTGRES, **env)
+    assert command.wait() == 2
+    line = complaint(command.stderr)
+    says(line, endpoint, "password authentication failed", "set TSBENCH_PASSWORD")
+    assert "wr0ng" not in line
+
+
+def test_results_that_cannot_be_written_are_noticed_before_anything_starts(place: Path) -> None:
+    command = started(place, "--out", "tiny.toml/results")  # a path below a file stops root too
+    assert command.wait() == 2
+    says(complaint(command.stderr), "cannot write to tiny.toml/results", "Not a directory", "--out")
+    assert ": start" not in command.stderr
+
+
+@needs_root
+def test_a_full_disk_fails_the_run_and_says_where_to_go(place: Path) -> None:
+    small = place / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=False)
+    if mounted.returncode:
+        pytest.skip("this root may not mount a file system")
+    try:
+        command = started(place, "--out", "small/results", "--set", "load.window=100h")
+        assert command.wait() == 1
+        says(complaint(command.stderr), "sqlite", "disk full", "free some room", "--out")
+        partial = only(place, "small/results/*/sqlite.partial")
+        assert content(partial / "status.json")["state"] == "failed"
+        assert (partial.parent / "report.html").exists()
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_generating_onto_a_full_disk_says_that_the_file_is_incomplete(place: Path) -> None:
+    command = Command(place, "tsbench", "generate", "--out", "/dev/full", "--scale", "5")
+    assert command.wait() == 1
+    says(complaint(command.stderr), "/dev/full", "incomplete", "the disk is full")
+
+
+def test_a_reader_that_goes_away_is_no_reason_for_a_traceback(place: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        words = [str(PROGRAMS / "tsbench"), "list", "queries"]
+        done = subprocess.run(words, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_bare_locustfile_without_its_server_ends_with_one_line(place: Path) -> None:
+    file = str(REPOSITORY / "locustfiles" / "postgres.py")
+    url = "postgresql://me@127.0.0.1:9/bench"
+    command = Command(place, "locust", "-f", file, "--headless", "-u", "1", "-t", "1s", "--endpoint", url)
+    assert command.wait() == 2
+    assert "Traceback" not in command.stderr
+    (line,) = (line for line in command.stderr.splitlines() if "tsbench: " in line)
+    says(line, f"cannot connect to {url}", "is the server running")
+    assert content(only(place, "results/*/*.partial/status.json"))["state"] == "failed"

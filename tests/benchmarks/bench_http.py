@@ -1,0 +1,327 @@
+"""Clients that write to the same InfluxDB 1.x: ours, Locust's FastHttpUser, wrk, and the peer's loader.
+
+One point per request with 50 users, in one process each, rounds in turn; ratios are medians of the rounds' ratios, so
+that a machine whose speed drifts favours nobody. wrk is C with an event loop: what the server can take. At half our
+rate an open loop's service times are put beside wrk's at the same rate: what is more is the client's own. Batches of
+5,000 lines are loaded beside `tsbs_load_influx` (from a directory in TSBS_BIN, or from PATH), which reads what its own
+generator wrote before, while tsbench generates as it loads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+
+from tsbench.servers.influxdb import InfluxServer1
+
+ROOT = Path(__file__).parents[2]
+USERS, SECONDS, ROUNDS = 50, 8, 3
+SCALE, HOURS, BATCH = 100, 24, 5_000
+ROWS = SCALE * HOURS * 360
+BIN = Path(sys.executable).parent
+
+FAST = """
+import itertools
+from locust import FastHttpUser, constant, task
+times = itertools.count(1_451_606_400_000_000_000, 1_000)
+class Writer(FastHttpUser):
+    wait_time = constant(0)
+    @task
+    def write(self):
+        time_ns = next(times)
+        line = b"temperature,device_id=%d value=21.5 %d" % (10_001 + time_ns // 1_000 % 100, time_ns)
+        self.client.post("/write?db=tsbench&rp=tsbench&precision=ns", data=line)
+"""
+
+WRK = """
+local time, delay_ms = 1451606400000000, {delay}
+local path = "/write?db=tsbench&rp=tsbench&precision=ns"
+function request()
+  time = time + 1
+  local line = string.format("temperature,device_id=%d value=21.5 %d000", 10001 + time % 100, time)
+  return wrk.format("POST", path, nil, line)
+end
+{paced}
+"""
+PACED = """
+local even = true
+function delay()  -- in whole ms; a mixture comes nearer to the rate
+  local r = math.random()
+  return math.floor(delay_ms) + (r < delay_ms - math.floor(delay_ms) and 1 or 0)
+end
+"""
+
+LOAD = """
+import json, sys
+from tsbench import targets
+from tsbench.bulk import bulk_load
+from tsbench.targets.base import WriteMode
+from tsbench.workload.world import World, WorldSpec
+endpoint, workers = sys.argv[1], int(sys.argv[2])
+world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
+target = targets.get("influxdb1"); schema = target.schemas["tags"]
+session = target.connect(endpoint, schema)
+session.run(schema.create(world.measurements, world.tags()))
+loaded = bulk_load(
+    world, target, schema, endpoint, last_tick={ticks}, workers=workers, batch={batch}, mode=WriteMode.BULK
+)
+print(json.dumps({{"rows": loaded.points, "seconds": loaded.duration_s, "cpu": loaded.client_cpu_s}}))
+"""
+
+OPEN = """
+question = "How much later than wrk do we see an answer?"
+[world]
+use_case = "sensors"
+scale = 100
+[load]
+window = "1m"
+[drive]
+loop = "open"
+rate = "{rate}/s"
+users = {users}
+warmup = "2s"
+duration = "{seconds}s"
+[[op]]
+write = 1
+[target]
+name = "influxdb1"
+endpoint = "{endpoint}"
+"""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Requests per second, client CPU in us per request, and percentiles in ms where they are known."""
+
+    per_s: float
+    cpu_us: float
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
+        server = InfluxServer1(Path(directory) / "server")
+        server.start()
+        try:
+            ours = single_points(server.endpoint, Path(directory))
+            half_rate(server.endpoint, Path(directory), ours / 2)
+            batches(server.endpoint, Path(directory))
+        finally:
+            server.stop()
+            server.remove()
+
+
+# --- one point per request --------------------------------------------------------------------------------------------
+
+
+def single_points(endpoint: str, directory: Path) -> float:
+    """Rates of all clients; ours is returned."""
+    print(f"one point per request, {USERS} users, {ROUNDS} rounds of {SECONDS} s, one process each")
+    (directory / "fast.py").write_text(FAST)
+    clients = {"tsbench": run_ours, "FastHttpUser": run_fast}
+    if shutil.which("wrk"):
+        clients["wrk"] = run_wrk
+    else:
+        print("wrk not found: apt-get install wrk")
+    found: dict[str, list[Rate]] = {name: [] for name in clients}
+    for _ in range(ROUNDS):
+        for name, run in clients.items():
+            found[name].append(run(endpoint, directory))
+    for name, rates in found.items():
+        print(
+            f"  {name:13} {median(r.per_s for r in rates):>8,.0f}/s {median(r.cpu_us for r in rates):>7.1f} us CPU each"
+            f"   ({', '.join(f'{r.per_s:,.0f}' for r in rates)})"
+        )
+    wanted = {"FastHttpUser": "2.5", "wrk": "0.7"}
+    for name in clients.keys() - {"tsbench"}:
+        ratio = median(o.per_s / t.per_s for o, t in zip(found["tsbench"], found[name], strict=True))
+        print(f"  tsbench / {name}: {ratio:.2f}   (wanted: {wanted[name]} at least)")
+    return median(r.per_s for r in found["tsbench"])
+
+
+def run_ours(endpoint: str, directory: Path) -> Rate:
+    locustfile = str(ROOT / "locustfiles" / "influxdb.py")
+    more = ["--endpoint", endpoint, "--results", str(directory / "results"), "--load-window", "1m", "--warmup", "0s"]
+    return run_locust([locustfile, *more, "SingleWriterFlatOut"], directory)
+
+
+def run_fast(endpoint: str, directory: Path) -> Rate:
+    return run_locust([str(directory / "fast.py"), "--host", endpoint.rpartition("/")[0]], directory)
+
+
+def run_locust(arguments: list[str], directory: Path) -> Rate:
+    """Run Locust; its CPU is that of the time in which it sent requests, so that its start does not count."""
+    options = ["--headless", "-u", str(USERS), "-r", str(USERS), "-t", f"{SECONDS}s", "--json"]
+    command = [str(BIN / "locust"), "-f", *arguments[:1], *options, *arguments[1:]]
+    samples: list[tuple[float, float]] = []
+    with (directory / "locust.err").open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=directory)
+        watched = psutil.Process(process.pid)
+        while process.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                samples.append((time.time(), sum(watched.cpu_times()[:2])))
+            time.sleep(0.05)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed: {(directory / 'locust.err').read_text()[-2000:]}")
+    assert process.stdout is not None
+    out = process.stdout.read()
+    (entry,) = json.loads(out[out.index("[\n") :])
+    assert entry["num_failures"] == 0, entry
+    seconds = entry["last_request_timestamp"] - entry["start_time"]
+    during = [s for s in samples if entry["start_time"] + 0.5 < s[0] < entry["last_request_timestamp"] - 0.2]
+    busy = (during[-1][1] - during[0][1]) / (during[-1][0] - during[0][0])
+    rate = entry["num_requests"] / seconds
+    return Rate(rate, busy / rate * 1e6)
+
+
+def run_wrk(endpoint: str, directory: Path, delay_ms: float | None = None) -> Rate:
+    script = directory / "write.lua"
+    script.write_text(WRK.format(delay=delay_ms or 0, paced="" if delay_ms is None else PACED))
+    place = f"http://{urlsplit(endpoint).netloc}"
+    command = ["wrk", "-t1", f"-c{USERS}", f"-d{SECONDS}s", "--latency", "-s", str(script), place]
+    out, cpu_s = measured(command, directory)
+    assert "Non-2xx" not in out, out
+    requests, rate = (
+        float(found[1]) for found in (find(r"(\d+) requests in", out), find(r"Requests/sec:\s+(\S+)", out))
+    )
+    return Rate(rate, cpu_s / requests * 1e6, *(percentile(out, p) for p in ("50%", "99%")))
+
+
+def percentile(out: str, which: str) -> float:
+    value, unit = find(rf"{which}\s+([\d.]+)(us|ms|s)\n", out).groups()
+    return float(value) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
+
+
+def find(pattern: str, text: str) -> re.Match[str]:
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return found
+
+
+# --- half the rate ----------------------------------------------------------------------------------------------------
+
+
+def half_rate(endpoint: str, directory: Path, rate: float) -> None:
+    """Our service times in an open loop beside wrk's at about the same rate."""
+    print(f"open loop at half that rate, {rate:,.0f}/s")
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        ours.append(run_open(endpoint, directory, rate))
+        if shutil.which("wrk"):
+            # Each of wrk's connections waits that long after an answer.
+            theirs.append(run_wrk(endpoint, directory, delay_ms=max(0.0, USERS / rate * 1e3 - ours[-1].p50_ms)))
+    for name, rates in (("tsbench", ours), ("wrk", theirs)):
+        for r in rates:
+            print(f"  {name:8} {r.per_s:>8,.0f}/s   p50 {r.p50_ms:6.2f} ms   p99 {r.p99_ms:6.2f} ms")
+    if theirs:
+        for name in ("p50_ms", "p99_ms"):
+            ratio = median(getattr(o, name) / getattr(t, name) for o, t in zip(ours, theirs, strict=True))
+            print(f"  tsbench / wrk, {name[:3]}: {ratio:.2f}   (wanted: 0.8 to 1.2)")
+
+
+def run_open(endpoint: str, directory: Path, rate: float) -> Rate:
+    scenario = directory / "open.toml"
+    scenario.write_text(OPEN.format(rate=round(rate), users=USERS, seconds=SECONDS, endpoint=endpoint))
+    results = directory / "open-results"
+    shutil.rmtree(results, ignore_errors=True)
+    _, cpu_s = measured([str(BIN / "tsbench"), "run", str(scenario), "--out", str(results)], directory)
+    (summary,) = results.rglob("summary.json")
+    op = json.loads(summary.read_text())["ops"]["write-1"]
+    return Rate(op["rate"], cpu_s / op["count"] * 1e6, op["service"]["p50"] / 1e6, op["service"]["p99"] / 1e6)
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def batches(endpoint: str, directory: Path) -> None:
+    """Loading lines in batches beside the peer's loader."""
+    programs = program("tsbs_load_influx"), program("tsbs_generate_data")
+    print(f"batches of {BATCH:,} lines, cpu-only, {ROWS:,} lines")
+    data = directory / "cpu.data"
+    if all(programs):
+        command = [
+            str(programs[1]), "--use-case=cpu-only", f"--scale={SCALE}", "--seed=1", "--format=influx",
+            "--timestamp-start=2016-01-01T00:00:00Z", f"--timestamp-end=2016-01-{1 + HOURS // 24:02d}T00:00:00Z",
+            "--log-interval=10s",
+        ]  # fmt: skip
+        with data.open("wb") as out:
+            subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=True)
+    else:
+        print("peer not found: put tsbs_load_influx and tsbs_generate_data on PATH or name their directory: TSBS_BIN")
+    for workers in (1, 2, 4):
+        ours, theirs = [], []
+        for _ in range(2):
+            ours.append(load_ours(endpoint, directory, workers))
+            if all(programs):
+                theirs.append(load_peer(endpoint, directory, str(programs[0]), data, workers))
+        for name, found in (("tsbench", ours), ("peer", theirs)):
+            if found:
+                rate, cpu = median(f[0] for f in found), median(f[1] for f in found)
+                print(
+                    f"  {workers} workers  {name:8} {rate:>9,.0f} lines/s   client CPU {cpu:5.2f} s per million lines"
+                )
+        if theirs:
+            rate = median(o[0] / t[0] for o, t in zip(ours, theirs, strict=True))
+            cpu = median(o[1] / t[1] for o, t in zip(ours, theirs, strict=True))
+            print(f"  {workers} workers  ratio    {rate:>9.2f}            {cpu:18.2f}   (wanted: CPU 0.6 s at most)")
+
+
+def load_ours(endpoint: str, directory: Path, workers: int) -> tuple[float, float]:
+    code = LOAD.format(scale=SCALE, start=1_451_606_400 * 10**9, ticks=HOURS * 360, batch=BATCH)
+    out, _ = measured([sys.executable, "-c", code, endpoint, str(workers)], directory)
+    result = json.loads(out)
+    assert result["rows"] == ROWS
+    return result["rows"] / result["seconds"], result["cpu"] / ROWS * 1e6
+
+
+def load_peer(endpoint: str, directory: Path, loader: str, data: Path, workers: int) -> tuple[float, float]:
+    place = f"http://{urlsplit(endpoint).netloc}"
+    command = [
+        loader, f"--urls={place}", f"--workers={workers}", f"--batch-size={BATCH}", f"--file={data}",
+        "--reporting-period=0", "--gzip=false",
+    ]  # fmt: skip
+    out, cpu_s = measured(command, directory)
+    rows, seconds = find(r"loaded (\d+) rows in ([\d.]+)sec", out).groups()
+    assert int(rows) == ROWS
+    return int(rows) / float(seconds), cpu_s / ROWS * 1e6
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+
+
+def measured(command: list[str], directory: Path) -> tuple[str, float]:
+    """What a command printed, and the CPU seconds that it and its children used."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def median(values: object) -> float:
+    return statistics.median(values)  # type: ignore[arg-type]
+
+
+def program(name: str) -> str | None:
+    place = os.environ.get("TSBS_BIN")
+    return shutil.which(name, path=place) if place else shutil.which(name)
+
+
+if __name__ == "__main__":
+    main()

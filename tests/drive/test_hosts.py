@@ -1,0 +1,126 @@
+"""Master and workers on hosts of their own: network namespaces that see neither each other's loopback nor results."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+LOCUSTFILE = Path(__file__).parents[2] / "locustfiles" / "postgres.py"
+NETWORK = "10.213.77"
+SECONDS = 8
+
+pytestmark = pytest.mark.netns
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def hosts():
+    """Three hosts on one bridge: a master and two workers, gone afterwards with all that runs in them."""
+    names = [f"tsb-{os.getpid()}-{role}" for role in ("m", "w0", "w1")]
+    bridge = f"tsb{os.getpid()}"[:15]
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("making network namespaces needs root and the program ip (iproute2)")
+    try:
+        ip("link", "add", bridge, "type", "bridge")
+        ip("link", "set", bridge, "up")
+        for number, name in enumerate(names, 1):
+            outside, inside = f"o{os.getpid()}{number}"[:15], f"i{os.getpid()}{number}"[:15]
+            ip("netns", "add", name)
+            ip("link", "add", outside, "type", "veth", "peer", "name", inside)
+            ip("link", "set", outside, "master", bridge)
+            ip("link", "set", outside, "up")
+            ip("link", "set", inside, "netns", name)
+            ip("-n", name, "addr", "add", f"{NETWORK}.{number}/24", "dev", inside)
+            ip("-n", name, "link", "set", inside, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
+            for pid in found.stdout.split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
+
+
+def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> subprocess.Popen[bytes]:
+    """Locust on a host; a `blind` one has a results directory of its own, as another machine would."""
+    locust = shutil.which("locust", path=str(Path(sys.executable).parent))
+    hide = f"mount -t tmpfs none {results} && " if blind else ""
+    words = [str(locust), "-f", str(LOCUSTFILE), *options]
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            ["ip", "netns", "exec", host, "sh", "-c", f'{hide}exec "$@"', "sh", *words],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+        )
+
+
+def distributed(hosts, tmp_path, server, *, blind, kill=None):
+    """Run over the hosts; `kill` is the worker to be killed in the middle. Gives the summary and the exit code."""
+    results = tmp_path / "results"
+    results.mkdir()
+    # the file system is shared, and with it the server's socket, which no network namespace hides
+    port = conninfo_to_dict(server.endpoint)["port"]
+    endpoint = f"postgresql://postgres@/postgres?host={server.data.parent / 'socket'}&port={port}"
+    options = ["--master", "--headless", "--expect-workers", "2", "-u", "8", "-r", "8", "-t", f"{SECONDS}s"]
+    options += ["--master-bind-host", f"{NETWORK}.1", "--endpoint", endpoint, "--results", str(results)]
+    options += ["--load-window", "2h", "--warmup", "1s", "--stop-timeout", "10", "--only-summary"]
+    master = start(hosts[0], results, tmp_path / "master.log", *options, blind=False)
+    member = ["--worker", "--master-host", f"{NETWORK}.1"]
+    workers = [start(h, results, tmp_path / f"{h}.log", *member, blind=blind) for h in hosts[1:]]
+    if kill is not None:
+        wait_for(lambda: "All users spawned" in (tmp_path / "master.log").read_text())
+        time.sleep(3)
+        subprocess.run(["pkill", "-KILL", "-P", str(workers[kill].pid)], check=False)
+        workers[kill].kill()
+    code = master.wait(timeout=90)
+    (summary,) = results.glob("*/*/summary.json")
+    return json.loads(summary.read_text()), code, (tmp_path / "master.log").read_text()
+
+
+def wait_for(condition, limit_s: float = 30.0) -> None:
+    give_up = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("blind", [False, True], ids=["one file system", "two file systems"])
+def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, postgres_server, blind):
+    summary, code, log = distributed(hosts, tmp_path, postgres_server, blind=blind)
+    assert "Traceback" not in log
+    counts = summary["verdicts"]["counts"]
+    assert counts["valid"] is True, counts
+    assert len(set(counts["counts"].values())) == 1
+    assert summary["verdicts"]["workers"]["counts"] == {"workers": 2}
+    assert summary["writes"]["acknowledged"] == summary["writes"]["stored"]
+    assert summary["verdict"]["valid"] is True, summary["verdict"]
+    assert code == 0
+
+
+def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, postgres_server):
+    summary, code, _ = distributed(hosts, tmp_path, postgres_server, blind=False, kill=1)
+    workers = summary["verdicts"]["workers"]
+    assert workers["valid"] is False
+    assert "1 of 2 workers ended early" in workers["reason"]
+    assert "with streams" in workers["reason"]
+    assert summary["measured"]["duration_s"] >= SECONDS - 4  # from the end of the warm-up to the end of the run
+    assert summary["writes"]["lost"] == 0
+    assert summary["verdicts"]["writes"]["valid"] is not False
+    assert code == 1

@@ -1,0 +1,263 @@
+"""Caps hold from a server's first instruction, for it and its children, and go with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.drive import support
+from tsbench import caps
+from tsbench.caps import ServerPart
+from tsbench.errors import Broken, UserMistake
+from tsbench.precheck import check_spec
+from tsbench.rundir import RunDir
+from tsbench.scenario import Scenario
+from tsbench.servers import cgroup, unprivileged
+from tsbench.servers.cgroup import Caps
+from tsbench.servers.process import ServerProcess
+
+MB = 1_000_000
+
+
+@pytest.fixture
+def _groups() -> None:
+    if missing := cgroup.missing():
+        pytest.skip(missing)
+
+
+needs_groups = [pytest.mark.cgroup, pytest.mark.usefixtures("_groups")]
+
+
+def server(tmp_path: Path, program: str, **more: object) -> ServerProcess:
+    command = [sys.executable, "-u", "-c", textwrap.dedent(program)]
+    return ServerProcess(command, log=tmp_path / "log", **more)  # type: ignore[arg-type]
+
+
+class TestHeld:
+    pytestmark = needs_groups
+
+    def test_a_capped_server_gets_its_share_of_cpu_with_all_its_children(self, tmp_path: Path) -> None:
+        program = """
+        import os
+        print("ready")
+        os.fork(); os.fork()
+        while True: pass
+        """
+        process = server(tmp_path, program)
+        with cgroup.within(cgroup.create(Caps(cpu=0.5))) as group:
+            process.start(lambda: "ready" in process.tail())
+            group.mark()
+            begun = time.monotonic()
+            time.sleep(2)
+            used = group.summary()["measured"]
+            passed_s = time.monotonic() - begun
+            family = group.pids()
+            for pid in family:
+                os.kill(pid, signal.SIGKILL)
+            process.kill()
+            group.remove()
+        assert len(family) == 4
+        share = used["cpu_s"] / passed_s
+        assert share < 0.65
+        if used["nr_throttled"] > 0.5 * used["nr_periods"]:  # else others left it less than its cap
+            assert share > 0.35
+        assert not any(path.exists() for path in group.directories)
+
+    def test_a_server_that_needs_too_much_memory_is_killed_and_told_apart(self, tmp_path: Path) -> None:
+        program = "print('ready'); import time; time.sleep(0.2); x = b'x' * 200_000_000; time.sleep(60)"
+        process = server(tmp_path, program)
+        run = RunDir.create(tmp_path, "cell")
+        run.write_json("env.json", {"server": {"version": "1"}})
+        said = r"killed for lack of memory \(cap 64.0 MB\); what was seen of it: it is gone"
+        with pytest.raises(Broken, match=said), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
+            group = cgroup.current()
+            assert group is not None
+            process.start(lambda: "ready" in process.tail())
+            assert caps.killed() == ""
+            _until(lambda: not process.alive())
+            assert caps.killed() == "the server was killed for lack of memory (cap 64.0 MB)"
+            raise Broken("it is gone")
+        assert group is not None
+        told = run.read_json("env.json")["server"]
+        assert told["version"] == "1"
+        assert told["caps"]["in_all"]["oom_kills"] >= 1
+        assert 55 * MB < told["caps"]["in_all"]["memory_peak_bytes"] <= 64 * MB
+        assert not any(path.exists() for path in group.directories)
+
+    def test_a_death_for_another_reason_is_not_told_as_one_of_memory(self, tmp_path: Path) -> None:
+        process = server(tmp_path, "print('ready'); import time; time.sleep(60)")
+        run = RunDir.create(tmp_path, "cell")
+        with pytest.raises(Broken, match=r"^gone$"), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
+            process.start(lambda: "ready" in process.tail())
+            process.kill()
+            raise Broken("gone")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
+    def test_a_server_that_runs_as_another_user_is_in_the_group_from_the_start(self, tmp_path: Path) -> None:
+        own = "import sys; print(open('/proc/self/cgroup').read(), flush=True); import time; time.sleep(60)"
+        (tmp_path / "log").touch()
+        process = ServerProcess(["/usr/bin/env", "python3", "-c", own], log=tmp_path / "log", user=unprivileged.user())
+        with cgroup.within(cgroup.create(Caps(0.5, 64 * MB))) as group:
+            process.start(lambda: "cpu" in process.tail(99))
+            text = process.tail(99)
+            process.kill()
+            group.remove()
+        assert text.count(group.directories[0].name) >= len(group.directories)
+
+    def test_servers_started_outside_are_not_in_any_group(self, tmp_path: Path) -> None:
+        process = server(tmp_path, "print(open('/proc/self/cgroup').read()); import time; time.sleep(60)")
+        process.start(lambda: "\n" in process.tail(99))
+        assert "tsbench-" not in process.tail(99)
+        process.kill()
+
+    def test_what_a_killed_tsbench_left_is_removed_by_the_next(self) -> None:
+        program = """
+        from tsbench.servers.cgroup import Caps, create
+        print(*create(Caps(0.5, 64_000_000)).directories)
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
+        )
+        left = [Path(word) for word in done.stdout.split()]
+        assert left
+        assert all(path.exists() for path in left)
+        cgroup.create(Caps(0.5, 64 * MB)).remove()
+        assert not any(path.exists() for path in left)
+
+    @pytest.mark.postgres
+    def test_a_run_with_a_capped_postgres_notes_its_caps(self, tmp_path: Path) -> None:
+        document = support.document(
+            target={"name": "postgres", "settings": {"shared_buffers": "32MB"}},
+            load={"window": "2m", "batch": 1_000},
+            drive={"users": 2, "warmup": "0s", "duration": "1s", "wait": "5ms"},
+        )
+        document["server"] = {"cpu": 1.5, "memory": "300 MB"}
+        summary = support.run(tmp_path, document)
+        assert summary["verdict"]["valid"] is not False, summary["verdict"]
+        assert summary["caps"]["cpu"] == 1.5
+        assert summary["caps"]["memory_bytes"] == 300 * MB
+        assert 0 < summary["caps"]["cpu_s"] < 1.5 * 20
+        assert summary["caps"]["oom_kills"] == 0
+        (run,) = [RunDir(path) for path in tmp_path.iterdir() if path.is_dir()]
+        assert run.read_json("env.json")["server"]["caps"]["in_all"]["memory_peak_bytes"] > 10 * MB
+        assert run.has("counters.parquet")
+
+    @pytest.mark.postgres
+    def test_a_run_whose_postgres_lacks_memory_says_so(self, tmp_path: Path) -> None:
+        document = support.document(target={"name": "postgres"}, load={"window": "12h", "batch": 10_000})
+        document["server"] = {"memory": "40 MB"}
+        summary = support.run(tmp_path, document)
+        assert summary["verdict"]["valid"] is False
+        assert "the server was killed for lack of memory (cap 40.0 MB)" in summary["verdict"]["reason"]
+
+
+def _until(condition: object, within_s: float = 10) -> None:
+    give_up = time.monotonic() + within_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+# --- without rights, and elsewhere ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Path:
+    """A made-up system with cgroups 2: this process in user.slice/app.slice/run.scope."""
+    proc, top = tmp_path / "proc", tmp_path / "fs"
+    own = top / "user.slice" / "app.slice" / "run.scope"
+    own.mkdir(parents=True)
+    (proc / "self").mkdir(parents=True)
+    (proc / "self" / "cgroup").write_text("0::/user.slice/app.slice/run.scope\n")
+    (proc / "self" / "mountinfo").write_text(f"30 23 0:26 / {top} rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n")
+    (top / "user.slice" / "app.slice" / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    (own / "cgroup.subtree_control").write_text("\n")
+    return proc
+
+
+def test_under_cgroups_2_the_group_is_made_beside_its_own_where_controllers_are_handed_down(second: Path) -> None:
+    group = cgroup.create(Caps(0.25, 64 * MB), proc=second)
+    (path,) = group.directories
+    assert path.parent.name == "app.slice"
+    assert (path / "cpu.max").read_text() == "25000 100000"
+    assert (path / "memory.max").read_text() == "64000000"
+    (path / "cpu.stat").write_text("usage_usec 2500000\nnr_periods 30\nnr_throttled 20\nthrottled_usec 1500000\n")
+    (path / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
+    (path / "memory.peak").write_text("64000000\n")
+    (path / "memory.current").write_text("1000\n")
+    assert group.counters() == {
+        "nr_periods": 30,
+        "nr_throttled": 20,
+        "throttled_s": 1.5,
+        "cpu_s": 2.5,
+        "memory_bytes": 1_000,
+        "memory_peak_bytes": 64 * MB,
+        "memory_failcnt": 12,
+        "oom_kills": 1,
+    }
+    assert "cap 64.0 MB" in group.killed()
+
+
+def test_where_nobody_hands_controllers_down_the_cure_is_told(second: Path) -> None:
+    (second.parent / "fs" / "user.slice" / "app.slice" / "cgroup.subtree_control").write_text("pids\n")
+    with pytest.raises(UserMistake, match=r"no control group for cpu; run tsbench as root, or as `systemd-run --user"):
+        cgroup.create(Caps(cpu=0.5), proc=second)
+
+
+def test_without_the_right_to_make_groups_the_cure_is_told(second: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(
+        UserMistake, match=r"needs the right to make control groups \(.*Permission denied\); run tsbench"
+    ):
+        cgroup.create(Caps(cpu=0.5), proc=second)
+
+
+def test_first_versions_hierarchies_are_found_by_controller_also_in_a_container(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "memory" / "inner").mkdir(parents=True)
+    (proc / "self" / "cgroup").write_text("4:memory:/docker/abc/inner\n2:cpu,cpuacct:/docker/abc\n")
+    (proc / "self" / "mountinfo").write_text(
+        f"31 30 0:28 /docker/abc {tmp_path / 'cpu'} rw - cgroup cgroup rw,cpu,cpuacct\n"
+        f"32 30 0:29 /docker/abc {tmp_path / 'memory'} rw - cgroup cgroup rw,memory\n"
+    )
+    group = cgroup.create(Caps(0.5, 64 * MB), proc=proc)
+    assert [path.parent for path in group.directories] == [tmp_path / "cpu", tmp_path / "memory" / "inner"]
+    assert (group.directories[0] / "cpu.cfs_quota_us").read_text() == "50000"
+    assert (group.directories[1] / "memory.limit_in_bytes").read_text() == "64000000"
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "said"),
+    [
+        ({"cpu": 0.5}, {"name": "sqlite"}, "server.cpu: sqlite runs inside the load processes"),
+        ({"memory": "64 MB"}, {"name": "null"}, "server.memory: null runs inside"),
+        (
+            {"cpu": 1},
+            {"name": "postgres", "endpoint": "postgresql://h/d"},
+            "server.cpu: needs a server that tsbench starts",
+        ),
+        ({"cpus": 1}, {"name": "postgres"}, "server.cpus: unknown key; did you mean 'cpu'"),
+        ({"memory": 512}, {"name": "postgres"}, "server.memory: needs a unit; write for example '512 MB'"),
+        ({"memory": "1 MB"}, {"name": "postgres"}, "server.memory: must be at least"),
+        ({"cpu": 0}, {"name": "postgres"}, "server.cpu: must be at least"),
+        ({"cpu": "half"}, {"name": "postgres"}, "server.cpu: must be a number"),
+    ],
+)
+def test_caps_that_would_not_hold_are_refused_before_anything_starts(
+    tmp_path: Path, table: dict[str, object], target: dict[str, object], said: str
+) -> None:
+    document = {**support.document(target={}), "target": target, "server": table}
+    with pytest.raises(UserMistake, match=said):
+        check_spec(Scenario(tmp_path / "s.toml", document).expand()[0], "s.toml")

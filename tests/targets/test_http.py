@@ -1,0 +1,503 @@
+from __future__ import annotations
+
+import gzip
+import random
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.targets import data
+from tests.targets.data import CPU, START_NS
+from tests.targets.loopback import Loopback, Peer
+from tsbench.errors import UserMistake
+from tsbench.model import Count, OpError, Outcome
+from tsbench.servers.process import free_port
+from tsbench.targets import get
+from tsbench.targets.base import WriteMode
+from tsbench.targets.http import HttpConnection, Place, Request
+from tsbench.targets.httpparse import MAX_HEAD_BYTES, Malformed, Response, ResponseParser, Truncated, at_once
+from tsbench.targets.influxdb1 import TAGS, TARGET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\nX-Influxdb-Version: 1.8.10\r\n\r\n"
+LINE = TAGS.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.SINGLE)
+
+
+# --- the parser -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Framing:
+    """A response on the wire and what it says; `closes` tells that its end is the connection's."""
+
+    wire: bytes
+    status: int
+    body: bytes
+    keep_alive: bool
+    closes: bool
+
+
+def framing(seed: int) -> Framing:
+    """Any correct response: interim ones before it, chunks with extensions and trailers, odd spellings."""
+    draw = random.Random(seed)
+    minor = draw.choice((0, 1, 1, 1))
+    status = draw.choice((200, 200, 204, 204, 304, 400, 404, 500, 503))
+    body = draw.randbytes(draw.choice((0, 1, 2, 17, 300, 5_000))) if status not in {204, 304} else b""
+    fields = [
+        f"{draw.choice(('X-A', 'x-request-ID', 'Date'))}:{draw.choice(('', ' ', '  '))}{'v' * draw.randrange(9)}"
+        for _ in range(draw.randrange(5))
+    ]
+    connection = draw.choice((None, None, "close", "keep-alive", "Keep-Alive, x"))
+    if connection:
+        fields.append(f"{draw.choice(('Connection', 'connection'))}: {connection}")
+    keep_alive = connection != "close" and (minor == 1 or "keep-alive" in (connection or "").lower())
+    how = draw.choice(("length", "chunked", "close")) if minor else draw.choice(("length", "close"))
+    if status in {204, 304}:
+        how = "none"
+    if how == "length":
+        fields.append(f"{draw.choice(('Content-Length', 'content-length', 'CONTENT-LENGTH'))}:  {len(body)} ")
+    if how == "chunked":
+        fields.append(f"Transfer-Encoding: {draw.choice(('chunked', 'Chunked'))}")
+    draw.shuffle(fields)
+    head = f"HTTP/1.{minor} {status}{draw.choice(('', ' ', ' Reason of it'))}\r\n" + "".join(f"{f}\r\n" for f in fields)
+    interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" if draw.random() < 0.2 else ""
+    wire = (interim + head + "\r\n").encode() + (chunked(draw, body) if how == "chunked" else body)
+    return Framing(wire, status, body, keep_alive and how != "close", how == "close")
+
+
+def chunked(draw: random.Random, body: bytes) -> bytes:
+    wire = b""
+    while body:
+        size = draw.randrange(1, len(body) + 1)
+        extension = draw.choice(("", ";a=b", ' ; q="x"'))
+        wire += f"{draw.choice(('', '0'))}{draw.choice((f'{size:x}', f'{size:X}'))}{extension}\r\n".encode()
+        wire += body[:size] + b"\r\n"
+        body = body[size:]
+    trailers = draw.choice((b"", b"X-Sum: 7\r\n", b"A: 1\r\nB:\r\n"))
+    return wire + draw.choice((b"0", b"000", b"0;end")) + b"\r\n" + trailers + b"\r\n"
+
+
+def parse(pieces: list[bytes]) -> Response:
+    """What a connection would read that brings these pieces and then ends."""
+    parser = ResponseParser()
+    for number, piece in enumerate(pieces):
+        response = parser.feed(piece)
+        if response is not None:
+            rest = b"".join(pieces[number + 1 :])
+            return response._replace(keep_alive=response.keep_alive and not rest)
+    return parser.end()
+
+
+def cut(draw: random.Random, wire: bytes) -> list[bytes]:
+    places = sorted(draw.randrange(len(wire) + 1) for _ in range(draw.choice((0, 1, 2, 5))))
+    found = [wire[a:b] for a, b in zip([0, *places], [*places, len(wire)], strict=True)]
+    return [piece for piece in found if piece]
+
+
+@settings(max_examples=10_000, deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_any_framing_split_anywhere_is_read_right(seed: int) -> None:
+    made = framing(seed)
+    found = parse(cut(random.Random(seed), made.wire))
+    assert (found.status, found.body, found.keep_alive) == (made.status, made.body, made.keep_alive)
+    fast = at_once(made.wire)
+    assert fast is None or fast == found
+
+
+@settings(max_examples=3_000, deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_an_early_end_is_never_taken_for_a_response(seed: int) -> None:
+    made, draw = framing(seed), random.Random(seed)
+    wire = made.wire[: draw.randrange(len(made.wire))]
+    if made.closes and len(wire) >= len(made.wire) - len(made.body):
+        return  # without a length, nobody can tell
+    with pytest.raises(Truncated):
+        parse(cut(draw, wire))
+    assert at_once(wire) is None
+
+
+@settings(max_examples=10_000, deadline=None)
+@given(st.integers(0, 2**64 - 1))
+def test_damage_is_read_the_same_in_any_pieces_or_refused(seed: int) -> None:
+    made, draw = framing(seed), random.Random(seed)
+    wire = bytearray(made.wire)
+    for _ in range(draw.randrange(1, 4)):
+        place = draw.randrange(len(wire))
+        match draw.randrange(4):
+            case 0:
+                wire[place] = draw.randrange(256)
+            case 1:
+                del wire[place]
+            case 2:
+                wire[place:place] = draw.choice((b"\n", b"\r\n", b"\0", b":", b"0", b"HTTP/1.1 204\r\n\r\n"))
+            case _:
+                wire += draw.randbytes(3)
+    results: list[object] = []
+    for pieces in ([bytes(wire)], cut(draw, bytes(wire)), [bytes((b,)) for b in wire[:600]] + [bytes(wire[600:])]):
+        try:
+            results.append(parse([p for p in pieces if p]))
+        except (Malformed, Truncated) as error:
+            results.append(type(error))
+    assert results[0] == results[1] == results[2]
+    fast = at_once(bytes(wire))
+    assert fast is None or fast == results[0]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"220 mail.example ESMTP\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 0\n\n\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n folded\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno header\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * MAX_HEAD_BYTES,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"y" * 5_000,
+    ],
+)
+def test_what_is_no_response_is_refused(wire: bytes) -> None:
+    for pieces in ([wire], [wire[i : i + 1] for i in range(len(wire))]):
+        with pytest.raises(Malformed):
+            parse(pieces)
+
+
+def test_headers_are_found_whatever_their_spelling() -> None:
+    (response,) = [ResponseParser().feed(NO_CONTENT)]
+    assert response is not None
+    assert (response.header("x-influxdb-VERSION"), response.header("Influxdb-Version")) == ("1.8.10", None)
+
+
+# --- the connection ---------------------------------------------------------------------------------------------------
+
+
+def connection(server: Loopback, timeout_s: float = 5.0) -> HttpConnection:
+    return HttpConnection(Place("127.0.0.1", server.port), timeout_s=timeout_s)
+
+
+def request(server: Loopback) -> Request:
+    return Request(Place("127.0.0.1", server.port), "POST", "/write", {})
+
+
+def fails(act: Callable[[Peer, bytes], None], *, timeout_s: float = 5.0) -> tuple[Outcome, str]:
+    """How a request ends that this server answers; the next one must find a server that is well again."""
+    broken = [True]
+
+    def once(peer: Peer, asked: bytes) -> None:
+        if broken.pop() if broken else False:
+            act(peer, asked)
+        else:
+            peer.send(NO_CONTENT)
+
+    with Loopback(once) as server:
+        client = connection(server, timeout_s)
+        with pytest.raises(OpError) as caught:
+            client.send(request(server), b"x")
+        assert client.send(request(server), b"y").status == 204
+        assert [r[-1:] for r in server.requests] == [b"x", b"y"]  # nothing was sent twice
+        client.close()
+    return caught.value.outcome, caught.value.cause
+
+
+def test_fifty_framings_come_over_a_real_connection() -> None:
+    made = [framing(seed) for seed in range(50)]
+    left = list(made)
+
+    def act(peer: Peer, asked: bytes) -> None:
+        answer = left.pop(0)
+        for piece in cut(random.Random(len(left)), answer.wire):
+            peer.send(piece)
+            time.sleep(0.001)
+        if answer.closes or not answer.keep_alive:
+            peer.close()
+
+    with Loopback(act) as server:
+        client = connection(server)
+        for answer in made:
+            found = client.send(request(server), b"x" * 10)
+            assert (found.status, found.body) == (answer.status, answer.body)
+        assert server.connections == 1 + sum(not a.keep_alive for a in made[:-1])
+        client.close()
+
+
+def test_a_request_is_its_head_and_the_bodys_own_bytes() -> None:
+    with Loopback(lambda peer, asked: peer.send(NO_CONTENT)) as server:
+        client = connection(server)
+        made = Request(client.place, "POST", "/write?db=x", {"Content-Type": "text/plain"})
+        bodies = [b"", b"one line", b"z" * 3_000_000]
+        for body in bodies:
+            client.send(made, body)
+        for got, body in zip(server.requests, bodies, strict=True):
+            head, _, rest = got.partition(b"\r\n\r\n")
+            assert rest == body
+            assert head.split(b"\r\n") == [
+                b"POST /write?db=x HTTP/1.1", f"Host: 127.0.0.1:{server.port}".encode(), b"User-Agent: tsbench",
+                b"Content-Type: text/plain", f"Content-Length: {len(body)}".encode(),
+            ]  # fmt: skip
+        assert server.connections == 1
+        client.close()
+
+
+def test_a_header_cannot_smuggle_another() -> None:
+    for value in ("x\r\nY: z", "x\n", "", "x\0"):
+        with pytest.raises(ValueError, match="line break"):
+            Request(Place("h", 1), "GET", "/", {"Authorization": value})
+
+
+@pytest.mark.parametrize("close", [Peer.close, Peer.reset])
+def test_a_connection_that_was_closed_while_idle_is_opened_again(close: Callable[[Peer], None]) -> None:
+    def act(peer: Peer, asked: bytes) -> None:
+        peer.send(NO_CONTENT)
+        close(peer)
+
+    with Loopback(act) as server:
+        client = connection(server)
+        for _ in range(5):
+            assert client.send(request(server), b"x").status == 204
+            time.sleep(0.02)
+        assert (server.connections, len(server.requests)) == (5, 5)
+        client.close()
+
+
+@pytest.mark.parametrize("pieces", [(NO_CONTENT + b"more",), (NO_CONTENT, NO_CONTENT)])
+def test_bytes_that_nobody_asked_for_end_the_connection(pieces: tuple[bytes, ...]) -> None:
+    with Loopback(lambda peer, asked: peer.send(*pieces)) as server:
+        client = connection(server)
+        for _ in range(3):
+            assert client.send(request(server), b"x").status == 204
+            time.sleep(0.02)
+        assert server.connections == 3
+        client.close()
+
+
+def test_a_port_where_nobody_listens_is_refused_and_nothing_was_sent() -> None:
+    client = HttpConnection(Place("127.0.0.1", free_port()), timeout_s=1)
+    with pytest.raises(OpError) as caught:
+        client.send(Request(client.place, "POST", "/", {}), b"x")
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "refused")
+
+
+def test_faults_have_their_causes() -> None:
+    unknown = Outcome.UNKNOWN
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345"
+    assert fails(lambda peer, asked: peer.reset()) == (unknown, "connection")
+    assert fails(lambda peer, asked: peer.close()) == (unknown, "connection")
+
+    def breaks(peer: Peer, asked: bytes) -> None:
+        peer.send(half)
+        peer.close()
+
+    assert fails(breaks) == (unknown, "connection")
+    assert fails(lambda peer, asked: peer.send(b"SSH-2.0-x\r\n")) == (unknown, "protocol")
+    assert fails(lambda peer, asked: None, timeout_s=0.1) == (unknown, "timeout")
+    assert fails(lambda peer, asked: peer.send(half), timeout_s=0.1) == (unknown, "timeout")
+
+
+def test_a_slow_drip_ends_at_the_one_deadline() -> None:
+    def drip(peer: Peer, asked: bytes) -> None:
+        for byte in NO_CONTENT:
+            peer.send(bytes((byte,)))
+            time.sleep(0.05)
+
+    began = time.monotonic()
+    assert fails(drip, timeout_s=0.3) == (Outcome.UNKNOWN, "timeout")
+    assert time.monotonic() - began < 1.5
+
+
+def test_a_body_that_nobody_reads_ends_at_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, and takes what its buffers hold
+        client = HttpConnection(Place("127.0.0.1", deaf.getsockname()[1]), timeout_s=0.2)
+        with pytest.raises(OpError) as caught:
+            client.send(Request(client.place, "POST", "/", {}), b"x" * 50_000_000)
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
+
+
+def test_an_answer_before_the_whole_request_was_read_counts() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            peer, _ = listener.accept()
+            peer.recv(1_000)
+            peer.sendall(refusal)
+            peer.shutdown(socket.SHUT_WR)
+            time.sleep(0.2)
+            peer.close()
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        client = HttpConnection(Place("127.0.0.1", listener.getsockname()[1]), timeout_s=5)
+        try:
+            found: object = client.send(Request(client.place, "POST", "/", {}), b"x" * 30_000_000).status
+        except OpError as error:
+            found = error.outcome, error.cause
+        thread.join()
+    assert found in {413, (Outcome.UNKNOWN, "connection")}  # the kernel may throw the answer away with the connection
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    path = tmp_path / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(tmp_path / "key.pem"), "-out", str(path), "-days", "2", "-subj", "/CN=127.0.0.1"]
+    try:
+        subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    return path
+
+
+def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    with Loopback(
+        lambda peer, asked: peer.send(NO_CONTENT), wrap=lambda s: context.wrap_socket(s, server_side=True)
+    ) as server:
+        place = Place("127.0.0.1", server.port, tls=True)
+        with pytest.raises(OpError, match="certificate") as caught:
+            HttpConnection(place, timeout_s=5).send(Request(place, "POST", "/", {}), b"x")
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "refused")
+        assert server.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        client = HttpConnection(place, timeout_s=5)
+        for size in (1, 100_000, 10):
+            assert client.send(Request(place, "POST", "/", {}), b"x" * size).status == 204
+        assert [len(r.partition(b"\r\n\r\n")[2]) for r in server.requests] == [1, 100_000, 10]
+        client.close()
+
+
+# --- what InfluxDB's answers mean -------------------------------------------------------------------------------------
+
+
+def answered(status: str, body: bytes) -> Callable[[Peer, bytes], None]:
+    """A server that lets sessions connect and answers so to everything else."""
+    wire = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    hello = b'{"results":[{}]}'
+
+    def act(peer: Peer, asked: bytes) -> None:
+        if b"SHOW%20DATABASES" in asked:
+            peer.send(f"HTTP/1.1 200 OK\r\nContent-Length: {len(hello)}\r\n\r\n".encode() + hello)
+        else:
+            peer.send(wire)
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "outcome", "cause"),
+    [
+        ("200 OK", b"", Outcome.UNKNOWN, "server"),
+        ("400 Bad Request", b'{"error":"partial write: type conflict dropped=1"}', Outcome.UNKNOWN, "partial write"),
+        ("400 Bad Request", b'{"error":"unable to parse \'x\'"}', Outcome.FAILED, "data"),
+        ("401 Unauthorized", b'{"error":"authorization failed"}', Outcome.FAILED, "permission"),
+        ("404 Not Found", b'{"error":"database not found: \\"x\\""}', Outcome.FAILED, "no table"),
+        ("404 Not Found", b"404 page not found", Outcome.FAILED, "server"),
+        ("413 Too Large", b'{"error":"Request Entity Too Large"}', Outcome.FAILED, "too large"),
+        ("500 Internal Server Error", b'{"error":"timeout"}', Outcome.UNKNOWN, "timeout"),
+        ("500 Internal Server Error", b'{"error":"engine is closed"}', Outcome.UNKNOWN, "server"),
+        ("500 Error", b'{"error":"cache-max-memory-size exceeded: (9/8)"}', Outcome.UNKNOWN, "resources"),
+        ("503 Service Unavailable", b"", Outcome.FAILED, "busy"),
+        ("504 Gateway Timeout", b"", Outcome.UNKNOWN, "timeout"),
+    ],
+)
+def test_a_write_that_is_not_acknowledged_is_no_success(status: str, body: bytes, outcome: Outcome, cause: str) -> None:
+    with Loopback(answered(status, body)) as server:
+        session = TARGET.connect(f"http://127.0.0.1:{server.port}/x", TAGS)
+        with pytest.raises(OpError) as caught:
+            session.write(LINE)
+        assert (caught.value.outcome, caught.value.cause) == (outcome, cause)
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "outcome", "cause"),
+    [
+        ("200 OK", b'{"results":[{"statement_id":0,"error":"database not found: x"}]}', Outcome.FAILED, "no table"),
+        ("200 OK", b'{"results":[{"error":"invalid operation"}]}', Outcome.FAILED, "statement"),
+        ("200 OK", b'{"results":[{"error":"query-timeout limit exceeded"}]}', Outcome.UNKNOWN, "timeout"),
+        ("200 OK", b'{"results":[{"error":"max-select-series limit exceeded: (9/8)"}]}', Outcome.FAILED, "resources"),
+        ("200 OK", b'{"results":[{"series":[{"values":[[1,2]],"partial":true}]}]}', Outcome.FAILED, "truncated"),
+        ("200 OK", b'{"results":[{"ser', Outcome.UNKNOWN, "protocol"),
+        ("400 Bad Request", b'{"error":"error parsing query: found x"}', Outcome.FAILED, "statement"),
+        ("500 Internal Server Error", b"", Outcome.FAILED, "server"),
+    ],
+)
+def test_a_query_that_failed_is_no_answer(status: str, body: bytes, outcome: Outcome, cause: str) -> None:
+    with Loopback(answered(status, body)) as server:
+        session = TARGET.connect(f"http://127.0.0.1:{server.port}/x", TAGS)
+        with pytest.raises(OpError) as caught:
+            session.query(TAGS.compile(Count(CPU)), ("points",))
+        assert (caught.value.outcome, caught.value.cause) == (outcome, cause)
+        session.close()
+
+
+def test_the_payloads_bytes_are_what_is_sent() -> None:
+    with Loopback(answered("204 No Content", b"")) as server:
+        for option, unpack in (("", bytes), ("?gzip=1", gzip.decompress)):
+            session = TARGET.connect(f"http://127.0.0.1:{server.port}/x{option}", TAGS)
+            assert session.write(LINE) == 1
+            assert unpack(server.requests[-1].partition(b"\r\n\r\n")[2]) == LINE.data
+            session.close()
+
+
+# --- endpoints --------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_refused_in_a_url_and_not_repeated() -> None:
+    for name, url in {
+        "influxdb1": "http://me:secret@127.0.0.1:1/x",
+        "influxdb2": "http://127.0.0.1:1/?org=o&bucket=b&token=secret",
+    }.items():
+        with pytest.raises(UserMistake, match="TSBENCH_PASSWORD") as caught:
+            get(name).connect(url, next(iter(get(name).schemas.values())))
+        assert "secret" not in str(caught.value).replace("a secret in a URL", "")
+
+
+def test_sessions_yield_to_gevent_when_it_is_patched_first() -> None:
+    program = """
+from gevent import monkey; monkey.patch_all()
+import sys, time, gevent
+from tests.targets.loopback import Loopback
+from tsbench.targets.http import HttpConnection, Place, Request
+def act(peer, asked):
+    time.sleep(0.2)
+    peer.send(b"HTTP/1.1 204 No Content\\r\\n\\r\\n")
+with Loopback(act) as server:
+    place = Place("127.0.0.1", server.port)
+    clients = [HttpConnection(place, timeout_s=5) for _ in range(5)]
+    began = time.monotonic()
+    gevent.joinall([gevent.spawn(c.send, Request(place, "POST", "/", {}), b"x") for c in clients], raise_error=True)
+    assert time.monotonic() - began < 0.8, time.monotonic() - began
+    killed = gevent.spawn(clients[0].send, Request(place, "POST", "/", {}), b"x")
+    gevent.sleep(0.05)
+    killed.kill()
+    assert clients[0]._socket is None  # its answer must not be read as the next one's
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

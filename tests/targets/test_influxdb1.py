@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import itertools
+import json
+import urllib.request
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from tests.targets import data
+from tests.targets.contract import Point, TargetContract
+from tests.targets.data import CPU, START_NS
+from tsbench.errors import UserMistake
+from tsbench.model import Field, Kind, Measurement, OpError, Outcome
+from tsbench.servers.influxdb import InfluxServer1
+from tsbench.targets.base import WriteMode
+from tsbench.targets.influxdb1 import TAGS, TARGET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from tsbench.servers.base import Server
+    from tsbench.targets.base import Schema, Session, Target
+
+_numbers = itertools.count()
+
+
+def write(url: str, line: bytes, more: str = "") -> None:
+    place, database = url.rsplit("/", 1)
+    urllib.request.urlopen(f"{place}/write?db={database}{more}", line).close()
+
+
+def ask(url: str, text: str) -> list[dict[str, Any]]:
+    """The series of an answer, by a client that is not ours."""
+    place, database = url.partition("?")[0].rsplit("/", 1)
+    query = f"{place}/query?db={database}&rp=tsbench&epoch=ns&q={quote(text)}"
+    with urllib.request.urlopen(urllib.request.Request(query, method="POST")) as answer:
+        (result,) = json.load(answer)["results"]
+    assert "error" not in result, result
+    series: list[dict[str, Any]] = result.get("series", [])
+    return series
+
+
+class Influxdb1Contract(TargetContract):
+    name = "influxdb1"
+    version: str
+    wrong_endpoints = ("nonsense", "http://127.0.0.1:1/x", "http://127.0.0.1:8086/", "postgresql://h/x")
+
+    @pytest.fixture
+    def url(self, influxdb_server: Callable[[str], Server]) -> Iterator[str]:
+        url = influxdb_server(self.version).endpoint + f"_{next(_numbers)}"
+        yield url
+        ask(url, f'DROP DATABASE "{urlsplit(url).path[1:]}"')
+
+    @staticmethod
+    def stored(url: str, measurement: Measurement) -> Sequence[Point]:
+        names = ", ".join(f'"{name}"' for name in measurement.field_names)
+        found = ask(url, f'SELECT {names} FROM "{measurement.name}" GROUP BY *')
+        return [
+            (
+                row[0],
+                int(series["tags"]["host"].removeprefix("host_")) if measurement.tags else None,
+                *map(float, row[1:]),
+                {tag: series["tags"][tag] for tag in measurement.own_tags} or None,
+            )
+            for series in found
+            for row in series["values"]
+        ]
+
+    def test_a_missing_table_is_a_failure_and_the_session_goes_on(self, session: Session, schema: Schema) -> None:
+        """InfluxDB makes measurements as they come; what can be missing is the policy that they are in."""
+        session.run(schema.drop([CPU]))
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS])
+        for act in (
+            lambda: session.write(schema.encode(batch, WriteMode.MULTI)),
+            lambda: self.count(session, schema, CPU),
+        ):
+            with pytest.raises(OpError) as caught:
+                act()
+            assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "no table")
+        session.run(schema.create([CPU], {}))
+        assert self.count(session, schema, CPU) == 0
+
+    def test_what_a_user_has_in_the_database_stays(self, session: Session, url: str, schema: Schema) -> None:
+        write(url, b"cpu,host=mine busy=1 1451606400000000000")
+        for statements in (schema.create([CPU], {}), schema.drop([CPU])):
+            session.run(statements)
+            assert len(ask(url, 'SELECT * FROM "autogen"."cpu"')) == 1
+
+    def test_a_partial_write_is_unknown(self, session: Session, target: Target, url: str, schema: Schema) -> None:
+        write(url, b"cpu,host=x busy=1 1451606400000000000", "&rp=tsbench")
+        session.write(schema.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.MULTI))
+        text = Measurement("cpu", CPU.tags, (Field("busy", Kind.INT), Field("more")))
+        mixed = data.batch(text, data.shared_tags(), time_ns=[START_NS, START_NS + 1])
+        with pytest.raises(OpError) as caught:
+            session.write(schema.encode(mixed, WriteMode.MULTI))
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "partial write")
+        limited = target.connect(f"{url}?rp=tsbench_short&retention=1d&shard=1h&gzip=1&consistency=one", schema)
+        limited.run(schema.create([CPU], {}))
+        with pytest.raises(OpError, match="dropped=2") as caught:
+            limited.write(schema.encode(mixed, WriteMode.MULTI))
+        assert caught.value.cause == "partial write"
+        limited.close()
+
+    def test_sizes_are_those_of_the_files(self, session: Session, schema: Schema) -> None:
+        before = sum(session.sizes([CPU]).values())
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i for i in range(20_000)])
+        session.write(schema.encode(batch, WriteMode.BULK))
+        assert before == 0
+        assert sum(session.sizes([CPU]).values()) > 200_000  # random floats do not compress
+
+
+@getattr(pytest.mark, "influxdb-1.6")
+class TestInfluxdb16(Influxdb1Contract):
+    version = "1.6"
+
+
+@getattr(pytest.mark, "influxdb-1.8")
+class TestInfluxdb18(Influxdb1Contract):
+    version = "1.8"
+
+
+# --- logging in
+
+
+@getattr(pytest.mark, "influxdb-1.8")
+def test_a_login_is_needed_where_the_server_wants_one(
+    influxdb_server: Callable[[str], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    influxdb_server("1.8")
+    server = InfluxServer1(tmp_path, {"http.auth-enabled": "true"})
+    server.start()
+    place = server.endpoint.rpartition("/")[0]
+    with urllib.request.urlopen(f"{place}/query", b"q=CREATE USER me WITH PASSWORD 'let me in' WITH ALL PRIVILEGES"):
+        endpoint = server.endpoint.replace("//", "//me@")
+    (tmp_path / "password").write_text("let me in\n")
+    for value in (None, "wrong"):
+        if value:
+            monkeypatch.setenv("TSBENCH_PASSWORD", value)
+        with pytest.raises(UserMistake, match="set TSBENCH_PASSWORD") as caught:
+            TARGET.connect(endpoint, TAGS)
+        assert "wrong" not in str(caught.value)
+    monkeypatch.delenv("TSBENCH_PASSWORD")
+    monkeypatch.setenv("TSBENCH_PASSWORD_FILE", str(tmp_path / "password"))
+    session = TARGET.connect(endpoint, TAGS)
+    session.run(TAGS.create([CPU], {}))
+    assert session.write(TAGS.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.MULTI)) == 1
+    session.close()
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "why"),
+    [
+        ("http://h:8086", "names no database"),
+        ("http://h:8086/a/b", "names no database"),
+        ("http://h:x/db", "not an InfluxDB endpoint"),
+        ("http://h/db?rp=autogen", "must begin with tsbench"),
+        ("http://h/db?retention=5 years", "no duration"),
+        ("http://h/db?consistency=maybe", "any, one, quorum and all"),
+        ("http://h/db?colour=red", "no option 'colour'"),
+    ],
+)
+def test_a_wrong_endpoint_is_answered_with_what_is_right(endpoint: str, why: str) -> None:
+    with pytest.raises(UserMistake, match=why):
+        TARGET.connect(endpoint, TAGS)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from influxdb_client.client.influxdb_client import InfluxDBClient
+
+from tests.targets import data
+from tests.targets.contract import Point, TargetContract
+from tests.targets.data import CPU, START_NS
+from tsbench.errors import UserMistake
+from tsbench.model import Field, Kind, Measurement, OpError, Outcome
+from tsbench.targets import flux
+from tsbench.targets.base import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tsbench.servers.base import Server
+    from tsbench.targets.base import Schema, Session, Target
+
+_numbers = itertools.count()
+
+
+def client(url: str) -> InfluxDBClient:
+    """A client that is not ours."""
+    parts = urlsplit(url)
+    options = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    token = Path(options["token_file"]).read_text()
+    return InfluxDBClient(f"http://{parts.netloc}", token, org=options["org"])
+
+
+def bucket_of(url: str) -> str:
+    return parse_qs(urlsplit(url).query)["bucket"][0]
+
+
+@getattr(pytest.mark, "influxdb-2")
+class TestInfluxdb2(TargetContract):
+    name = "influxdb2"
+    wrong_endpoints = ("nonsense", "http://127.0.0.1:1/x", "http://127.0.0.1:1/?org=o&bucket=b", "http://h/?org=o")
+
+    @pytest.fixture
+    def url(self, influxdb_server: Callable[[str], Server]) -> Iterator[str]:
+        url = influxdb_server("2").endpoint.replace("bucket=tsbench", f"bucket=test_{next(_numbers)}")
+        yield url
+        with client(url) as other:
+            bucket = other.buckets_api().find_bucket_by_name(bucket_of(url))
+            if bucket is not None:
+                other.buckets_api().delete_bucket(bucket)
+
+    @staticmethod
+    def stored(url: str, measurement: Measurement) -> Sequence[Point]:
+        script = f"""from(bucket: "{bucket_of(url)}") |> range(start: 0)
+            |> filter(fn: (r) => r._measurement == "{measurement.name}")"""
+        points: dict[tuple[int, tuple[str | None, ...]], dict[str, float]] = {}
+        tags = (*measurement.tags[:1], *measurement.own_tags)
+        with client(url) as other:
+            for record in other.query_api().query_stream(script):
+                values = record.values
+                time_ns = int(values["_time"].timestamp()) * 10**9 + values["_time"].microsecond * 1_000
+                series = tuple(values[tag] for tag in tags)
+                points.setdefault((time_ns, series), {})[values["_field"]] = float(values["_value"])
+        return [
+            (
+                time_ns,
+                int(str(series[0]).removeprefix("host_")) if measurement.tags else None,
+                *(values[name] for name in measurement.field_names),
+                dict(zip(measurement.own_tags, series[1:], strict=True)) or None,
+            )
+            for (time_ns, series), values in points.items()
+        ]
+
+    def test_a_missing_table_is_a_failure_and_the_session_goes_on(self, session: Session, schema: Schema) -> None:
+        """InfluxDB makes measurements as they come; what can be missing is the bucket that they are in."""
+        session.run(schema.drop([CPU]))
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS])
+        for act in (
+            lambda: session.write(schema.encode(batch, WriteMode.MULTI)),
+            lambda: self.count(session, schema, CPU),
+        ):
+            with pytest.raises(OpError) as caught:
+                act()
+            assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "no table")
+        session.run(schema.create([CPU], {}))
+        assert self.count(session, schema, CPU) == 0
+
+    def test_a_users_bucket_is_refused(self, target: Target, url: str, schema: Schema) -> None:
+        with client(url) as other:
+            other.buckets_api().create_bucket(bucket_name=bucket_of(url), description="mine")
+        with pytest.raises(UserMistake, match="is not tsbench's"):
+            target.connect(url, schema)
+
+    def test_a_partial_write_is_unknown(self, session: Session, schema: Schema) -> None:
+        session.write(schema.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.MULTI))
+        text = Measurement("cpu", CPU.tags, (Field("busy", Kind.INT), Field("more")))
+        mixed = data.batch(text, data.shared_tags(), time_ns=[START_NS, START_NS + 1])
+        with pytest.raises(OpError) as caught:
+            session.write(schema.encode(mixed, WriteMode.MULTI))
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "partial write")
+
+    def test_sizes_are_those_of_the_files(self, session: Session, schema: Schema) -> None:
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i for i in range(20_000)])
+        session.write(schema.encode(batch, WriteMode.BULK))
+        assert sum(session.sizes([CPU]).values()) > 200_000  # random floats do not compress
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (",result,table,_time,_value\n,_result,0,2016-01-01T00:00:00Z,1\n", "without types"),
+        ("#datatype,string,long,duration\n,result,table,points\n,_result,0,1h\n", "duration"),
+        ("#datatype,string,long,long\n,result,table,points\n,_result,0\n", "shorter"),
+        ("#datatype,string,long,long\n,result,table,points\n,_result,0,many\n", "many"),
+        ("<html>", "without types"),
+    ],
+)
+def test_an_answer_of_another_form_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        flux.records(text, ("points",))
+
+
+def test_an_empty_answer_has_no_rows() -> None:
+    for text in ("", "\r\n", "#datatype,string,long,long\r\n,result,table,points\r\n\r\n"):
+        assert flux.records(text, ("points",)) == []
+
+
+def test_an_error_within_an_answer_is_one() -> None:
+    table = "#datatype,string,long,long\n,result,table,points\n,_result,0,5\n\n"
+    for error in ("#datatype,string,string\n,error,reference\n,it broke,897\n", "error,reference\nit broke,897\n"):
+        with pytest.raises(flux.Failed, match="it broke"):
+            flux.records(table + error, ("points",))
+
+
+def test_times_are_read_and_written_to_the_nanosecond() -> None:
+    for time_ns in (0, 1, START_NS, START_NS + 123_456_789, START_NS + 120_000_000):
+        text = f"#datatype,string,long,dateTime:RFC3339Nano\n,result,table,_time\n,_result,0,{flux.moment(time_ns)}\n"
+        assert flux.records(text, ("time",)) == [(time_ns,)]

@@ -1,0 +1,276 @@
+"""What a user can get wrong before anything is started: one line that names the place and the cure, and exit code 2.
+
+Runs that end before their time are in bad_input/test_stops.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bad_input.support import TINY, Command, complaint, content, nothing_left, only, says, scenario
+from tsbench.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of every command."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
+    """The line with which a command refuses to work; it has written no results."""
+    assert main([*words]) == code
+    return complaint(capsys.readouterr().err)
+
+
+def sets(*changes: str) -> list[str]:
+    return [word for change in changes for word in ("--set", change)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("scale = 5", "scale = 5\n[wrold]", "wrold: unknown key; did you mean 'world'?"),
+        ("users = 2", "uesrs = 2", "drive.uesrs: unknown key; did you mean 'users'?"),
+        ("users = 2", "colour = 2", "drive.colour: unknown key; known are loop, users"),
+        ("weight = 10", "wieght = 10", "op.0.wieght: unknown key; did you mean 'weight'?"),
+        ("question =", "id = 'x'\nquestion =", "id: unknown key; known are question"),
+        ('use_case = "cpu-only"', "", "world.use_case: is missing; `tsbench list use-cases`"),
+        ('[target]\nname = "sqlite"', "", "target: is missing; add [target]"),
+        ("users = 2", 'users = "many"', "drive.users: must be a whole number (given: 'many')"),
+        ("users = 2", "users = true", "drive.users: must be a number"),
+        ("users = 2", "users = 0", "drive.users: must be at least 1 (given: 0)"),
+        ("users = 2", "users = 2\nprocesses = 4", "drive: 2 users cannot be spread over 4 processes"),
+        ("users = 2", "users = 9\nprocesses = 6", "drive.processes: 6 processes cannot share 5 streams; raise"),
+        ("scale = 5", "scale = 99_000_000_000", "world.scale: must be at most 10000000"),
+        ("users = 2", 'loop = "open"', "drive: loop = 'open' needs a rate in ops per second; add rate"),
+        ("users = 2", "rate = 5", "drive: a rate needs loop = 'open'"),
+        ("users = 2", "rate = inf", "drive.rate: must be a finite number"),
+        ('"1s"', '"1x"', "drive.duration: '1x' is not a duration; write for example 10s"),
+        ('"1s"', "1", "drive.duration: needs a unit; write for example '1s'"),
+        ('"1s"', '"1.5s"', "drive.duration: must be whole seconds"),
+        ('wait = "5ms"', "wait = [10, 30]", "drive.wait.0: needs a unit; write for example '10s'"),
+        ("scale = 5", 'scale = 5\nstart = "yesterday"', "world.start: 'yesterday' is not a time; write 2016-01-01T"),
+        ("scale = 5", "scale = 5\nlate = 0.9", "world.late: must be at most 0.5 (given: 0.9)"),
+        ('"10m"', '"0s"', "load.window: must be above 0"),
+        ('"10m"', '"10m"\nmode = "single"', "load.mode: must be 'multi' or 'bulk'"),
+        ('"cpu-only"', '"cpu-olny"', "world: there is no use case 'cpu-olny'; did you mean 'cpu-only'?"),
+        ('"raw-one"', '"raw-on"', "op: there is no query 'raw-on'; did you mean 'raw-one'?"),
+        ('"raw-one"', '"single-groupby-1-1-1"', "op: query 'single-groupby-1-1-1' covers 1 h and 600 s are loaded"),
+        ('"raw-one"', '"last-value"', "op: query 'last-value' is for the use case sensors, not for cpu-only"),
+        ('query = "raw-one"', "weight = 1", "op.1: needs either write = POINTS or query = 'KIND'"),
+        ('query = "raw-one"', "write = 1", "op: 'write-1' is there twice"),
+        ("write = 1", 'write = 250\nmode = "single"', "op.0: mode = 'single' takes one point, not 250; set write = 1"),
+        ("write = 1", 'write = 1\nmode = "quick"', "op.0.mode: must be 'single', 'multi' or 'bulk' (given: 'quick')"),
+        ('"sqlite"', '"sqllite"', "target.name: no target is called 'sqllite'; did you mean 'sqlite'?"),
+        ('"sqlite"', '"memory"', "target.name: 'memory' is only seen by the process that has it"),
+        ('"sqlite"', '"sqlite"\nschema = "wall"', "target.schema: sqlite has no schema 'wall'; did you mean 'wal'?"),
+        ('"sqlite"', '"sqlite"\nsettings = { fsync = "off" }', "target.settings: fsync: an embedded database has no"),
+        ('"sqlite"', '"sqlite"\nsettings = { fsync = false }', "target.settings.fsync: must be text in quotes"),
+        ('"sqlite"', '"null"\ncold = true', "target.cold: null keeps nothing on disk"),
+        ('"sqlite"', '"sqlite"\ncold = true\nendpoint = "sqlite:////x.db"', "target.cold: needs a server that tsbench"),
+        ("[check]", "[matrix]\ndrive.users = []\n[check]", "matrix.drive.users: must be a list of at least one value"),
+        ("[check]", '[matrix]\ntarget.schema = ["wal", "wal"]\n[check]', "two cells are called schema=wal"),
+        ("[check]", "gates = 3\n[check]", "op.1.gates: unknown key"),
+        ("question =", "= question", "not TOML: Invalid statement (at line 2"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_scenario_is_named_with_file_key_and_cure(
+    place: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
+) -> None:
+    scenario(place, (old, new))
+    line = refused(capsys, "run", "tiny.toml")
+    assert line.startswith("tsbench: tiny.toml: "), line
+    says(line, words)
+    assert not (place / "results").exists()
+
+
+def test_a_scenario_without_a_section_says_what_to_add(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "tiny.toml").write_text(TINY[TINY.index("[load]") :])
+    says(refused(capsys, "run", "tiny.toml"), "tiny.toml: world: is missing; add [world] with use_case")
+    (place / "tiny.toml").write_text(TINY[: TINY.index("[[op]]")])
+    says(refused(capsys, "run", "tiny.toml"), "tiny.toml: op: is missing; add [[op]] tables")
+
+
+def test_times_without_quotes_are_taken_as_toml_means_them(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario(place, ("scale = 5", "scale = 5\nstart = 2020-02-03T04:05:06Z"))
+    says(refused(capsys, "run", "tiny.toml", "--only", "no"), "--only no: no such cell; there are sqlite")
+
+
+def test_a_file_that_is_not_there_is_answered_with_its_neighbour(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario(place)
+    says(refused(capsys, "run", "tinny.toml"), "tinny.toml: no such scenario; did you mean tiny.toml?")
+    says(refused(capsys, "run", "other.toml"), "other.toml: no such scenario", "tsbench list scenarios")
+    says(refused(capsys, "run", "."), ".: Is a directory")
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--set", "drive.users"], "--set drive.users: write --set key=value"),
+        (["--set", "=3"], "--set =3: write --set key=value"),
+        (["--set", "drive.uesrs=3"], "tiny.toml: drive.uesrs: unknown key; did you mean 'users'?"),
+        (["--set", "op.0.write=3"], "--set op.0.write: 'op' is not a table"),
+        (["--only", "postgres*"], "--only postgres*: no such cell; there are sqlite"),
+        (["--onyl", "x"], "No such option: --onyl"),
+        (["--resume", "results/no"], "--resume results/no: no such result set"),
+        (["--resume", "."], "--resume .: is not a result set (no scenario.toml)"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], words: list[str], answer: str
+) -> None:
+    scenario(place)
+    says(refused(capsys, "run", "tiny.toml", *words), answer)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:geheim@db/bench", "postgresql://me:ge/he@im@db/bench", "postgresql://db/bench?password=geheim"]
+)  # fmt: skip
+def test_a_password_in_a_url_is_refused_and_neither_repeated_nor_stored(
+    place: Path, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    scenario(place)
+    line = refused(capsys, "run", "tiny.toml", "--set", "target.name=postgres", "--endpoint", url)
+    says(line, "target.endpoint: holds a password", "set TSBENCH_PASSWORD")
+    assert "geheim" not in line
+    assert "im@" not in line
+    assert not (place / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--start", "2016-01-02", "--end", "2016-01-01"], "the end is not after the start"),
+        (["--start", "soon"], "--start soon: 'soon' is not a time; write 2016-01-01T00:00:00Z"),
+        (["--end", "now+1z"], "--end now+1z: '1z' is not a duration; write for example 10s"),
+        (["--interval", "10"], "--interval 10: '10' is not a duration; write for example 10s"),
+        (["--interval", "0s"], "--interval 0s: must be above 0"),
+        (["--scale", "0"], "'--scale'"),
+        (["--scale", "x"], "'--scale'"),
+        (["--use-case", "cpuonly"], "there is no use case 'cpuonly'; did you mean 'cpu-only'?"),
+        (["--format", "xml"], "there is no format 'xml'; there are influx, csv, pgcopy"),
+        (["--form", "peers"], "there is no form 'peers'; there are"),
+        (["--use-case", "devops", "--format", "csv"], "a csv file is one table: choose one measurement of cpu, diskio"),
+        (["--out", "no/points"], "cannot write 'no/points': No such file or directory"),
+    ],
+)
+def test_a_mistake_for_generate_is_named_and_the_file_is_left_alone(
+    place: Path, capsys: pytest.CaptureFixture[str], words: list[str], answer: str
+) -> None:
+    (place / "points").write_text("of yesterday")
+    says(refused(capsys, "generate", "--out", "points", *words), answer)
+    assert (place / "points").read_text() == "of yesterday"
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete result set; the directory above it holds its scenario."""
+    place = tmp_path_factory.mktemp("finished")
+    scenario(place)
+    with nothing_left():
+        command = Command(place, "tsbench", "run", "tiny.toml")
+        assert command.wait() == 0, command.stderr
+    return only(place, "results/*")
+
+
+@pytest.fixture
+def results(finished: Path, place: Path) -> Path:
+    """A copy of it, to be damaged."""
+    shutil.copy(finished.parent.parent / "tiny.toml", place)
+    return shutil.copytree(finished, place / "set")
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def noise(path: Path) -> None:
+    """Spoil the middle third; lines stay lines."""
+    whole = path.read_bytes()
+    third = len(whole) // 3
+    spoilt = bytes(byte if byte == 10 else 0xFF for byte in whole[third:-third])
+    path.write_bytes(whole[:third] + spoilt + whole[-third:])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("summary.json", half),
+        ("summary.json", noise),
+        ("spec.json", half),
+        ("env.json", half),
+        ("ops.parquet", half),
+        ("ops.parquet", noise),
+        ("host.parquet", half),
+        ("local.hlog", noise),  # a log of which the end is missing is what a killed process leaves: not a damaged one
+    ],
+)
+def test_a_damaged_file_is_named_in_the_report_and_the_rest_is_shown(
+    results: Path, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], None]
+) -> None:
+    damage(only(results, f"sqlite/**/{name}"))
+    code, said = main(["report", str(results)]), capsys.readouterr()
+    assert "Traceback" not in said.err
+    if code == 0:
+        assert name in (results / "report.html").read_text()
+    else:
+        assert code == 2
+        says(complaint(said.err), name, "--resume")
+
+
+@pytest.mark.parametrize("damage", [half, noise, lambda path: path.write_text("[]")])
+def test_a_damaged_status_is_named_with_the_cure(
+    results: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
+) -> None:
+    damage(results / "sqlite" / "status.json")
+    says(refused(capsys, "report", "set"), "set/sqlite/status.json is damaged", "run the cell again with --resume")
+
+
+def test_what_is_no_result_is_told_from_one(results: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (results / "sqlite" / "spec.json").unlink()
+    says(refused(capsys, "report", "set"), "set holds no run of tsbench (no spec.json)", "results/<date>-<scenario>")
+    says(refused(capsys, "report", "no"), "no is not a directory", "results/<date>-<scenario>")
+    says(refused(capsys, "report", "tiny.toml"), "tiny.toml is not a directory")
+
+
+def test_results_of_a_newer_version_are_left_to_it(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = results / "sqlite" / "status.json"
+    status.write_text(status.read_text().replace('"format": 1', '"format": 99'))
+    says(refused(capsys, "report", "set"), "written by a newer tsbench (format 99 > 1)", "update tsbench")
+
+
+def test_a_result_set_is_not_resumed_with_another_scenario(
+    results: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "tiny.toml", "--resume", "set"]
+    says(refused(capsys, *words, *sets("world.seed=2")), "set/sqlite was made from another version", "undo the change")
+    says(refused(capsys, *words, *sets("name=other")), "holds the scenario 'tiny', not 'other'")
+    says(refused(capsys, "run", "tiny.toml", "--resume", "sets"), "no such result set; did you mean set?")
+
+
+def test_resuming_what_is_complete_does_nothing_and_keeps_cells_that_were_not_asked_for(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = content(results / "summary.json")
+    summary["cells"].append({**summary["cells"][0], "cell": "earlier"})
+    (results / "summary.json").write_text(json.dumps(summary))
+    before = (results / "sqlite" / "status.json").read_bytes()
+    assert main(["run", "tiny.toml", "--resume", "set"]) == 0
+    assert capsys.readouterr().err == ""
+    assert (results / "sqlite" / "status.json").read_bytes() == before
+    assert [cell["cell"] for cell in content(results / "summary.json")["cells"]] == ["sqlite", "earlier"]

@@ -1,0 +1,132 @@
+"""[server] of a scenario: caps on what a server may use, from the file to the manifest."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tsbench.errors import Broken, UserMistake
+from tsbench.fields import SizeBytes  # noqa: TC001 - pydantic looks for it when it makes the class
+from tsbench.model import OpError
+from tsbench.servers import EMBEDDED, cgroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsbench.rundir import RunDir
+
+LEAST_BYTES = 4 * 2**20
+
+
+class ServerPart(BaseModel):
+    """[server]: what the server that tsbench starts may use at most."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False, strict=True)] | None = None
+    memory: Annotated[SizeBytes, Field(ge=LEAST_BYTES)] | None = None
+
+    @property
+    def caps(self) -> cgroup.Caps:
+        """As `tsbench.servers.cgroup` has them."""
+        return cgroup.Caps(self.cpu, self.memory)
+
+
+def check(part: ServerPart, target: str, endpoint: str | None) -> None:
+    """Refuse caps that would not hold, before anything is started.
+
+    Raises
+    ------
+    UserMistake
+        One line that begins with the key.
+    """
+    key = next((name for name in ("cpu", "memory") if getattr(part, name) is not None), None)
+    if key is None:
+        return
+    if endpoint:
+        raise UserMistake(f"server.{key}: needs a server that tsbench starts; take it out, or take target.endpoint out")
+    if target in EMBEDDED:
+        text = f"{target} runs inside the load processes, so there is no server to cap; take [server] out"
+        raise UserMistake(f"server.{key}: {text}")
+    cgroup.create(part.caps).remove()
+
+
+@contextmanager
+def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
+    """Have the servers that are started in here share these caps; env.json then tells what the kernel counted.
+
+    Raises
+    ------
+    Broken
+        In place of an error of which the cause is that the kernel killed the server for lack of memory.
+    """
+    if not part.caps:
+        yield
+        return
+    group = cgroup.create(part.caps)
+    try:
+        with cgroup.within(group):
+            yield
+    except (Broken, UserMistake, OpError, OSError) as error:
+        if not group.killed():
+            raise
+        raise Broken(f"{group.killed()}; what was seen of it: {error}") from error
+    finally:
+        if run.has("env.json"):
+            env = run.read_json("env.json")
+            run.write_json("env.json", {**env, "server": {**env.get("server", {}), "caps": group.summary()}})
+        group.remove()
+
+
+def killed() -> str:
+    """That the server in the current group was killed for lack of memory, as a sentence; else empty."""
+    group = cgroup.current()
+    return group.killed() if group is not None else ""
+
+
+def mark() -> None:
+    """The measuring begins: from here on is counted apart."""
+    group = cgroup.current()
+    if group is not None:
+        group.mark()
+
+
+def summary() -> dict[str, Any]:
+    """The part of a run's summary about its caps; nothing where there are none."""
+    group = cgroup.current()
+    if group is None:
+        return {}
+    told = group.summary()
+    measured, in_all = told["measured"] or {}, told["in_all"]
+    periods = measured.get("nr_periods")
+    found = {
+        "cpu": told["cpu"],
+        "memory_bytes": told["memory_bytes"],
+        "cpu_s": measured.get("cpu_s"),
+        "throttled_percent": 100 * measured["nr_throttled"] / periods if periods else None,
+        "memory_peak_bytes": in_all.get("memory_peak_bytes"),
+        "oom_kills": in_all.get("oom_kills"),
+    }
+    return {"caps": found}
+
+
+class GroupCounters:
+    """What the kernel counts of a control group, as a source of `collect.counters`."""
+
+    def __init__(self, group: cgroup.Group) -> None:
+        self._group = group
+
+    def counters(self) -> dict[str, float]:
+        """The group's counters, as `group.<name>`."""
+        return {f"group.{name}": value for name, value in self._group.counters().items()}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def sources() -> list[GroupCounters]:
+    """The current group, if there is one."""
+    group = cgroup.current()
+    return [GroupCounters(group)] if group is not None else []

@@ -1,0 +1,70 @@
+"""The server's own counters, and the kernel's of its control group, once a second in long form."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from tsbench.collect.sampler import PERIOD_S, Sampler
+from tsbench.errors import UserMistake
+from tsbench.model import OpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tsbench.collect.base import Row
+
+
+class Source(Protocol):
+    """Whoever has counters: a session that is `targets.base.Counting`, for one."""
+
+    def counters(self) -> Mapping[str, float]:
+        """Every counter as it is now."""
+        ...
+
+    def close(self) -> None:
+        """No more is asked."""
+        ...
+
+
+class CounterCollector:
+    """Asks sources for their counters; rows as `rundir.COUNTER_COLUMNS` has them, values as the server counts them.
+
+    `open_sources` is called at the start, when the server is there, and gives those that have counters.
+    """
+
+    name = "counters"
+
+    def __init__(self, open_sources: Callable[[], Sequence[Source]], *, period_s: float = PERIOD_S) -> None:
+        self._open, self._sources = open_sources, list[Source]()
+        self._sampler = Sampler(self._sample, expected=(OpError, UserMistake, OSError), period_s=period_s)
+
+    @property
+    def trouble(self) -> str:
+        """Samples that are missing, and why."""
+        sampler = self._sampler
+        return (
+            f"the server's counters could not be read {sampler.missed} times: {sampler.error}" if sampler.missed else ""
+        )
+
+    def _sample(self, passed_s: float) -> Sequence[Row]:
+        del passed_s  # totals are kept as they are; rates are for who reads them
+        return [
+            {"name": name, "value": float(value)}
+            for source in self._sources
+            for name, value in source.counters().items()
+        ]
+
+    def start(self) -> None:
+        """Open the sources and begin to ask."""
+        self._sources = list(self._open())
+        if self._sources:
+            self._sampler.start()
+
+    def stop(self) -> Sequence[Row]:
+        """Stop and give the rows. A total belongs to the moment it was read at: the end of the stretch before."""
+        rows = self._sampler.stop()
+        for source in self._sources:
+            with suppress(OpError, OSError):
+                source.close()
+        return rows

@@ -1,0 +1,76 @@
+"""A thread that calls a function once a second, on a grid that does not drift."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tsbench.collect.base import Row
+
+PERIOD_S = 1.0
+
+
+class Sampler:
+    """Calls `sample(seconds since the last call)` every period until it is stopped, and keeps the rows it gives.
+
+    Rows get their `second`: when the stretch that they are about began. What `expected` errors a sample ends with costs
+    its rows and is counted; the sampler goes on.
+    """
+
+    def __init__(
+        self,
+        sample: Callable[[float], Sequence[Row]],
+        *,
+        expected: tuple[type[Exception], ...] = (),
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self._sample, self._expected, self._period_s = sample, expected, period_s
+        self._rows: list[Row] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._begun = 0.0
+        self.missed = 0
+        """Samples that were lost to an error."""
+        self.error = ""
+        """The last of these errors."""
+        self.spent_s = 0.0
+        """Time inside `sample`."""
+
+    def start(self) -> None:
+        """Take the mark that the first difference is taken from, and begin."""
+        self._begun = time.monotonic()
+        self._once(0.0)
+        self._thread.start()
+
+    def stop(self) -> list[Row]:
+        """Stop and give the rows."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(30 * self._period_s)
+        return self._rows
+
+    def _work(self) -> None:
+        last = self._begun
+        due = last + self._period_s
+        while not self._stopping.wait(max(0.0, due - time.monotonic())):
+            now = time.monotonic()
+            second = time.time() - (now - last)
+            rows = self._once(now - last)
+            self._rows += [{"second": second, **row} for row in rows]
+            last = now
+            due = max(due + self._period_s, time.monotonic())
+
+    def _once(self, passed_s: float) -> Sequence[Row]:
+        started = time.monotonic()
+        try:
+            return self._sample(passed_s)
+        except self._expected as error:
+            self.missed += 1
+            self.error = str(error)
+            return ()
+        finally:
+            self.spent_s += time.monotonic() - started

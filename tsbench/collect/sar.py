@@ -1,0 +1,66 @@
+"""sysstat's recorder beside a run: what the whole machine did, in the form that administrators know."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tsbench.children import bind_to_parent
+from tsbench.collect import sadf
+from tsbench.errors import UserMistake
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tsbench.collect.base import Row
+
+PLACES = ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc", "/usr/lib/sa/sadc")
+"""Where systems keep sadc, which is not on PATH: Debian, Fedora, others."""
+
+
+def recorder() -> str | None:
+    """The path of sadc, where sysstat is installed."""
+    return next((place for place in PLACES if Path(place).exists()), None) if shutil.which("sadf") else None
+
+
+class SarCollector:
+    """Runs sadc from start to stop, into a file that any sar can read later; rows as `rundir.SAR_COLUMNS` has them."""
+
+    name = "sar"
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._process: subprocess.Popen[bytes] | None = None
+        self.trouble = ""
+
+    def start(self) -> None:
+        """Begin to record, once a second."""
+        program = recorder()
+        if program is None:
+            return
+        self._process = subprocess.Popen(
+            [program, "1", str(self._file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - one system call, prepared before the fork
+        )
+
+    def stop(self) -> Sequence[Row]:
+        """Stop and read what was recorded; the file stays."""
+        if self._process is None:
+            return []
+        ended = self._process.poll()
+        if ended is None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(10)
+        try:
+            return sadf.read(self._file)
+        except UserMistake as mistake:
+            early = f" (it ended early with {ended})" if ended is not None else ""
+            self.trouble = f"sar recorded nothing that can be read{early}: {mistake}"
+            return []

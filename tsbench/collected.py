@@ -1,0 +1,135 @@
+"""What collectors saw, into a run directory and on its time axis; and what sysstat saw elsewhere, afterwards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tsbench.collect import sadf
+from tsbench.errors import Broken, UserMistake
+from tsbench.rundir import COLLECTED, RunDir, find_runs
+from tsbench.units import NS_PER_S, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tsbench.collect.base import Row
+
+_TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
+
+
+def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:
+    """Write a collector's rows as `<name>.parquet`: seconds count from the start of the measured window."""
+    zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0
+    _frame(name, rows, zero_s).write_parquet(run / f"{name}.parquet")
+
+
+def warn(run: RunDir, texts: Sequence[str]) -> None:
+    """Add warnings to the manifest, where the report finds them."""
+    if texts and run.has("env.json"):
+        env = run.read_json("env.json")
+        run.write_json("env.json", {**env, "warnings": [*env.get("warnings", []), *texts]})
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """How much of a run a recorded file tells about."""
+
+    cell: str
+    host: str
+    covered_s: float
+    whole_s: float
+
+
+def attach_sar(results: Path, file: Path, *, host: str | None = None, ahead_s: float | None = None) -> list[Attached]:
+    """Add what sysstat recorded elsewhere to the runs that went on at the same time, into their sar.parquet.
+
+    Parameters
+    ----------
+    results
+        The directory of a result set or of one run.
+    file
+        A binary file of sadc, or what `sadf -j` or `sadf -d` printed of one. Where rows of the same host and time are
+        there already, both are joined: one file for CPU and another for disks is fine.
+    host
+        What to call the machine, instead of the name in the file.
+    ahead_s
+        How far the printed times are ahead of UTC, if they are local.
+
+    Raises
+    ------
+    UserMistake
+        If the file cannot be read, or is about another time than every run.
+    """
+    rows = sadf.read(file, ahead_s=ahead_s)
+    if host is not None:
+        if len({row["host"] for row in rows}) > 1:
+            raise UserMistake(f"{file}: is of several hosts, which cannot all be {host}; leave --host out")
+        rows = [{**row, "host": host} for row in rows]
+    runs = {run: clock for run in find_runs(results) if (clock := _clock(run)) is not None}
+    if not runs:
+        raise UserMistake(f"{results}: no run there has been measured, so nothing can be attached")
+    done = [attached for run, clock in runs.items() for attached in _attach(run, clock, rows)]
+    if not done:
+        raise UserMistake(_apart(results, file, rows, list(runs.values())))
+    return done
+
+
+def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row]) -> list[Attached]:
+    go_s, start_s, end_s = clock
+    inside = [row for row in rows if _covered_s([row], go_s, end_s) > 0]
+    if not inside:
+        return []
+    new = _frame("sar", inside, start_s)
+    path = run / "sar.parquet"
+    try:
+        old = pl.read_parquet(path) if path.exists() else new.clear()
+        joined = pl.concat([new, old]).group_by("second", "host").agg(pl.all().drop_nulls().first())
+        joined.select(list(COLLECTED["sar"])).sort("host", "second").write_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise Broken(f"cannot write {path}: {error}") from None
+    hosts = sorted({str(row["host"]) for row in inside})
+    covered = {host: _covered_s([row for row in inside if row["host"] == host], go_s, end_s) for host in hosts}
+    return [Attached(run.cell_id, host, covered_s, end_s - go_s) for host, covered_s in covered.items()]
+
+
+def _clock(run: RunDir) -> tuple[float, float, float] | None:
+    """When the load began, when the measured window began, when it ended; None if that was never."""
+    if not run.has("process/clock.json"):
+        return None
+    clock = run.read_json("process/clock.json")
+    start_s, end_s = float(clock["start_s"]), float(clock["end_s"])
+    return float(clock.get("go_s", start_s)), start_s, end_s
+
+
+def _covered_s(rows: Sequence[Row], begin_s: float, end_s: float) -> float:
+    stretches = {(float(row["second"]), float(row["interval_s"])) for row in rows}
+    return sum(max(0.0, min(begin + length, end_s) - max(begin, begin_s)) for begin, length in stretches)
+
+
+def _apart(results: Path, file: Path, rows: Sequence[Row], clocks: Sequence[tuple[float, float, float]]) -> str:
+    """That the file and the runs are of different times, and what may be the reason."""
+    first = min(float(row["second"]) for row in rows)
+    last = max(float(row["second"]) + float(row["interval_s"]) for row in rows)
+    begin, end = min(clock[0] for clock in clocks), max(clock[2] for clock in clocks)
+    text = f"{file} tells of {_span(first, last)}, but the runs in {results} went on {_span(begin, end)}"
+    for hours in sorted(range(-14, 15), key=abs):
+        if first + hours * 3_600 < end and last + hours * 3_600 > begin:
+            return f"{text}; they would meet if its times were {-hours:+d} h ahead of UTC: is that clock set right?"
+    return f"{text}; give the file of that day"
+
+
+def _span(first_s: float, last_s: float) -> str:
+    return f"from {format_time(round(first_s) * NS_PER_S)} to {format_time(round(last_s) * NS_PER_S)}"
+
+
+def _frame(name: str, rows: Sequence[Mapping[str, float | str]], zero_s: float) -> pl.DataFrame:
+    shifted: list[dict[str, Any]] = [{**row, "second": float(row["second"]) - zero_s} for row in rows]
+    for row in shifted:
+        row.update({key: None for key, value in row.items() if isinstance(value, float) and math.isnan(value)})
+    schema = {column: _TYPES[kind] for column, kind in COLLECTED[name].items()}
+    return pl.DataFrame(shifted, schema=schema, strict=False)

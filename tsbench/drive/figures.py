@@ -1,0 +1,211 @@
+"""The live figures of a test: the news of all load processes, merged exactly, and what the host did, by second."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tsbench.drive.live import COUNTS, Sparse, Tally
+from tsbench.measure.hist import Histogram
+from tsbench.measure.limits import Conduct, Evidence, limited_by
+from tsbench.measure.merge import PERCENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tsbench.drive.live import News
+
+KEEP_S = 900
+"""Seconds that charts can go back."""
+NOW_S = 10
+"""What "now" means: the mean of so many seconds before the last ones that everybody has reported."""
+WRITE = "write-"
+"""How ops that write are called."""
+
+
+@dataclass(slots=True)
+class _Second:
+    """One op (or the probe's lag) in one second."""
+
+    changed: int = 0
+    seen: dict[str, list[Sparse]] = field(default_factory=lambda: defaultdict(list))
+    percentiles: dict[str, list[int]] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+    def add(self, kind: str, sparse: Sparse) -> None:
+        self.seen[kind].append(sparse)
+        self.percentiles[kind] = _sum(self.seen[kind]).percentiles_ns(PERCENTS.values())
+
+
+def _sum(parts: list[Sparse]) -> Histogram:
+    whole = Histogram()
+    for part in parts:
+        part.add_to(whole)
+    return whole
+
+
+class Figures:
+    """Of the test that runs, or the last one.
+
+    A response belongs to the second in which its op was due, so news may change a second that was already shown: every
+    row knows with which revision it last changed, and `since` asks only for later ones.
+
+    Parameters
+    ----------
+    delay_s
+        How much later than their second news may come: workers report every 3 s, and not all at once.
+    """
+
+    def __init__(self, *, delay_s: int = 0) -> None:
+        self._delay_s = delay_s
+        self.test = ""
+        self.start_s: int | None = None
+        self.host: deque[dict[str, float]] = deque(maxlen=KEEP_S)
+        self._revision = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._seconds: dict[tuple[int, str], _Second] = {}
+        self._totals: dict[str, Histogram] = defaultdict(Histogram)
+        self._tallies: dict[str, Tally] = defaultdict(Tally)
+        self._self_seen: dict[str, dict[tuple[int, str], list[Sparse]]] = defaultdict(lambda: defaultdict(list))
+        self._cpu: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+
+    def begin(self, test: str) -> None:
+        """Forget the test before; news of other tests than this are passed over from now on."""
+        self.test, self.start_s = test, None
+        self.host.clear()
+        self._clear()
+
+    def take(self, news: News) -> None:
+        """Merge what a process has seen."""
+        if news.test != self.test:
+            return
+        self._revision += 1
+        for tag, second, sparse in news.histograms:
+            self._see(news.process, tag, second, sparse)
+        for op, second, counts in news.counts:
+            self._row(second, op).tally.add(counts)
+            if self._counts(second):
+                self._tallies[op].add(counts)
+        for second, cpu_ns, wall_ns in news.cpu:
+            self._cpu[news.process][second] = (cpu_ns, wall_ns)
+        self._forget()
+
+    def _see(self, process: str, tag: str, second: int, sparse: Sparse) -> None:
+        op, _, kind = tag.rpartition("|")
+        self._row(second, op).add(kind, sparse)
+        if not op:
+            self._self_seen[process][second, kind].append(sparse)
+        elif self._counts(second):
+            sparse.add_to(self._totals[tag])
+
+    def _row(self, second: int, op: str) -> _Second:
+        row = self._seconds.setdefault((second, op), _Second())
+        row.changed = self._revision
+        return row
+
+    def _counts(self, second: int) -> bool:
+        """Whether a second is after the warm-up, which shows in charts but not in totals."""
+        return self.start_s is None or second >= self.start_s
+
+    def _forget(self) -> None:
+        newest = max((second for second, _ in self._seconds), default=0)
+        for key in [key for key in self._seconds if key[0] <= newest - KEEP_S]:
+            del self._seconds[key]
+        for seen in self._self_seen.values():
+            for place in [place for place in seen if place[0] <= newest - 3 * NOW_S]:
+                del seen[place]
+        for used in self._cpu.values():
+            for second in [second for second in used if second <= newest - 3 * NOW_S]:
+                del used[second]
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def since(self, revision: int) -> dict[str, Any]:
+        """What charts need: the rows that changed after a revision; those before `until` are whole."""
+        rows = [
+            {
+                "second": second,
+                "op": op,
+                **row.percentiles,
+                **{name: getattr(row.tally, name) for name in COUNTS},
+            }
+            for (second, op), row in sorted(self._seconds.items())
+            if row.changed > revision
+        ]
+        return {"revision": self._revision, "seconds": rows, "until": self._span()[1]}
+
+    def latency(self) -> Iterator[tuple[str, str, int, list[int]]]:
+        """Of each op and kind after the warm-up: count, and the percentiles of PERCENTS in ns."""
+        for tag, histogram in sorted(self._totals.items()):
+            op, _, kind = tag.rpartition("|")
+            yield op, kind, len(histogram), histogram.percentiles_ns(PERCENTS.values())
+
+    def writes(self) -> Iterator[tuple[str, Tally, float]]:
+        """Of each op that writes: its tally after the warm-up, and the points acknowledged per second now."""
+        for op, tally in sorted(self._tallies.items()):
+            if op.startswith(WRITE):
+                points = sum(row.tally.points for (_, name), row in self._recent() if name == op)
+                yield op, tally, points / max(1, self._recent_s())
+
+    def _span(self) -> tuple[int, int]:
+        """The seconds that are "now", without those that are still being filled."""
+        newest = max((second for second, _ in self._seconds), default=0) - self._delay_s
+        oldest = min((second for second, op in self._seconds if op), default=newest)
+        return min(max(newest - NOW_S, oldest), newest), newest
+
+    def _recent(self) -> Iterator[tuple[tuple[int, str], _Second]]:
+        first, end = self._span()
+        return (item for item in self._seconds.items() if first <= item[0][0] < end)
+
+    def _recent_s(self) -> int:
+        first, end = self._span()
+        return end - first
+
+    def itself(self) -> tuple[list[int], float]:
+        """Of the generator now: its event loops' lag as percentiles of PERCENTS (ns), and the busiest one's CPU."""
+        seen = self._evidence(0)
+        lag = _sum([part for _, row in self._recent() for part in row.seen.get("lag", ())])
+        return lag.percentiles_ns(PERCENTS.values()), max((one.hub_cpu_share for one in seen), default=0.0)
+
+    def limit(self, users: int) -> tuple[str, str]:
+        """What limits the test now, and the reason where it is the load generator."""
+        service, response, done = Histogram(), Histogram(), 0
+        for (_, op), row in self._recent():
+            if op:
+                for part in row.seen["service"]:
+                    part.add_to(service)
+                for part in row.seen["response"]:
+                    part.add_to(response)
+                done += row.tally.done
+        if not done:
+            return "unknown", "no op has ended in the last seconds"
+        each_ns = users * self._recent_s() * 1e9 / done
+        conduct = Conduct(think_ns=max(0.0, each_ns - response.mean_ns), response_ns=response.mean_ns)
+        name, verdict = limited_by(self._evidence(service.percentile_ns(50)), conduct)
+        return name, verdict.reason
+
+    def _evidence(self, service_p50_ns: int) -> list[Evidence]:
+        first, end = self._span()
+        found = []
+        for process, seen in self._self_seen.items():
+            kinds = {
+                kind: _sum(
+                    [part for (at, of), parts in seen.items() if of == kind and first <= at < end for part in parts]
+                )
+                for kind in ("lag", "wait")
+            }
+            used = [pair for second, pair in self._cpu[process].items() if first <= second < end]
+            wall_ns = sum(wall for _, wall in used)
+            share = sum(cpu for cpu, _ in used) / wall_ns if wall_ns else 0.0
+            lag_p50, lag_p99 = kinds["lag"].percentiles_ns((50, 99))
+            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50), service_p50_ns))
+        return found
+
+    def host_since(self, second: float) -> list[Mapping[str, float]]:
+        """What the host did after a moment (epoch s)."""
+        behind = sum(1 for row in self.host if row["second"] <= second)
+        return list(islice(self.host, behind, None))

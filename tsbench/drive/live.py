@@ -1,0 +1,123 @@
+"""What a load process tells while it runs: the histograms and counters that it also writes to its files.
+
+Only for showing: what counts after the run is read from the files. A worker's news travel to the master with Locust's
+own reports, every 3 s; a single process hands them over once a second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tsbench.measure.hist import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+COUNTS = ("done", "failed", "unknown", "points")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sparse:
+    """A histogram without its empty counters: a second's has a few hundred of 33 thousand."""
+
+    index: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> Sparse:
+        """The used counters of a histogram."""
+        index = np.flatnonzero(histogram.counts)
+        return cls(index, histogram.counts[index])
+
+    def add_to(self, histogram: Histogram) -> None:
+        """Add the counters to those of a histogram."""
+        histogram.counts[self.index] += self.count
+
+    def whole(self) -> Histogram:
+        """The histogram."""
+        histogram = Histogram()
+        self.add_to(histogram)
+        return histogram
+
+
+@dataclass(slots=True)
+class Tally:
+    """Ops of a kind that ended: how many and how, the points acknowledged, and why some failed."""
+
+    done: int = 0
+    failed: int = 0
+    unknown: int = 0
+    points: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, counts: Mapping[str, Any]) -> None:
+        """Add counters by name; those of other names are passed over."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + int(counts.get(name, 0)))
+        self.causes.update(counts.get("causes", {}))
+
+
+@dataclass(slots=True)
+class News:
+    """What one process saw since its last news. Histograms by (tag, second), counters by (op, second)."""
+
+    test: str
+    process: str
+    histograms: list[tuple[str, int, Sparse]] = field(default_factory=list)
+    counts: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
+    cpu: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def packed(self) -> dict[str, Any]:
+        """As a message; histograms in HdrHistogram's compressed form."""
+        texts = [(tag, second, sparse.whole().encode()) for tag, second, sparse in self.histograms]
+        return {
+            "test": self.test,
+            "process": self.process,
+            "histograms": texts,
+            "counts": self.counts,
+            "cpu": self.cpu,
+        }
+
+    @classmethod
+    def unpacked(cls, message: Mapping[str, Any]) -> News:
+        """From a message.
+
+        Raises
+        ------
+        ValueError
+            If a histogram is damaged.
+        """
+        histograms = [(tag, second, Sparse.of(Histogram.decode(text))) for tag, second, text in message["histograms"]]
+        counts = [(op, second, dict(counts)) for op, second, counts in message["counts"]]
+        cpu = [(second, cpu_ns, wall_ns) for second, cpu_ns, wall_ns in message["cpu"]]
+        return cls(message["test"], message["process"], histograms, counts, cpu)
+
+
+class Outbox:
+    """Collects a process's news until they are taken; the observer of its recorder and probe."""
+
+    def __init__(self, test: str, process: str) -> None:
+        self._news = News(test, process)
+
+    def saw(self, tag: str, second: int, histogram: Histogram) -> None:
+        """A histogram of a second: of an op (`<op>|response`, `<op>|service`), or the probe's `lag` and `wait`."""
+        self._news.histograms.append((tag, second, Sparse.of(histogram)))
+
+    def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
+        """Counters of an op in a second."""
+        self._news.counts.append((op, second, dict(counts)))
+
+    def used(self, second: int, cpu_ns: int, wall_ns: int) -> None:
+        """The CPU time that the event loop's thread used, and the time in which it did."""
+        self._news.cpu.append((second, cpu_ns, wall_ns))
+
+    def take(self) -> News:
+        """The news since the last call."""
+        news, self._news = self._news, News(self._news.test, self._news.process)
+        return news

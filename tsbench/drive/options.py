@@ -1,0 +1,76 @@
+"""tsbench's own options of a bare `locust -f`: as arguments, in the environment, and in the web UI's start form."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from tsbench import targets
+from tsbench.drive import guard
+from tsbench.drive.users import TimeSeriesUser
+from tsbench.errors import UserMistake
+from tsbench.precheck import check_endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from locust.argument_parser import LocustArgumentParser
+    from locust.env import Environment
+
+
+def add_options(parser: LocustArgumentParser) -> None:
+    """Add them. None may be a secret: Locust shows options in a page and sends them to its workers unencrypted."""
+    guard.set_defaults(parser)
+    group = parser.add_argument_group("tsbench")
+
+    def add(name: str, *, in_form: bool = True, **how: Any) -> None:
+        action = group.add_argument(name, **how)  # Locust knows its own keywords only outside groups
+        action.include_in_web_ui = in_form
+        action.is_secret = action.is_required = action.is_multiple = False
+
+    schemas, first = _schemas()
+    kinds: dict[str, Any] = {"choices": schemas} if schemas else {}
+    unset = "" if schemas else "; empty: the target's first"
+    where = "URL of the server, without a password; empty: start one"
+    add("--endpoint", env_var="TSBENCH_ENDPOINT", default="", help=where)
+    add("--schema", env_var="TSBENCH_SCHEMA", default=first, help=f"layout of the data{unset}", **kinds)
+    add("--scale", type=int, env_var="TSBENCH_SCALE", default=100, help="hosts or devices that report")
+    add("--seed", type=int, env_var="TSBENCH_SEED", default=1, help="the same seed gives the same data")
+    add("--load-window", env_var="TSBENCH_LOAD_WINDOW", default="6h", help="data stored before the test, e.g. 30m, 6h")
+    add("--warmup", env_var="TSBENCH_WARMUP", default="2s", help="ops at the beginning that do not count, e.g. 10s")
+    gates = "what must hold, for example write:p99<50ms; several separated by commas, or the option again"
+    add("--gate", action="append", env_var="TSBENCH_GATES", default=[], help=gates, in_form=False)
+    add("--results", env_var="TSBENCH_RESULTS", default="results", help="where results are kept", in_form=False)
+
+
+def endpoint_of(environment: Environment) -> str:
+    """The server's URL that was given, as --endpoint or Locust's own --host; empty where none was.
+
+    Raises
+    ------
+    UserMistake
+        If it holds a password. It is then taken out of the options, which are shown and sent around.
+    """
+    options = environment.parsed_options or Namespace()
+    endpoint = options.endpoint or options.host or ""
+    try:
+        check_endpoint(endpoint, "--endpoint")
+    except UserMistake:
+        options.endpoint, options.host, environment.host = "", None, None
+        raise
+    return endpoint
+
+
+def _schemas() -> tuple[list[str], str]:
+    """The schemas of the locustfile's target, and the one that is taken unless told; none if it has several targets."""
+    users = [user for user in _subclasses(TimeSeriesUser) if user.target]
+    if len({user.target for user in users}) != 1 or users[0].target not in targets.TARGETS:
+        return [], ""
+    schemas = list(targets.get(users[0].target).schemas)
+    return schemas, users[0].schema or schemas[0]
+
+
+def _subclasses(cls: type[TimeSeriesUser]) -> Iterator[type[TimeSeriesUser]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)

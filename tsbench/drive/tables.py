@@ -1,0 +1,135 @@
+"""The tables of the web UI's tabs, as Locust takes them: columns by key, and rows of numbers and short texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.measure.merge import PERCENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tsbench.drive.figures import Figures
+    from tsbench.drive.live import Tally
+
+Row = dict[str, Any]
+MS = 1_000_000
+MB = 1_000_000
+KEYS = [name.replace(".", "") for name in PERCENTS]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One tab's table; `rows` takes the figures and the number of users."""
+
+    key: str
+    title: str
+    columns: Mapping[str, str]
+    rows: Callable[[Figures, int], list[Row]]
+
+
+def latency_rows(figures: Figures, _users: int) -> list[Row]:
+    """Per op, response and service: percentiles in ms since the end of the warm-up."""
+    rows = []
+    for op, kind, count, percentiles in figures.latency():
+        values = dict(zip(KEYS, (_digits(value / MS) for value in percentiles), strict=True))
+        rows.append({"op": op, "kind": kind, "count": count, **values})
+    return rows
+
+
+def write_rows(figures: Figures, _users: int) -> list[Row]:
+    """Per op that writes: its rate, what was acknowledged, and what failed for which cause."""
+    rows = [_write_row(op, tally, rate) for op, tally, rate in figures.writes()]
+    if len(rows) > 1:
+        summed = ("rate", "points", "ok", "failed", "unknown")
+        rows.append({"op": "all", **{key: sum(row[key] for row in rows) for key in summed}, "causes": ""})
+    return rows
+
+
+def _write_row(op: str, tally: Tally, rate: float) -> Row:
+    return {
+        "op": op,
+        "rate": round(rate),
+        "points": tally.points,
+        "ok": tally.done - tally.failed - tally.unknown,
+        "failed": tally.failed,
+        "unknown": tally.unknown,
+        "causes": ", ".join(f"{cause} {count}" for cause, count in tally.causes.most_common(5)),
+    }
+
+
+def host_rows(figures: Figures, users: int) -> list[Row]:
+    """The host, the load generator and the server in the last second, and what limits the test."""
+    if not figures.host:
+        return []
+    last = figures.host[-1]
+    lag, busy = figures.itself()
+    p50, p99 = (_digits(lag[list(PERCENTS).index(name)] / MS) for name in ("p50", "p99"))
+    limited = f"the test is limited by: {figures.limit(users)[0]}" if users else ""
+    loop = f"its event loop runs {p50} ms late (p50), {p99} ms (p99), and uses {busy:.0%} of a core"
+    embedded = "no process of its own here: embedded in the load generator, or on another host"
+    return [
+        _host_row("this host", last, "", limited),
+        _host_row("load generator", last, "client_", loop),
+        _host_row("server", last, "server_", "" if "server_cpu_percent" in last else embedded),
+    ]
+
+
+def _host_row(who: str, row: Mapping[str, float], prefix: str, note: str) -> Row:
+    def value(name: str, unit: float) -> float | str:
+        found = row.get(prefix + name)
+        return "" if found is None else _digits(found / unit)
+
+    return {
+        "who": who,
+        "cpu": value("cpu_percent", 1),
+        "memory": value("memory_bytes" if not prefix else "rss_bytes", MB),
+        "read": value("read_bytes", MB),
+        "write": value("write_bytes", MB),
+        "note": note,
+    }
+
+
+def _digits(number: float) -> float:
+    """Three significant digits, whole from a hundred on."""
+    if number >= 100:
+        return round(number)
+    return float(f"{number:.3g}")
+
+
+TABLES = (
+    Table(
+        "latency",
+        "Latency",
+        {"op": "Op", "kind": "Time", "count": "# Ops", **{k: f"{n} (ms)" for k, n in zip(KEYS, PERCENTS, strict=True)}},
+        latency_rows,
+    ),
+    Table(
+        "writes",
+        "Writes",
+        {
+            "op": "Op",
+            "rate": "Points/s now",
+            "points": "Points acknowledged",
+            "ok": "Ops ok",
+            "failed": "Failed",
+            "unknown": "Unknown",
+            "causes": "By cause",
+        },
+        write_rows,
+    ),
+    Table(
+        "host",
+        "Host",
+        {
+            "who": "Who",
+            "cpu": "CPU %",
+            "memory": "Memory (MB)",
+            "read": "Disk read (MB/s)",
+            "write": "Disk written (MB/s)",
+            "note": "Note",
+        },
+        host_rows,
+    ),
+)

@@ -1,0 +1,70 @@
+"""Watches this host once a second while somebody looks: the whole of it, the load generator and the server."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import gevent
+import psutil
+
+from tsbench.collect.processes import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PERIOD_S = 1.0
+
+
+class HostWatch:
+    """Calls `tell` with a row a second. Looking is done in a thread of the pool: the event loop must not wait for it.
+
+    Parameters
+    ----------
+    server
+        The server's processes, where they are on this host and known.
+    tell
+        Is given each row.
+    """
+
+    def __init__(self, server: Callable[[], Sequence[int]], tell: Callable[[dict[str, float]], None]) -> None:
+        self._server_pids, self._tell = server, tell
+        self._ours = Tree(lambda: [os.getpid()])
+        self._server = Tree(server)
+        self._disk: Any = None
+
+    def run(self) -> None:
+        """Watch until killed."""
+        last = time.monotonic()
+        gevent.get_hub().threadpool.apply(self._look, (0.0,))  # the mark that the first difference is taken from
+        while True:
+            gevent.sleep(PERIOD_S)
+            passed_s, last = time.monotonic() - last, time.monotonic()
+            self._tell(gevent.get_hub().threadpool.apply(self._look, (passed_s,)))
+
+    def _look(self, passed_s: float) -> dict[str, float]:
+        server = _numbers(self._server.usage(passed_s))
+        client = _numbers(self._ours.usage(passed_s))
+        pids = set(self._server_pids())
+        if pids & {child.pid for child in psutil.Process().children(recursive=True)}:  # it is contained in ours
+            client = {name: max(0.0, value - server[name]) for name, value in client.items()}
+        disk, before = psutil.disk_io_counters(), self._disk
+        self._disk = disk
+        read = write = 0.0
+        if disk and before and passed_s:
+            read = (disk.read_bytes - before.read_bytes) / passed_s
+            write = (disk.write_bytes - before.write_bytes) / passed_s
+        return {
+            "second": time.time(),
+            "cpu_percent": psutil.cpu_percent(),
+            "memory_bytes": float(psutil.virtual_memory().used),
+            "read_bytes": read,
+            "write_bytes": write,
+            **{f"client_{name}": value for name, value in client.items()},
+            **({f"server_{name}": value for name, value in server.items()} if pids else {}),
+        }
+
+
+def _numbers(row: dict[str, float | str]) -> dict[str, float]:
+    return {name: float(value) for name, value in row.items()}

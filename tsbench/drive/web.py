@@ -1,0 +1,268 @@
+"""tsbench in Locust's web UI: the tabs Latency, Writes and Host, their charts, and the run's report.
+
+Locust's UI takes tables for tabs of others, nothing else. The tables are given to it that way; the charts below them
+are put into the same tabs by a script of ours, which also draws a page of its own, `/tsbench`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from flask import Blueprint, Response, jsonify, make_response, request, send_file, send_from_directory
+from gevent.lock import Semaphore
+from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
+
+from tsbench.drive import guard, tables
+from tsbench.drive.figures import Figures
+from tsbench.drive.live import News, Outbox
+from tsbench.drive.watch import HostWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from locust.env import Environment
+
+    from tsbench.drive.coordinator import Coordinator, Run
+    from tsbench.drive.process import LoadProcess
+
+WATCH = "tsbench-watch"
+"""The master's word to its workers that somebody watches test so-and-so."""
+STATIC = Path(__file__).parent / "static"
+WORKERS_LATE_S = 4
+REPORT = "import sys; from tsbench.cli import main; sys.exit(main(['report', sys.argv[1]]))"
+INDEX_EXTRA = (
+    b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/panel.js"></script></head>'
+)
+
+
+class Correspondent:
+    """In a worker: sends the news of its load process along with Locust's reports, while a web UI shows them."""
+
+    def __init__(self, environment: Environment, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._test = ""
+        self._outbox: Outbox | None = None
+        runner: Any = environment.runner
+        runner.register_message(WATCH, self._on_watch)
+        coordinator.began.append(self._on_began)
+        environment.events.report_to_master.add_listener(self._on_report)
+
+    def _on_watch(self, msg: Any, **_: Any) -> None:
+        self._coordinator.patient = True
+        self._test = msg.data["test"]
+
+    def _on_began(self, _run: Run, process: LoadProcess) -> None:
+        self._outbox = _attach(self._test, process) if self._test else None
+
+    def _on_report(self, data: dict[str, Any], **_: Any) -> None:
+        if self._outbox is not None:
+            data["tsbench"] = self._outbox.take().packed()
+
+
+def _attach(test: str, process: LoadProcess) -> Outbox:
+    outbox = Outbox(test, process.share.name)
+    process.recorder.observer = process.probe.outbox = outbox
+    return outbox
+
+
+class Page:
+    """Beside the web UI: keeps the figures of the test and answers for them."""
+
+    def __init__(
+        self, environment: Environment, coordinator: Coordinator, server_pids: Callable[[], Sequence[int]]
+    ) -> None:
+        self._runner: Any = environment.runner
+        self._coordinator = coordinator
+        self._master = environment.runner if isinstance(environment.runner, MasterRunner) else None
+        self.figures = Figures(delay_s=0 if self._master is None else WORKERS_LATE_S)
+        self._outbox: Outbox | None = None
+        self._results: Path | None = None
+        self._why_no_report = "No test has run yet."
+        self._planning = False
+        self._building = Semaphore()
+        self._server_pids = server_pids
+        self._watcher: gevent.Greenlet | None = None
+        coordinator.patient = True
+        coordinator.began.append(self._on_began)
+        environment.events.worker_report.add_listener(self._on_worker_report)
+        environment.events.test_stop.add_listener(self._on_test_stop)
+        base = environment.parsed_options.web_base_path if environment.parsed_options else None
+        self._install(environment.web_ui, f"{base or ''}/tsbench")
+
+    # --- the test -----------------------------------------------------------------------------------------------------
+
+    def planning(self) -> None:
+        """A test is about to begin."""
+        self._planning = True
+        self._results, self._why_no_report = None, "The test is running; stop it first."
+        if self._master is not None:  # should it not begin, its workers need not end
+            self._master.send_message(WATCH, {"test": ""})
+
+    def planned(self, run: Run) -> None:
+        """It is known what is to be done."""
+        test = str(run.directory)
+        self.figures.begin(test)
+        if self._master is not None:
+            self._master.send_message(WATCH, {"test": test})
+        self._watcher = self._watcher or gevent.spawn(self._watch)
+
+    def reported(self, results: Path) -> None:
+        """A test was checked, and its results are in this directory."""
+        self._results, self._why_no_report = results, ""
+
+    def _on_began(self, run: Run, process: LoadProcess) -> None:
+        self._outbox = _attach(str(run.directory), process)
+
+    def _on_worker_report(self, data: dict[str, Any], **_: Any) -> None:
+        if "tsbench" in data:
+            self.figures.start_s = self._coordinator.start_s
+            self.figures.take(News.unpacked(data.pop("tsbench")))
+
+    def _on_test_stop(self, **_: Any) -> None:
+        self._planning = False
+        self._take()
+        if self._results is None:
+            self._why_no_report = self._coordinator.trouble or "The test ended before it had begun to measure."
+
+    def _watch(self) -> None:
+        HostWatch(self._server_pids, self._look).run()
+
+    def _look(self, row: dict[str, float]) -> None:
+        if self._running:
+            self.figures.host.append(row)
+            self._take()
+
+    def _take(self) -> None:
+        if self._outbox is not None:
+            self.figures.start_s = self._coordinator.start_s or self.figures.start_s
+            self.figures.take(self._outbox.take())
+
+    @property
+    def _running(self) -> bool:
+        return self._runner.state in {STATE_SPAWNING, STATE_RUNNING}
+
+    @property
+    def _state(self) -> str:
+        """Locust's state, but a test that is being prepared counts as begun.
+
+        Locust says "ready" or "stopped" until its `test_start` listeners return; its page would then offer the start
+        form again, and look no more for what comes of the test.
+        """
+        if self._running or self._coordinator.trouble:
+            self._planning = False
+        return STATE_SPAWNING if self._planning else str(self._runner.state)
+
+    # --- the pages ----------------------------------------------------------------------------------------------------
+
+    def _install(self, web_ui: Any, prefix: str) -> None:
+        routes = Blueprint("tsbench", __name__, url_prefix=prefix)
+        guard.protect(web_ui, routes)
+        views = {
+            "/": lambda: send_from_directory(STATIC, "page.html"),
+            "/panel.js": lambda: send_from_directory(STATIC, "panel.js"),
+            "/panel.css": lambda: send_from_directory(STATIC, "panel.css"),
+            "/live": self._live,
+            "/report": self._report,
+        }
+        for path, view in views.items():
+            routes.add_url_rule(path, endpoint=path[1:].replace(".", "-") or "page", view_func=_guarded(web_ui, view))
+        routes.after_request(_careful)
+        web_ui.app.register_blueprint(routes)
+        web_ui.app.after_request(self._extend)
+        web_ui.template_args["extended_tabs"] = [{"title": t.title, "key": t.key} for t in tables.TABLES]
+        web_ui.template_args["extended_tables"] = [
+            {"key": t.key, "structure": [{"key": key, "title": title} for key, title in t.columns.items()]}
+            for t in tables.TABLES
+        ]
+        web_ui.template_args["extended_csv_files"] = [
+            {"href": "./tsbench/report", "title": "Download the tsbench report of the last test"}
+        ]
+        update = web_ui.update_template_args
+
+        def update_template_args() -> None:
+            update()
+            web_ui.template_args["missing_host_warning"] = False  # without a host, a server is started
+
+        web_ui.update_template_args = update_template_args
+
+    def _extend(self, response: Response) -> Response:
+        """Add the tables to Locust's figures, and the script to its page."""
+        if response.status_code == 200 and request.endpoint == "locust.request_stats":
+            stats = {**response.get_json(), "state": self._state}
+            stats["extended_stats"] = [{"key": t.key, "data": t.rows(self.figures, self._users)} for t in tables.TABLES]
+            return jsonify(stats)  # another response: Locust keeps its own for 2 s and hands it to several readers
+        if response.status_code == 200 and request.endpoint == "locust.index":
+            response.set_data(response.get_data().replace(b"</head>", INDEX_EXTRA, 1))
+        return response
+
+    @property
+    def _users(self) -> int:
+        return int(self._runner.user_count)
+
+    def _live(self) -> Response:
+        """What changed since the reader asked last."""
+        same = request.args.get("test", "") == self.figures.test
+        found = self.figures.since(request.args.get("revision", 0, int) if same else 0)
+        name, why = self.figures.limit(self._users) if self._running else ("", "")
+        found["until"] += 0 if self._running else 1 + WORKERS_LATE_S
+        return jsonify(
+            {
+                "test": self.figures.test,
+                "running": self._running,
+                "state": self._state,
+                "users": self._users,
+                "start": self.figures.start_s,
+                **found,
+                "host": self.figures.host_since(request.args.get("host", 0.0, float) if same else 0.0),
+                "tables": [
+                    {"key": t.key, "columns": list(t.columns.items()), "rows": t.rows(self.figures, self._users)}
+                    for t in tables.TABLES
+                ],
+                "limited_by": {"name": name, "why": why},
+                "trouble": self._coordinator.trouble,
+                "report": self._why_no_report,
+            }
+        )
+
+    def _report(self) -> Response:
+        """The report of the last test: as a file, or with `?show=1` as a page."""
+        results = self._results
+        if results is None:
+            return make_response(self._why_no_report, 409)
+        with self._building:
+            path = results / "report.html"
+            if not path.exists():
+                # A child, because drive may not know of report, and so that drawing does not hold up the event loop.
+                hidden = {
+                    name: text for name, text in os.environ.items() if not name.startswith(("LOCUST_", "TSBENCH_"))
+                }
+                command = [sys.executable, "-c", REPORT, str(results)]
+                child = subprocess.run(command, capture_output=True, text=True, check=False, env=hidden)
+                if not path.exists():
+                    return make_response(child.stderr.strip() or "The report could not be made.", 500)
+        show = bool(request.args.get("show"))
+        response = send_file(path, "text/html", as_attachment=not show, download_name=f"tsbench-{results.name}.html")
+        response.headers["Content-Security-Policy"] = "sandbox allow-scripts"
+        return response
+
+
+def _guarded(web_ui: Any, view: Callable[[], Response]) -> Callable[[], Response]:
+    def guarded() -> Response:
+        return view()
+
+    wrapped: Callable[[], Response] = web_ui.auth_required_if_enabled(guarded)
+    return wrapped
+
+
+def _careful(response: Response) -> Response:
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.setdefault(
+        "Content-Security-Policy", "default-src 'self'; base-uri 'none'; frame-ancestors 'self'"
+    )
+    return response

@@ -1,0 +1,56 @@
+"""The kinds of value in a scenario file: texts with units become numbers, and what has none is a mistake there."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tsbench import units
+
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+
+FILE = "file"
+"""Validation context: the document is a user's, where a number without a unit (ns in spec.json) is a mistake."""
+
+
+def _duration(value: Any, info: ValidationInfo) -> Any:
+    if info.context == FILE and isinstance(value, int | float) and value != 0:
+        raise ValueError(f"needs a unit; write for example '{value:g}s'")
+    return units.parse_duration_ns(value) if isinstance(value, str) else value
+
+
+def _time(value: Any, info: ValidationInfo) -> Any:
+    if info.context == FILE and isinstance(value, int | float):
+        raise ValueError("must be a time; write 2016-01-01T00:00:00Z, now or now-6h")
+    text = value.isoformat() if isinstance(value, date) else value  # TOML's own form of a time, without quotes
+    # Whole seconds: a database that counts microseconds could not store the points of a world that began between two.
+    return units.parse_time_ns(text, now_ns=int(time.time()) * units.NS_PER_S) if isinstance(text, str) else value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 - what pydantic takes
+    return value
+
+
+def _whole_seconds(value: int) -> int:
+    if value % units.NS_PER_S:
+        raise ValueError("must be whole seconds, because results are kept per second")
+    return value
+
+
+def _size(value: Any, info: ValidationInfo) -> Any:
+    if info.context == FILE and isinstance(value, int | float):
+        raise ValueError(f"needs a unit; write for example '{value:g} MB'")
+    return units.parse_size_bytes(value) if isinstance(value, str) else value
+
+
+DurationNs = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
+SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
+TimeNs = Annotated[int, BeforeValidator(_time)]
+Whole = Annotated[int, BeforeValidator(_number)]
+SizeBytes = Annotated[int, BeforeValidator(_size)]

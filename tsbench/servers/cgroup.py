@@ -1,0 +1,349 @@
+"""Caps on a server's CPU and memory: a control group that its processes are born into, under cgroups 1 or 2.
+
+    with cgroup.within(cgroup.create(Caps(cpu=0.5, memory_bytes=512_000_000))) as group:
+        server.start()           # every ServerProcess that starts in here is in the group, and so are its children
+
+It is not an argument of each server: then every new one would have to hand it on, and one that forgot would be measured
+without its cap. The group is made below the one that tsbench runs in, so caps from outside hold as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import UserMistake
+from tsbench.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+PERIOD_US = 100_000
+"""A capped group runs for its share of every 0.1 s (the kernel's default) and then waits for the next."""
+_CURE = "run tsbench as root, or as `systemd-run --user --scope tsbench run ...`, or take [server] out"
+_numbers = itertools.count()
+_current: ContextVar[Group | None] = ContextVar("_current", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What a server may use at most: cores, and memory with its page cache; None is no cap."""
+
+    cpu: float | None = None
+    memory_bytes: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.cpu is not None or self.memory_bytes is not None
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The controllers that are needed."""
+        return tuple(n for n, value in (("cpu", self.cpu), ("memory", self.memory_bytes)) if value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a controller's groups can be made: below `parent`, in the hierarchy of cgroups 1 or 2."""
+
+    version: int
+    parent: Path
+
+
+class Group:
+    """A control group with its caps; made by `create`, gone after `remove`."""
+
+    def __init__(self, caps: Caps, places: Mapping[str, _Place]) -> None:
+        name = f"tsbench-{os.getpid()}-{next(_numbers)}"
+        self.caps = caps
+        self._versions = {controller: place.version for controller, place in places.items()}
+        self._paths = {controller: place.parent / name for controller, place in places.items()}
+        self._mark: Mapping[str, float] = {}
+
+    @property
+    def directories(self) -> Sequence[Path]:
+        """Its directories, one per hierarchy."""
+        return list(dict.fromkeys(self._paths.values()))
+
+    def make(self) -> None:
+        """Make the directories and set the caps; raises OSError, and leaves nothing behind then."""
+        try:
+            for path in self.directories:
+                path.mkdir()
+            if self.caps.cpu is not None:
+                self._cap_cpu(round(self.caps.cpu * PERIOD_US))
+            if self.caps.memory_bytes is not None:
+                self._cap_memory(self.caps.memory_bytes)
+        except OSError:
+            self.remove()
+            raise
+
+    def _cap_cpu(self, quota_us: int) -> None:
+        path = self._paths["cpu"]
+        if self._versions["cpu"] == 1:
+            (path / "cpu.cfs_period_us").write_text(str(PERIOD_US), "ascii")
+            (path / "cpu.cfs_quota_us").write_text(str(quota_us), "ascii")
+        else:
+            (path / "cpu.max").write_text(f"{quota_us} {PERIOD_US}", "ascii")
+
+    def _cap_memory(self, size: int) -> None:
+        # Without swap: else a server that needs more than its cap would be slow in a way that no small machine is.
+        path = self._paths["memory"]
+        if self._versions["memory"] == 1:
+            _write_if_there(path / "memory.swappiness", "0")
+            (path / "memory.limit_in_bytes").write_text(str(size), "ascii")
+            _write_if_there(path / "memory.memsw.limit_in_bytes", str(size))
+        else:
+            (path / "memory.max").write_text(str(size), "ascii")
+            _write_if_there(path / "memory.swap.max", "0")
+
+    @contextmanager
+    def door(self) -> Iterator[Callable[[], None]]:
+        """What a child calls between fork and exec to be in the group.
+
+        The files are opened here and not in the child, which may have become another user by then: the kernel asks for
+        the rights of who opened them (since 5.16 and the stable releases of January 2022, CVE-2021-4197).
+        """
+        with ExitStack() as stack:
+            files = [stack.enter_context((d / "cgroup.procs").open("wb", buffering=0)) for d in self.directories]
+            numbers = [file.fileno() for file in files]
+
+            def enter() -> None:
+                for number in numbers:
+                    os.write(number, b"0")  # the one that writes
+
+            yield enter
+
+    def pids(self) -> Sequence[int]:
+        """The processes in it."""
+        return [int(word) for word in _read(self.directories[0] / "cgroup.procs").split()]
+
+    def counters(self) -> Mapping[str, float]:
+        """What the kernel has counted since the group was made; only what is capped is there."""
+        found: dict[str, float] = {}
+        if "cpu" in self._paths:
+            found |= self._cpu_counters()
+        if "memory" in self._paths:
+            found |= self._memory_counters()
+        return found
+
+    def _cpu_counters(self) -> dict[str, float]:
+        stat = _table(self._paths["cpu"] / "cpu.stat")
+        found: dict[str, float] = {key: stat.get(key, 0) for key in ("nr_periods", "nr_throttled")}
+        if self._versions["cpu"] == 1:
+            found["throttled_s"] = stat.get("throttled_time", 0) / 1e9
+            usage = self._paths.get("cpuacct")
+            return found | ({"cpu_s": _number(usage / "cpuacct.usage") / 1e9} if usage else {})
+        return found | {"throttled_s": stat.get("throttled_usec", 0) / 1e6, "cpu_s": stat.get("usage_usec", 0) / 1e6}
+
+    def _memory_counters(self) -> dict[str, float]:
+        path = self._paths["memory"]
+        if self._versions["memory"] == 1:
+            return {
+                "memory_bytes": _number(path / "memory.usage_in_bytes"),
+                "memory_peak_bytes": _number(path / "memory.max_usage_in_bytes"),
+                "memory_failcnt": _number(path / "memory.failcnt"),
+                "oom_kills": _table(path / "memory.oom_control").get("oom_kill", 0),
+            }
+        events = _table(path / "memory.events")
+        return {
+            "memory_bytes": _number(path / "memory.current"),
+            "memory_peak_bytes": _number(path / "memory.peak"),
+            "memory_failcnt": events.get("max", 0),
+            "oom_kills": events.get("oom_kill", 0),
+        }
+
+    def killed(self) -> str:
+        """That the kernel killed one of its processes for lack of memory, as a sentence; empty if it did not."""
+        if not self.counters().get("oom_kills"):
+            return ""
+        return f"the server was killed for lack of memory (cap {format_size(self.caps.memory_bytes or 0)})"
+
+    def mark(self) -> None:
+        """The measuring begins: `summary` tells what was counted from here on apart."""
+        self._mark = self.counters()
+
+    def summary(self) -> dict[str, Any]:
+        """The caps, and what the kernel counted: since the mark, and since the server's first start."""
+        counted = self.counters()
+        gauges = ("memory_bytes", "memory_peak_bytes")
+        since = {name: value - self._mark.get(name, 0) for name, value in counted.items() if name not in gauges}
+        return {
+            "cpu": self.caps.cpu,
+            "memory_bytes": self.caps.memory_bytes,
+            "measured": since if self._mark else None,
+            "in_all": dict(counted),
+        }
+
+    def remove(self, *, patience_s: float = 5.0) -> None:
+        """Remove it; processes that just ended may hold it for a moment."""
+        give_up = time.monotonic() + patience_s
+        for path in self.directories:
+            while not _removed(path) and time.monotonic() < give_up:
+                time.sleep(0.01)
+
+
+def create(caps: Caps, *, proc: Path = Path("/proc")) -> Group:
+    """A group with these caps, below the one of this process.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If this user may not make one here, or the kernel cannot cap this: one line with the cure.
+    """
+    places = _places(caps, proc)
+    for place in places.values():
+        _sweep(place.parent, proc)
+    group = Group(caps, places)
+    try:
+        group.make()
+    except OSError as error:
+        text = f"needs the right to make control groups ({error.filename}: {error.strerror}); {_CURE}"
+        raise UserMistake(f"[server] {text}") from None
+    return group
+
+
+def missing() -> str:
+    """Why groups with caps cannot be made here, with the cure; empty where they can."""
+    try:
+        create(Caps(cpu=1.0, memory_bytes=2**26)).remove()
+    except UserMistake as mistake:
+        return str(mistake)
+    return ""
+
+
+@contextmanager
+def within(group: Group) -> Iterator[Group]:
+    """Have every server process that is started in here be in the group."""
+    token = _current.set(group)
+    try:
+        yield group
+    finally:
+        _current.reset(token)
+
+
+def current() -> Group | None:
+    """The group that server processes are started in now."""
+    return _current.get()
+
+
+@contextmanager
+def door() -> Iterator[Callable[[], None]]:
+    """The current group's `door`, or one that leads nowhere."""
+    group = current()
+    if group is None:
+        yield lambda: None
+        return
+    with group.door() as enter:
+        yield enter
+
+
+def _places(caps: Caps, proc: Path) -> dict[str, _Place]:
+    mounts, own = _mounts(proc / "self" / "mountinfo"), _memberships(proc / "self" / "cgroup")
+    found: dict[str, _Place] = {}
+    for controller in caps.controllers:
+        place = _first_version(controller, mounts, own) or _second_version(caps.controllers, mounts, own)
+        if place is None:
+            text = f"this system lets tsbench use no control group for {controller}; {_CURE}"
+            raise UserMistake(f"[server] {text}")
+        found[controller] = place
+    if "cpu" in found and found["cpu"].version == 1:  # there the use is counted by a controller of its own
+        accounting = _first_version("cpuacct", mounts, own)
+        found |= {"cpuacct": accounting} if accounting is not None else {}
+    return found
+
+
+def _first_version(controller: str, mounts: Mapping[str, tuple[str, Path]], own: Mapping[str, str]) -> _Place | None:
+    if controller not in mounts or controller not in own:
+        return None
+    return _Place(1, _below(mounts[controller], own[controller]))
+
+
+def _second_version(
+    controllers: Sequence[str], mounts: Mapping[str, tuple[str, Path]], own: Mapping[str, str]
+) -> _Place | None:
+    """The nearest group at or above our own that hands these controllers to its children."""
+    if "" not in mounts or "" not in own:
+        return None
+    top = mounts[""][1]
+    path = _below(mounts[""], own[""])
+    while not set(controllers) <= set(_read(path / "cgroup.subtree_control").split()):
+        if path == top:
+            return None
+        path = path.parent
+    return _Place(2, path)
+
+
+def _below(mount: tuple[str, Path], path: str) -> Path:
+    """A group's directory; in a container the path may be the host's, and what is mounted is our own group."""
+    root, point = mount
+    inner = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
+    directory = point / inner.lstrip("/")
+    return directory if directory.is_dir() else point
+
+
+def _mounts(mountinfo: Path) -> dict[str, tuple[str, Path]]:
+    """Root and mount point of each hierarchy, by controller; that of cgroups 2 under an empty name."""
+    found: dict[str, tuple[str, Path]] = {}
+    for line in _read(mountinfo).splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = [*after.split(), "", "", ""][:3]
+        place = (before.split()[3], Path(before.split()[4]))
+        if kind == "cgroup2":
+            found.setdefault("", place)
+        elif kind == "cgroup":
+            for option in options.split(","):
+                found.setdefault(option, place)
+    return found
+
+
+def _memberships(cgroup: Path) -> dict[str, str]:
+    """The group of this process in each hierarchy, by controller."""
+    lines = [line.split(":", 2) for line in _read(cgroup).splitlines()]
+    return {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
+
+
+def _sweep(parent: Path, proc: Path) -> None:
+    """Remove the groups of a tsbench that was killed; one with processes in it cannot be removed."""
+    for path in parent.glob("tsbench-*-*"):
+        if not (proc / path.name.split("-")[1]).exists():
+            _removed(path)
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:  # it still has processes
+        return False
+    return True
+
+
+def _write_if_there(path: Path, text: str) -> None:
+    """Swap may not be accounted for at all (swapaccount=0), or there is none."""
+    if path.exists():
+        with suppress(OSError):
+            path.write_text(text, "ascii")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> int:
+    text = _read(path).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _table(path: Path) -> dict[str, int]:
+    words = [line.split() for line in _read(path).splitlines()]
+    return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}

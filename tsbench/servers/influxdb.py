@@ -1,0 +1,268 @@
+"""InfluxDB 1.x and 2.x as local processes.
+
+The programs are looked for as `influxd-1.8`, `influxd-1.6` and `influxd-2` in `$TSBENCH_SERVERS/bin`, without that
+variable in `~/.cache/tsbench-servers/bin`, and then on PATH; `.ci/servers` puts them there. For `influxdb1` the setting
+`version` says which, else it is the newest that is there. All listen on 127.0.0.1 only. Version 1 runs without log-ins:
+what it holds is made up, and it runs no programs for anybody. Version 2 cannot; its random token lies in a file that
+only its owner may read, and which the endpoint names.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlencode
+
+from tsbench.errors import Broken, UserMistake
+from tsbench.servers.files import allocated_bytes, evict
+from tsbench.servers.process import ServerProcess, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that runs"
+
+
+class _InfluxServer:
+    """What both generations have in common."""
+
+    log_name: ClassVar[str]
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._directory = directory.absolute()
+        self._settings = dict(settings or {})
+        self._port = 0
+        self._process: ServerProcess | None = None
+
+    @property
+    def data(self) -> Path:
+        """The directory of everything that the server stores."""
+        return self._directory / "server"
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        if self.alive():
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self.data.mkdir(mode=0o700, exist_ok=True)
+        self._port = self._port or free_port()
+        command, environment = self._command()
+        self._process = ServerProcess(
+            command,
+            log=self._directory / self.log_name,
+            directory=self.data,
+            # HOME: without one, InfluxDB's defaults cannot be computed, and it ends although none of them is used.
+            environment={"PATH": os.defpath, "HOME": str(self.data), **environment},
+        )
+        self._process.start(self._ready)
+
+    def stop(self) -> None:
+        """Shut down in order."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+
+    def remove(self) -> None:
+        """Delete the directory."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def cold(self) -> None:
+        """Stop, drop its files from the page cache, start."""
+        self.stop()
+        evict(self.data)
+        self.start()
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.alive()
+
+    def pids(self) -> Sequence[int]:
+        """Its process."""
+        return self._process.pids() if self._process is not None else ()
+
+    def size(self) -> int:
+        """Allocated bytes of its directory, the write-ahead log included."""
+        return allocated_bytes(self.data)
+
+    def log(self) -> Path | None:
+        """The server's log."""
+        return self._directory / self.log_name
+
+    def _command(self) -> tuple[list[str], Mapping[str, str]]:
+        raise NotImplementedError
+
+    def _ready(self) -> bool:
+        raise NotImplementedError
+
+    def _answers(self, path: str) -> bool:
+        try:
+            return _request(self._port, "GET", path)[0] < 300
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+class InfluxServer1(_InfluxServer):
+    """InfluxDB 1.x with a configuration of ours. Settings are `section.key`, as in its file (`data.index-version`)."""
+
+    log_name = "influxdb1.log"
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        given = dict(settings or {})
+        self._version = given.pop("version", None)
+        if self._version not in {None, "1.6", "1.8"}:
+            raise UserMistake(f"settings: version = '{self._version}': tsbench starts 1.6 and 1.8")
+        for key in given:
+            if key.count(".") != 1:
+                raise UserMistake(f"settings: {key}: write section.key as in influxdb.conf, such as data.index-version")
+        super().__init__(directory, given)
+
+    @property
+    def endpoint(self) -> str:
+        """The URL with the database; it has a port once the server was started."""
+        return f"http://127.0.0.1:{self._port}/tsbench"
+
+    def settings(self) -> Mapping[str, str]:
+        """What tsbench sets; everything else is the default of the server."""
+        return {**self._ours(), **self._settings}
+
+    def _ours(self) -> dict[str, str]:
+        return {
+            # Statistics of its own, written every 10 s into the database that is measured.
+            "monitor.store-enabled": "false",
+            # Two lines of log for every request would be measured too.
+            "http.log-enabled": "false",
+            "data.query-log-enabled": "false",
+            # The default, said here because a comparison stands or falls with it: every write is synced.
+            "data.wal-fsync-delay": "0s",
+        }
+
+    def _command(self) -> tuple[list[str], Mapping[str, str]]:
+        program = self._program()
+        places = {
+            "meta.dir": str(self.data / "meta"),
+            "data.dir": str(self.data / "data"),
+            "data.wal-dir": str(self.data / "wal"),
+            "http.bind-address": f"127.0.0.1:{self._port}",
+        }
+        config = self._directory / "influxdb.conf"
+        config.write_text(_toml({**self.settings(), **places}), encoding="utf-8")
+        self._check_settings(program, config)
+        return [str(program), "-config", str(config)], {}
+
+    def _program(self) -> Path:
+        wanted = [self._version] if self._version else ["1.8", "1.6"]
+        found = next(filter(None, (_program(f"influxd-{version}") for version in wanted)), None)
+        if found is None:
+            raise UserMistake(f"InfluxDB {' or '.join(wanted)} (influxd-{wanted[0]}) is not installed; {_CURE}")
+        return found
+
+    def _check_settings(self, program: Path, config: Path) -> None:
+        """The server ignores what it does not know; its own print of the configuration shows whether it took it."""
+        done = subprocess.run(
+            [str(program), "config", "-config", str(config)],
+            capture_output=True, text=True, check=False, env={"HOME": str(self.data)},
+        )  # fmt: skip
+        if done.returncode:
+            last = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+            raise UserMistake(f"settings: {program.name} refuses them: {last[-1]}")
+        known, section = set(), ""
+        for line in map(str.strip, done.stdout.splitlines()):
+            if line.startswith("["):
+                section = line.strip("[]")
+            elif "=" in line:
+                known.add(f"{section}.{line.partition('=')[0].strip()}")
+        for key in self._settings:
+            if key not in known:
+                raise UserMistake(f"settings: {key}: {program.name} has no such setting; see {program.name} config")
+
+    def _ready(self) -> bool:
+        return self._answers("/ping")
+
+
+class InfluxServer2(_InfluxServer):
+    """InfluxDB 2.x. Settings are its options without dashes in front (`storage-wal-fsync-delay`)."""
+
+    log_name = "influxdb2.log"
+
+    @property
+    def endpoint(self) -> str:
+        """The URL with organisation, bucket and the token's file; it has a port once the server was started."""
+        query = urlencode({"org": "tsbench", "bucket": "tsbench", "token_file": str(self._token_file)}, safe="/")
+        return f"http://127.0.0.1:{self._port}/?{query}"
+
+    def settings(self) -> Mapping[str, str]:
+        """What tsbench sets; everything else is the default of the server."""
+        # The first is the default, said here because a comparison stands or falls with it: every write is synced.
+        return {"storage-wal-fsync-delay": "0s", "ui-disabled": "true", **self._settings}
+
+    @property
+    def _token_file(self) -> Path:
+        return self._directory / "token"
+
+    def _command(self) -> tuple[list[str], Mapping[str, str]]:
+        program = _program("influxd-2")
+        if program is None:
+            raise UserMistake(f"InfluxDB 2 (influxd-2) is not installed; {_CURE}")
+        options = [f"--{name}={value}" for name, value in self.settings().items()]
+        return [str(program), "--reporting-disabled", *options], {
+            "INFLUXD_BOLT_PATH": str(self.data / "influxd.bolt"),
+            "INFLUXD_SQLITE_PATH": str(self.data / "influxd.sqlite"),
+            "INFLUXD_ENGINE_PATH": str(self.data / "engine"),
+            "INFLUXD_HTTP_BIND_ADDRESS": f"127.0.0.1:{self._port}",
+        }
+
+    def _ready(self) -> bool:
+        if not self._answers("/health"):
+            return False
+        if not self._token_file.exists():
+            self._set_up()
+        return True
+
+    def _set_up(self) -> None:
+        """Make the first user and organisation. The password is thrown away: the token is what logs in."""
+        token = secrets.token_hex(32)
+        first = {"username": "tsbench", "password": secrets.token_hex(16), "org": "tsbench", "bucket": "first"}
+        status, body = _request(self._port, "POST", "/api/v2/setup", {**first, "token": token})
+        if status != 201:
+            raise Broken(f"InfluxDB 2 could not be set up: {status} {body.decode(errors='replace')[:200]}")
+        with os.fdopen(os.open(self._token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(token)
+
+
+def _request(port: int, method: str, path: str, document: object = None) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path, None if document is None else json.dumps(document))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _program(name: str) -> Path | None:
+    """The program of that name, from the cache of `.ci/servers` or from PATH."""
+    cache = Path(os.environ.get("TSBENCH_SERVERS") or Path.home() / ".cache" / "tsbench-servers")
+    found = shutil.which(name, path=str(cache / "bin")) or shutil.which(name)
+    return Path(found) if found else None
+
+
+def _toml(settings: Mapping[str, str]) -> str:
+    """Settings as InfluxDB's configuration file. The port of its back-up service is any, on loopback."""
+    lines = ["reporting-disabled = true", 'bind-address = "127.0.0.1:0"']
+    for section in dict.fromkeys(name.partition(".")[0] for name in settings):
+        lines.append(f"[{section}]")
+        for name, value in settings.items():
+            if name.startswith(f"{section}."):
+                plain = value in {"true", "false"} or value.lstrip("-").isdigit()
+                lines.append(f"  {name.partition('.')[2]} = {value if plain else json.dumps(value)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,189 @@
+"""Queries as Flux, over a variable `bucket` that the session defines, and the annotated CSV that answers them.
+
+Flux labels the first bucket of a window with the window's start where that lies within the bucket, hence
+`truncateTimeColumn`, which aligns to the epoch as buckets are.
+"""
+
+from __future__ import annotations
+
+import csv
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
+from tsbench.targets.influxql import duration, number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tsbench.model import Measurement
+
+_FOREVER = "2262-04-11T00:00:00Z"
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+def text_literal(value: str) -> str:
+    """A text as a literal; `${` would begin an expression."""
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("${", "\\${")):
+        value = value.replace(plain, escaped)
+    return f'"{value}"'
+
+
+def compile_query(query: Query) -> str:
+    """The query's text."""
+    m = query.measurement
+    match query:
+        case Raw():
+            steps = [_span(query), *_points(m, query.fields, query.keys), _PIVOT, _kept(query)]
+        case Above():
+            fields = tuple(dict.fromkeys((*query.fields, query.field)))
+            above = f"filter(fn: (r) => {_column(query.field)} > {number(query.threshold)})"
+            steps = [_span(query), *_points(m, fields, query.keys), _PIVOT, above, _kept(query)]
+        case Bucketed():
+            steps = [_span(query), *_points(m, query.fields, query.keys), *_buckets(query, []), _PIVOT]
+        case Grouped():
+            by = [m.key] if m.key else []
+            steps = [_span(query), *_points(m, query.fields, query.keys), *_buckets(query, by), _PIVOT]
+        case Latest():
+            steps = [_until(query.before_ns), *_points(m, query.fields, query.keys), *_newest(m), _PIVOT, _kept(query)]
+        case LatestBuckets():
+            newest = ["group()", 'sort(columns: ["_time"], desc: true)', f"limit(n: {int(query.limit)})"]
+            span = _until(query.before_ns)
+            steps = [span, *_points(m, query.fields, None), *_buckets(query, []), _PIVOT, *newest]
+        case Count():
+            # A point has all fields of its measurement, so any of them counts the points.
+            span = f"range(start: {_EPOCH}, stop: {_FOREVER})"
+            total = ["count()", "group()", "sum()", 'rename(columns: {_value: "points"})']
+            steps = [span, *_points(m, (m.fields[0].name,), None), *total]
+    return "\n  |> ".join(["from(bucket: bucket)", *steps])
+
+
+_PIVOT = 'pivot(rowKey: ["_time"], columnKey: ["_field"], valueColumn: "_value")'
+
+
+def _column(name: str) -> str:
+    return f"r[{text_literal(name)}]"
+
+
+def _texts(of: Sequence[str]) -> str:
+    return f"[{', '.join(map(text_literal, of))}]"
+
+
+def _span(query: Raw | Above | Bucketed | Grouped) -> str:
+    return f"range(start: {moment(query.window.start_ns)}, stop: {moment(query.window.end_ns)})"
+
+
+def _until(before_ns: int | None) -> str:
+    """Up to a time, or up to now, which is what `range` takes when it is told nothing."""
+    stop = "" if before_ns is None else f", stop: {moment(before_ns)}"
+    return f"range(start: {_EPOCH}{stop})"
+
+
+def _points(m: Measurement, fields: Sequence[str], keys: Sequence[str] | None) -> list[str]:
+    """Filters of one form each, which the storage engine applies itself."""
+    found = [
+        f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})',
+        _any_of("_field", fields),
+    ]
+    return found if keys is None or m.key is None else [*found, _any_of(m.key, keys)]
+
+
+def _any_of(column: str, values: Sequence[str]) -> str:
+    """A tag without text is one that is not there."""
+    name = _column(column)
+    parts = [f"{name} == {text_literal(value)}" if value else f"not exists {name}" for value in values]
+    return f"filter(fn: (r) => {' or '.join(parts) or 'false'})"
+
+
+def _buckets(query: Bucketed | Grouped | LatestBuckets, by: Sequence[str]) -> list[str]:
+    every = duration(query.bucket_ns)
+    return [
+        f"group(columns: {_texts(['_field', *by])})",
+        f'aggregateWindow(every: {every}, fn: {query.aggregate}, createEmpty: false, timeSrc: "_start")',
+        f"truncateTimeColumn(unit: {every})",
+    ]
+
+
+def _newest(m: Measurement) -> list[str]:
+    """The newest of each series, which the storage engine finds itself, and of those the newest of each key."""
+    by = f"group(columns: {_texts(['_field', *([m.key] if m.key else [])])})"
+    return ["last()", by, 'sort(columns: ["_time"])', "last()"]
+
+
+def _kept(query: Raw | Above | Latest) -> str:
+    key = query.measurement.key
+    return f"keep(columns: {_texts(['_time', *([key] if key else []), *query.fields])})"
+
+
+def moment(time_ns: int) -> str:
+    """A time as a literal, to the nanosecond."""
+    seconds, rest = divmod(time_ns, 10**9)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{rest:09d}Z" if rest else f"{text}Z"
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+class Failed(Exception):  # noqa: N818 - what the query has
+    """An answer whose table tells an error, which it can after its status said that all is well."""
+
+
+def records(text: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """The rows of an annotated CSV answer (with `datatype`) under the columns asked for.
+
+    Raises
+    ------
+    Failed
+        If the answer tells an error.
+    ValueError
+        If it is no annotated CSV.
+    """
+    wanted = ["_time" if name == "time" else name for name in columns]
+    found: list[tuple[Any, ...]] = []
+    for types, names, rows in _tables(text):
+        if "error" in names and "reference" in names:
+            raise Failed(rows[0][names.index("error")] if rows else "an error without a text")
+        values = dict(zip(names, zip(types, zip(*rows, strict=True), strict=True), strict=True))
+        missing = ("string", ("",) * len(rows))  # a tag that no series of this table has
+        found += zip(*(_typed(*values.get(name, missing)) for name in wanted), strict=True)
+    return found
+
+
+def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]:
+    """Types, names and rows of each table; tables begin with their types, and end with an empty line."""
+    types: list[str] = []
+    names: list[str] = []
+    rows: list[list[str]] = []
+    for row in csv.reader(text.splitlines()):
+        if row and row[0] == "#datatype":
+            types, names = row, []
+        elif row and not types:
+            if row != ["error", "reference"]:  # which may come without annotations
+                raise ValueError(f"a table without types: {','.join(row)[:80]}")
+            types, names = ["string", "string"], row
+        elif row and not names:
+            names = row
+        elif row:
+            rows.append(row)
+        elif names:
+            if rows:
+                yield types, names, rows
+            types, names, rows = [], [], []
+    if rows:
+        yield types, names, rows
+
+
+def _typed(kind: str, values: tuple[str, ...]) -> Sequence[Any]:
+    if kind == "string":
+        return values
+    if kind.startswith("dateTime"):
+        stamps = np.array([value.removesuffix("Z") for value in values], dtype="datetime64[ns]")
+        found: list[int] = stamps.astype(np.int64).tolist()
+        return found
+    of: Callable[[str], float] | None = {"double": float, "long": int, "unsignedLong": int}.get(kind)
+    if of is None:
+        raise ValueError(f"a column of type '{kind}'")
+    return [of(value) if value else None for value in values]

@@ -1,0 +1,243 @@
+"""Reads HTTP/1.x responses from bytes that come in any pieces; no I/O (RFC 9112, the client's half of it).
+
+What is not exactly as the RFC has it is refused: an answer that is read leniently may be read wrong, and then a write
+counts as acknowledged that was not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MAX_HEAD_BYTES = 65_536
+MAX_BODY_BYTES = 4 * 1024**3
+_MAX_CHUNK_LINE_BYTES = 4_096
+
+_FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n"
+_HEAD = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n\0]*)?\r\n((?:" + _FIELD + rb")*)\r\n")
+_TRAILERS = re.compile(rb"(?:" + _FIELD + rb")*\r\n")
+_FRAMING = re.compile(
+    rb"^(content-length|transfer-encoding|connection):[ \t]*([^\r\n]*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE
+)
+# The commonest answer to a write, in one piece: no body, and no header that could mean one or the connection's end.
+_PLAIN = re.compile(
+    rb"HTTP/1\.1 204(?: [^\r\n\0]*)?\r\n"
+    rb"((?:(?!(?i:content-length|transfer-encoding|connection))" + _FIELD + rb")*)\r\n"
+)
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n\0]*)?\r\n")
+
+
+class Malformed(Exception):  # noqa: N818 - what the bytes are
+    """Bytes that are no HTTP/1.x response, or of a kind that nobody asked for."""
+
+
+class Truncated(ConnectionError):  # noqa: N818 - what the response is
+    """The connection ended before the response did."""
+
+
+class Response(NamedTuple):
+    """A complete response; a tuple, because one is made for every request."""
+
+    status: int
+    fields: bytes
+    body: bytes
+    keep_alive: bool
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, None where there is none."""
+        found = re.search(
+            rb"^" + re.escape(name.encode()) + rb":[ \t]*([^\r\n]*?)[ \t]*\r$",
+            self.fields,
+            re.IGNORECASE | re.MULTILINE,
+        )
+        return None if found is None else found[1].decode("latin-1")
+
+
+def at_once(data: bytes) -> Response | None:
+    """The response that all of `data` is, if it is of the commonest kind: what a parser would say, in half the time."""
+    found = _PLAIN.fullmatch(data)
+    return None if found is None or len(data) > MAX_HEAD_BYTES else Response(204, found[1], b"", keep_alive=True)
+
+
+@dataclass(slots=True)
+class _Head:
+    status: int
+    fields: bytes
+    keep_alive: bool
+    length: int | None  # of the body; None: chunked, or until the connection ends
+    chunked: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ResponseParser:
+    """One response: `feed` what comes until it returns the response; `end` when the connection ends.
+
+    Bytes after the response's end belong to nobody; the connection is not to be used again then (`keep_alive`).
+    """
+
+    _buffer: bytearray = field(default_factory=bytearray)
+    _head: _Head | None = None
+    _body: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _left: int | None = None  # of the current chunk
+    _trailing: bool = False
+
+    def feed(self, data: bytes) -> Response | None:
+        """Take the next bytes.
+
+        Raises
+        ------
+        Malformed
+            If they cannot belong to a response.
+        """
+        head = self._head
+        if head is None:
+            self._buffer += data
+            head = self._read_head()
+            if head is None:
+                return None
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        if head.chunked:
+            self._buffer += data
+            return self._read_chunks(head)
+        self._body.append(data)
+        self._size += len(data)
+        if head.length is None:
+            if self._size > MAX_BODY_BYTES:
+                raise Malformed("the body is too long")
+            return None
+        if self._size < head.length:
+            return None
+        body = b"".join(self._body) if len(self._body) > 1 else data
+        exact = self._size == head.length
+        return Response(
+            head.status, head.fields, body if exact else body[: head.length], keep_alive=head.keep_alive and exact
+        )
+
+    def end(self) -> Response:
+        """The connection has ended, which completes a response without a length.
+
+        Raises
+        ------
+        Truncated
+            If it is not complete.
+        """
+        head = self._head
+        if head is None:
+            raise Truncated("the server closed it within the head" if self._buffer else "the server closed it")
+        if head.chunked or head.length is not None:
+            raise Truncated("the server closed it within the body")
+        return Response(head.status, head.fields, b"".join(self._body), keep_alive=False)
+
+    def _read_head(self) -> _Head | None:
+        """The head of the final response, when it is there; interim ones (1xx) are passed over."""
+        while True:
+            stop = self._buffer.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES)
+            if stop < 0:
+                if len(self._buffer) >= MAX_HEAD_BYTES:
+                    raise Malformed("the head is too long")
+                if not b"HTTP/1.".startswith(self._buffer[:7]):
+                    raise Malformed(f"it begins with {bytes(self._buffer[:20])!r}")
+                return None
+            found = _HEAD.match(self._buffer)
+            if found is None or found.end() != stop + 4:
+                raise Malformed(f"its head begins with {bytes(self._buffer[:40])!r}")
+            head = _understood(found)
+            del found  # it holds on to the buffer, which could not be cut
+            del self._buffer[: stop + 4]
+            if head.status >= 200:
+                self._head = head
+                return head
+            if head.status == 101:
+                raise Malformed("it changes to a protocol that nobody asked for")
+
+    def _read_chunks(self, head: _Head) -> Response | None:
+        while not self._trailing:
+            if self._left is None:
+                self._left = self._line()
+                if self._left is None:
+                    return None
+                if self._left == 0:
+                    self._trailing = True
+                    break
+            wanted = self._left + 2
+            if len(self._buffer) < wanted:
+                self._move_part(self._left)
+                return None
+            if self._buffer[wanted - 2 : wanted] != b"\r\n":
+                raise Malformed("a chunk is longer than it says")
+            self._body.append(bytes(self._buffer[: wanted - 2]))
+            del self._buffer[:wanted]
+            self._left = None
+        return self._read_trailers(head)
+
+    def _line(self) -> int | None:
+        """The size that the next chunk's first line tells."""
+        stop = self._buffer.find(b"\n", 0, _MAX_CHUNK_LINE_BYTES)
+        if stop < 0:
+            if len(self._buffer) >= _MAX_CHUNK_LINE_BYTES:
+                raise Malformed("a chunk's first line is too long")
+            return None
+        line = bytes(self._buffer[: stop + 1])
+        found = _CHUNK.fullmatch(line)
+        if found is None:
+            raise Malformed(f"a chunk begins with {line[:20]!r}")
+        del self._buffer[: stop + 1]
+        size = int(found[1], 16)
+        self._size += size
+        if self._size > MAX_BODY_BYTES:
+            raise Malformed("the body is too long")
+        return size
+
+    def _move_part(self, left: int) -> None:
+        """Move what there is of a chunk's data out of the buffer, so that a long chunk is not gathered twice."""
+        part = min(len(self._buffer), left)
+        self._body.append(bytes(self._buffer[:part]))
+        del self._buffer[:part]
+        self._left = left - part
+
+    def _read_trailers(self, head: _Head) -> Response | None:
+        if self._buffer.startswith(b"\r\n"):
+            stop = -2
+        else:
+            stop = self._buffer.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES)
+            if stop < 0:
+                if len(self._buffer) >= MAX_HEAD_BYTES:
+                    raise Malformed("the trailers are too long")
+                return None
+        if _TRAILERS.fullmatch(bytes(self._buffer[: stop + 4])) is None:
+            raise Malformed("its trailers are no headers")
+        exact = len(self._buffer) == stop + 4
+        return Response(head.status, head.fields, b"".join(self._body), keep_alive=head.keep_alive and exact)
+
+
+def _understood(found: re.Match[bytes]) -> _Head:
+    minor, status, fields = found[1], int(found[2]), bytes(found[3])
+    lengths: set[bytes] = set()
+    codings: list[bytes] = []
+    options: set[bytes] = set()
+    for name, value in _FRAMING.findall(fields):
+        match name.lower():
+            case b"content-length":
+                lengths.add(value)
+            case b"transfer-encoding":
+                codings.append(value.lower())
+            case _:
+                options.update(option.strip() for option in value.lower().split(b","))
+    persistent = b"close" not in options and (minor == b"1" or b"keep-alive" in options)
+    if status < 200 or status in {204, 304}:
+        if codings or (lengths - {b"0"} and status != 304):
+            raise Malformed(f"a body with status {status}")
+        return _Head(status, fields, persistent, 0)
+    if codings:
+        if codings != [b"chunked"] or lengths or minor == b"0":
+            raise Malformed(f"transfer-encoding {b', '.join(codings)!r}, lengths {len(lengths)}, version 1.{minor!r}")
+        return _Head(status, fields, persistent, None, chunked=True)
+    if not lengths:
+        return _Head(status, fields, keep_alive=False, length=None)
+    (length, *others) = lengths
+    if others or not length.isdigit() or len(length) > 15 or int(length) > MAX_BODY_BYTES:
+        raise Malformed(f"content-length {b', '.join(sorted(lengths))[:40]!r}")
+    return _Head(status, fields, persistent, int(length))

@@ -1,0 +1,202 @@
+"""What both generations of InfluxDB have in common: endpoints, secrets, lines as payloads, and what answers mean."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from tsbench.encode import lines
+from tsbench.errors import UserMistake
+from tsbench.model import OpError, Outcome
+from tsbench.targets.base import Payload, Unsupported, WriteMode
+from tsbench.targets.http import HttpConnection, Place, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.model import Batch
+    from tsbench.targets.httpparse import Response
+
+NO_LIMIT_S = 86_400.0
+"""The time limit of statements that have none: sockets want a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint's parts. It holds no secrets: they come from the environment, or from a file that it names."""
+
+    place: Place
+    user: str
+    path: str
+    options: Mapping[str, str]
+
+
+def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
+    """Take an endpoint apart; `form` shows people what it should look like, `known` are its options.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If it is malformed or holds a secret.
+    """
+    shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped one may hold a password
+    try:
+        url = urlsplit(endpoint)
+        port = url.port
+    except ValueError as error:
+        raise UserMistake(f"'{shown}' is not an InfluxDB endpoint ({error}); write {form}") from None
+    if url.scheme not in {"http", "https"} or not url.hostname or url.fragment:
+        raise UserMistake(f"'{shown}' is not an InfluxDB endpoint; write {form}")
+    options = dict(parse_qsl(url.query, keep_blank_values=True))
+    _refuse_secrets(url, options)
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise UserMistake(f"'{shown}': there is no option '{unknown[0]}'; there are {', '.join(sorted(known))}")
+    place = Place(url.hostname, port or (443 if url.scheme == "https" else 8086), url.scheme == "https")
+    return Endpoint(place, unquote(url.username or ""), unquote(url.path.strip("/")), options)
+
+
+def _refuse_secrets(url: SplitResult, options: Mapping[str, str]) -> None:
+    if url.password is not None or {"password", "p", "token", "u"} & options.keys():
+        raise UserMistake(
+            "a secret in a URL ends up in results and process lists; take it out and set TSBENCH_PASSWORD, "
+            "TSBENCH_PASSWORD_FILE or TSBENCH_TOKEN"
+        )
+
+
+def secret(*names: str, file: str = "") -> str | None:
+    """The first of these environment variables that is set, or what stands in the file that `<name>_FILE` names.
+
+    A `file` that the endpoint names goes before all of them.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If a file cannot be read.
+    """
+    places = [("the endpoint's token_file", file)] if file else []
+    for name in names if not file else ():
+        if os.environ.get(name):
+            return os.environ[name].strip()
+        if path := os.environ.get(f"{name}_FILE"):
+            places.append((f"{name}_FILE={path}", path))
+    for label, path in places:
+        try:
+            return Path(path).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UserMistake(f"{label} cannot be read: {error.strerror}") from error
+    return None
+
+
+class LineSchema:
+    """Batches as line protocol. Points of a series at the same time replace each other."""
+
+    keeps_duplicates = False
+    modes = frozenset(WriteMode)
+    request = "POST /write"
+
+    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
+        """Lines, the same in all modes: there is one way to write, and it takes any number of points."""
+        if mode is WriteMode.SINGLE and len(batch) != 1:
+            raise Unsupported(f"single writes take one point, not {len(batch)}")
+        data = _lines(batch)
+        if mode is WriteMode.SINGLE:
+            data = data.rstrip(b"\n")
+        return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
+
+    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+        """One line per payload."""
+        name = batch.measurement.name
+        found = _lines(batch).split(b"\n")[:-1]
+        return [Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found]
+
+
+def _lines(batch: Batch) -> bytes:
+    try:
+        return lines.encode(batch)
+    except ValueError as error:
+        raise Unsupported(str(error)) from error
+
+
+class Writer:
+    """Sends payloads on a connection, and turns whatever is not an acknowledgement into an `OpError`."""
+
+    def __init__(self, connection: HttpConnection, path: str, headers: Mapping[str, str], *, compressed: bool) -> None:
+        more = {"Content-Encoding": "gzip"} if compressed else {}
+        self._request = Request(
+            connection.place, "POST", path, {**headers, "Content-Type": "text/plain; charset=utf-8", **more}
+        )
+        self._connection = connection
+        self._compressed = compressed
+
+    def write(self, payload: Payload) -> int:
+        """Send the payload's bytes; it is acknowledged by status 204 and nothing else."""
+        data = gzip.compress(payload.data, 1) if self._compressed else payload.data
+        response = self._connection.send(self._request, data)
+        if response.status == 204:
+            return payload.points
+        raise refusal(response, write=True)
+
+
+def refusal(response: Response, *, write: bool) -> OpError:
+    """What an answer means that is not the one hoped for."""
+    message = error_text(response)
+    outcome, cause = meaning(response.status, message, write=write)
+    return OpError(outcome, cause, f"InfluxDB: {response.status} {message}")
+
+
+def error_text(response: Response) -> str:
+    """The server's words for what went wrong, on one line."""
+    text = response.body[:2_000].decode(errors="replace")
+    with suppress(ValueError):
+        document = json.loads(response.body)
+        if isinstance(document, dict):
+            text = str(document.get("error") or document.get("message") or text)
+    return " ".join(text.split())[:500]
+
+
+_BY_STATUS = {
+    401: (Outcome.FAILED, "permission"),
+    403: (Outcome.FAILED, "permission"),
+    404: (Outcome.FAILED, "server"),  # no such path: another server, perhaps
+    405: (Outcome.FAILED, "server"),
+    408: (Outcome.UNKNOWN, "timeout"),
+    413: (Outcome.FAILED, "too large"),
+    429: (Outcome.FAILED, "busy"),
+    503: (Outcome.FAILED, "busy"),
+    504: (Outcome.UNKNOWN, "timeout"),
+}
+_BY_WORDS = (
+    (re.compile("partial write"), Outcome.UNKNOWN, "partial write"),
+    (re.compile("(database|retention policy|bucket).* not found|could not find bucket"), Outcome.FAILED, "no table"),
+    (re.compile("timeout|timed out"), Outcome.UNKNOWN, "timeout"),
+)
+_RESOURCES = re.compile("memory|limit exceeded|^max-")
+
+
+def meaning(status: int, message: str, *, write: bool) -> tuple[Outcome, str]:
+    """Whether an op failed or nobody knows, and the word to count it by.
+
+    A write that was refused with 4xx (or 429, 503: not now) left nothing behind. A partial one, and one that ended with
+    another 5xx, may have stored some of its points: InfluxDB has them in its cache before the log, and a batch in one
+    shard before the next.
+    """
+    text = message.lower()
+    for words, outcome, cause in _BY_WORDS:
+        if words.search(text):
+            return outcome, cause
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    outcome = Outcome.UNKNOWN if status < 400 or (write and status >= 500) else Outcome.FAILED
+    if _RESOURCES.search(text):
+        return outcome, "resources"
+    if 400 <= status < 500:
+        return outcome, "data" if write else "statement"
+    return outcome, "server"

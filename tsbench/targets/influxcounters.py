@@ -1,0 +1,45 @@
+"""InfluxDB's counters out of its own pages, /debug/vars of 1.x and /metrics of 2.x: pure, sums over all shards."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+
+VARS_MODULES = frozenset(
+    {"httpd", "write", "shard", "tsm1_cache", "tsm1_engine", "tsm1_wal", "queryExecutor", "runtime"}
+)
+METRICS = re.compile(
+    rb"^((?:storage|http_write_request|http_query_request|qc_requests|go_memstats_heap_(?:alloc|inuse)"
+    rb"|go_gc_duration_seconds_sum)[a-z_]*)(\{[^\n]*\})? ([-+0-9.eE]+)$",
+    re.MULTILINE,
+)
+
+
+def of_vars(page: bytes) -> dict[str, float]:
+    """`<module>.<counter>` as 1.x tells them, without its own database `_internal`.
+
+    Raises
+    ------
+    ValueError
+        If this is no such page.
+    """
+    found: dict[str, float] = defaultdict(float)
+    for entry in json.loads(page).values():
+        if not isinstance(entry, dict) or entry.get("name") not in VARS_MODULES:
+            continue
+        if (entry.get("tags") or {}).get("database") == "_internal":
+            continue
+        for name, value in entry.get("values", {}).items():
+            if isinstance(value, int | float):
+                found[f"{entry['name']}.{name}"] += value
+    return dict(found)
+
+
+def of_metrics(page: bytes) -> dict[str, float]:
+    """The metrics of 2.x that METRICS names, without the buckets of histograms."""
+    found: dict[str, float] = defaultdict(float)
+    for match in METRICS.finditer(page):
+        if not match[1].endswith(b"_bucket"):
+            found[match[1].decode("ascii")] += float(match[3])
+    return dict(found)

@@ -1,0 +1,270 @@
+"""InfluxDB 1.x: line protocol to /write, InfluxQL to /query.
+
+Everything that tsbench stores lies in a retention policy of its own, `tsbench`, which `create` drops and makes anew;
+the rest of the database, which may be a user's, is never touched. What `create` makes are the database and that policy:
+InfluxDB makes a measurement when its first point arrives, so that a write to a missing one is no error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from tsbench.errors import UserMistake
+from tsbench.model import OpError, Outcome, Rows
+from tsbench.targets import influx, influxcounters
+from tsbench.targets.base import Counting, Statement
+from tsbench.targets.http import HttpConnection, Request
+from tsbench.targets.influxql import compile_query, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tsbench.model import Codes, Measurement, Query
+    from tsbench.targets.base import Payload, Schema
+    from tsbench.targets.influx import Endpoint
+
+_FORM = "http://user@host:8086/database"
+_OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
+_DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
+_SETTLE = "SHOW STATS FOR 'tsm1_engine'"
+_QUIET_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Influx1Schema(influx.LineSchema):
+    """Tags as tags, which are indexed, and fields as fields: integers stay integers.
+
+    The statements name the session's own database and policy as $database, $policy and $retention.
+    """
+
+    name: str
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
+        """The database, where it is not there, and an empty policy."""
+        del tags  # they come with the points
+        return [
+            Statement("CREATE DATABASE $database", optional=True),
+            *self.drop(measurements),
+            Statement("CREATE RETENTION POLICY $policy ON $database $retention"),
+        ]
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """The policy with all that is in it; harmless where there is none, or no database."""
+        del measurements
+        return [Statement("DROP RETENTION POLICY $policy ON $database")]
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
+        del measurements
+        return [Statement(_SETTLE)]
+
+    def compile(self, query: Query) -> Statement:
+        """The query as InfluxQL."""
+        return Statement(compile_query(query))
+
+
+class Influx1Session(Counting):
+    """One keep-alive connection. A broken one is opened again by the next op."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        options = endpoint.options
+        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
+        self._names = {
+            "$database": quoted(endpoint.path),
+            "$policy": quoted(options.get("rp", "tsbench")),
+            "$retention": f"DURATION {options.get('retention', 'INF')} REPLICATION 1"
+            + (f" SHARD DURATION {options['shard']}" if "shard" in options else ""),
+        }
+        self._place = {"database": endpoint.path, "retentionPolicy": options.get("rp", "tsbench")}
+        target = {"db": endpoint.path, "rp": self._place["retentionPolicy"]}
+        headers = _login(endpoint.user)
+        consistency = {"consistency": options["consistency"]} if "consistency" in options else {}
+        self._writer = influx.Writer(
+            self._connection,
+            f"/write?{urlencode({**target, 'precision': 'ns', **consistency})}",
+            headers,
+            compressed=options.get("gzip") == "1",
+        )
+        form = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        self._vars = Request(endpoint.place, "GET", "/debug/vars", headers)
+        self._ask = Request(endpoint.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Execute statements in order, without a time limit."""
+        for statement in statements:
+            if statement.text == _SETTLE:
+                self._settle()
+                continue
+            text = re.sub(r"\$(?:database|policy|retention)", lambda name: self._names[name[0]], statement.text)
+            try:
+                self._execute(text, timeout_s=influx.NO_LIMIT_S)
+            except OpError as error:
+                if not statement.optional or error.cause != "permission":
+                    raise
+
+    def write(self, payload: Payload) -> int:
+        """Send the payload's bytes; every write is synced to the server's log, unless it was told otherwise."""
+        return self._writer.write(payload)
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query and fetch every row."""
+        records: list[tuple[Any, ...]] = []
+        for series in self._execute(statement.text):
+            records += _records(series, columns)
+        if not records and "time" not in columns:  # InfluxQL has no row for a count of nothing
+            records = [(0,) * len(columns)]
+        return Rows(columns, records)
+
+    def facts(self) -> Mapping[str, str]:
+        """The server's version and configuration, where the login may see them."""
+        try:
+            found = self._execute("SHOW DIAGNOSTICS")
+        except OpError as error:
+            if error.cause != "permission":
+                raise
+            found = []
+        told = {
+            f"{series['name']}.{column}": str(value)
+            for series in found
+            for column, value in zip(series["columns"], series["values"][0], strict=True)
+        }
+        version = told.get("build.Version") or self._version()
+        settings = {name.removeprefix("config-"): v for name, v in told.items() if name.startswith("config-")}
+        return {"version": f"InfluxDB {version}", **settings}
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Bytes of the policy's shards, their write-ahead logs included; the index of series is not in it."""
+        del measurements
+        shards = [dict(zip(s["columns"], s["values"][0], strict=True)) for s in self._own("shard")]
+        return {"shards": sum(int(shard["diskBytes"]) for shard in shards)}
+
+    def counters(self) -> Mapping[str, float]:
+        """What the server counts of its requests, writes, cache and compactions."""
+        response = self._connection.send(self._vars)
+        if response.status != 200:
+            raise influx.refusal(response, write=False)
+        try:
+            return influxcounters.of_vars(response.body)
+        except ValueError as error:
+            raise OpError(Outcome.FAILED, "protocol", f"InfluxDB: no counters at /debug/vars: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _settle(self) -> None:
+        quiet = 0
+        while quiet < 2:
+            busy = sum(
+                int(value)
+                for series in self._own("tsm1_engine")
+                for column, value in zip(series["columns"], series["values"][0], strict=True)
+                if column.endswith(("Active", "Queue"))
+            )
+            quiet = 0 if busy else quiet + 1
+            time.sleep(_QUIET_S)
+
+    def _own(self, module: str) -> Iterator[dict[str, Any]]:
+        """The statistics of our policy's shards."""
+        for series in self._execute(f"SHOW STATS FOR '{module}'"):
+            if self._place.items() <= series.get("tags", {}).items():
+                yield series
+
+    def _version(self) -> str:
+        response = self._connection.send(Request(self._connection.place, "GET", "/ping", {}))
+        return response.header("X-Influxdb-Version") or "unknown"
+
+    def _execute(self, text: str, *, timeout_s: float | None = None) -> list[dict[str, Any]]:
+        """The series of a statement's result. An error may stand in an answer with status 200."""
+        body = b"q=" + quote(text, safe="").encode()
+        response = self._connection.send(self._ask, body, timeout_s=timeout_s)
+        if response.status != 200:
+            raise influx.refusal(response, write=False)
+        try:
+            results = json.loads(response.body)["results"]
+            series: list[dict[str, Any]] = [series for result in results for series in result.get("series", ())]
+        except (ValueError, KeyError, TypeError) as error:
+            raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no result in {response.body[:80]!r}") from error
+        for result in results:
+            if "error" in result:
+                outcome, cause = influx.meaning(400, str(result["error"]), write=False)
+                raise OpError(outcome, cause, f"InfluxDB: {result['error']}")
+        if any(part.get("partial") for part in (*results, *series)):
+            raise OpError(Outcome.FAILED, "truncated", "InfluxDB: the answer was cut at the server's max-row-limit")
+        return series
+
+
+@dataclass(frozen=True, slots=True)
+class Influx1Target:
+    """InfluxDB 1.x; an endpoint is `http://user@host:8086/database`, with https for TLS.
+
+    Options behind a question mark: `rp`, the policy's name, which begins with `tsbench`; its `retention` (`30d`, else
+    forever) and `shard` length; `consistency` of writes; `gzip=1` to compress them.
+    """
+
+    name: str
+    schemas: Mapping[str, Influx1Schema]
+    durable: bool = True
+    cooperative: bool = True
+    shared: bool = True
+
+    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> Influx1Session:
+        """Open a session and see that somebody answers who lets us in."""
+        del schema  # the layout is in the statements
+        session = Influx1Session(_parse(endpoint), timeout_s)
+        try:
+            session.run([Statement("SHOW DATABASES")])
+        except OpError as error:
+            session.close()
+            place = endpoint.partition("?")[0]
+            if error.cause == "permission":
+                raise UserMistake(f"{place} refuses the login: {error}; set TSBENCH_PASSWORD(_FILE)") from error
+            raise UserMistake(f"cannot connect to {place}: {error}; is InfluxDB 1.x running there?") from error
+        return session
+
+
+def _parse(endpoint: str) -> Endpoint:
+    found = influx.parse(endpoint, form=_FORM, known=_OPTIONS)
+    if not found.path or "/" in found.path:
+        raise UserMistake(f"'{endpoint}' names no database; write {_FORM}")
+    options = found.options
+    if not options.get("rp", "tsbench").startswith("tsbench"):
+        raise UserMistake(f"rp={options['rp']}: tsbench drops its retention policy; its name must begin with tsbench")
+    for name in ("retention", "shard"):
+        if not _DURATION.fullmatch(options.get(name, "inf")):
+            raise UserMistake(f"{name}={options[name]} is no duration of InfluxDB's; write 30d, 12h or inf")
+    if options.get("consistency", "one") not in {"any", "one", "quorum", "all"}:
+        raise UserMistake(f"consistency={options['consistency']}: there are any, one, quorum and all")
+    return found
+
+
+def _login(user: str) -> dict[str, str]:
+    if not user:
+        return {}
+    password = influx.secret("TSBENCH_PASSWORD") or ""
+    return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """A series' rows under the columns asked for; what is no column is a tag (empty where the series has it not)."""
+    found, values, tags = series["columns"], series["values"], series.get("tags", {})
+    if tuple(found) == columns:
+        return map(tuple, values)
+    places = [found.index(name) if name in found else None for name in columns]
+    if places[:2] == [0, None] and places[2:] == list(range(1, len(found))):
+        tag = tags.get(columns[1], "")
+        return ((row[0], tag, *row[1:]) for row in values)
+    return (
+        tuple(tags.get(name, "") if place is None else row[place] for name, place in zip(columns, places, strict=True))
+        for row in values
+    )
+
+
+TAGS = Influx1Schema("tags")
+TARGET = Influx1Target("influxdb1", {s.name: s for s in (TAGS,)})

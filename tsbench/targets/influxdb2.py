@@ -1,0 +1,274 @@
+"""InfluxDB 2.x: line protocol to /api/v2/write, Flux to /api/v2/query, buckets through influxdb-client.
+
+Writes and queries are synchronous, on our own connection. influxdb-client's writer collects points in the background
+and sends them again when that fails, so that what is measured is a queue; its parser makes an object of every value.
+The bucket is made and deleted by tsbench, and says so in its description; one that does not is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from tsbench.errors import UserMistake
+from tsbench.model import OpError, Outcome, Rows
+from tsbench.targets import flux, influx, influxcounters
+from tsbench.targets.base import Counting, Statement
+from tsbench.targets.http import HttpConnection, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from influxdb_client.client.influxdb_client import InfluxDBClient
+
+    from tsbench.model import Codes, Measurement, Query
+    from tsbench.targets.base import Payload, Schema
+    from tsbench.targets.httpparse import Response
+    from tsbench.targets.influx import Endpoint
+
+_FORM = "http://host:8086/?org=ORG&bucket=BUCKET"
+_OPTIONS = frozenset({"bucket", "gzip", "org", "token_file"})
+MARK = "Made by tsbench, which deletes it with all that is in it at every run."
+"""The description of our buckets."""
+
+_CREATE, _DROP, _SETTLE = "create bucket", "delete bucket", "wait until no compaction is active or queued"
+_QUIET_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Influx2Schema(influx.LineSchema):
+    """Tags as tags, which are indexed, and fields as fields: integers stay integers."""
+
+    name: str
+    request = "POST /api/v2/write"
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
+        """An empty bucket, whatever was in it before."""
+        del tags  # they come with the points
+        return [*self.drop(measurements), Statement(_CREATE)]
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """The bucket, where there is one."""
+        del measurements
+        return [Statement(_DROP)]
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """Wait until no compaction is active or queued; InfluxDB has nothing that asks for one."""
+        del measurements
+        return [Statement(_SETTLE)]
+
+    def compile(self, query: Query) -> Statement:
+        """The query as Flux."""
+        return Statement(flux.compile_query(query))
+
+
+class Influx2Session(Counting):
+    """One keep-alive connection. A broken one is opened again by the next op."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        options = endpoint.options
+        self._org, self._bucket = options["org"], options["bucket"]
+        self._token = influx.secret("TSBENCH_TOKEN", "TSBENCH_PASSWORD", file=options.get("token_file", ""))
+        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
+        self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
+        self._writer = influx.Writer(
+            self._connection,
+            f"/api/v2/write?{urlencode({'org': self._org, 'bucket': self._bucket, 'precision': 'ns'})}",
+            self._headers,
+            compressed=options.get("gzip") == "1",
+        )
+        self._ask = self._request("POST", f"/api/v2/query?{urlencode({'org': self._org})}", "application/json")
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Execute statements in order, without a time limit."""
+        acts = {_CREATE: self._create, _DROP: self._drop, _SETTLE: self._settle}
+        for statement in statements:
+            act = acts.get(statement.text)
+            if act is not None:
+                act()
+            else:
+                self._flux(statement.text, timeout_s=influx.NO_LIMIT_S)
+
+    def write(self, payload: Payload) -> int:
+        """Send the payload's bytes; every write is synced to the server's log, unless it was told otherwise."""
+        return self._writer.write(payload)
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query and fetch every row."""
+        text = self._flux(statement.text)
+        try:
+            found = flux.records(text, columns)
+        except flux.Failed as error:
+            outcome, cause = influx.meaning(400, str(error), write=False)
+            raise OpError(outcome, cause, f"InfluxDB: {error}") from error
+        except ValueError as error:
+            raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no annotated CSV: {error}") from error
+        if not found and "time" not in columns:  # Flux has no row for a count of nothing
+            found = [(0,) * len(columns)]
+        return Rows(columns, found)
+
+    def facts(self) -> Mapping[str, str]:
+        """The server's version and options, where the token may see them."""
+        version = self._get("/ping").header("X-Influxdb-Version") or "unknown"
+        response = self._get("/api/v2/config")
+        told = json.loads(response.body)["config"] if response.status == 200 else {}
+        return {"version": f"InfluxDB {version.removeprefix('v')}", **{name: str(told[name]) for name in sorted(told)}}
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Bytes of the bucket's data and write-ahead logs, as the server counts; the index of series is not in it."""
+        del measurements
+        bucket = self._found()
+        if bucket is None:
+            return {}
+        label = f'bucket="{bucket["id"]}"'
+        # `storage_shard_disk_size` would be both together, but it is up to ten seconds old.
+        names = {"data": "storage_tsm_files_disk_bytes{", "log": "storage_wal_size{"}
+        return {part: int(sum(self._metrics(name, label))) for part, name in names.items()}
+
+    def counters(self) -> Mapping[str, float]:
+        """What the server counts of its requests, writes, storage and memory."""
+        response = self._get("/metrics")
+        if response.status != 200:
+            raise influx.refusal(response, write=False)
+        return influxcounters.of_metrics(response.body)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def claim(self) -> None:
+        """Refuse a bucket that somebody else made: `create` would delete it.
+
+        Raises
+        ------
+        tsbench.errors.UserMistake
+            If it is not ours.
+        """
+        bucket = self._found()
+        if bucket is not None and bucket.get("description") != MARK:
+            raise UserMistake(f"the bucket '{self._bucket}' is not tsbench's; name one that is not there yet")
+
+    def _found(self) -> dict[str, Any] | None:
+        response = self._get(f"/api/v2/buckets?{urlencode({'org': self._org, 'name': self._bucket})}")
+        if response.status == 404 and b"bucket" in response.body:
+            return None
+        if response.status != 200:
+            raise influx.refusal(response, write=False)
+        buckets: list[dict[str, Any]] = json.loads(response.body)["buckets"]
+        return next(iter(buckets), None)
+
+    def _drop(self) -> None:
+        self.claim()
+        bucket = self._found()
+        if bucket is not None:
+            with self._client() as client, _api_errors():
+                client.buckets_api().delete_bucket(bucket["id"])
+
+    def _create(self) -> None:
+        with self._client() as client, _api_errors():
+            client.buckets_api().create_bucket(bucket_name=self._bucket, org=self._org, description=MARK)
+
+    def _client(self) -> InfluxDBClient:
+        # Imported here: that takes as long as everything else that tsbench imports.
+        from influxdb_client.client.influxdb_client import InfluxDBClient  # noqa: PLC0415
+
+        place = self._connection.place
+        url = f"{'https' if place.tls else 'http'}://{place}"
+        # Without `retries` urllib3 would send a request up to four times.
+        return InfluxDBClient(
+            url, self._token or "", org=self._org, timeout=int(self._timeout_s * 1_000), retries=False
+        )
+
+    def _settle(self) -> None:
+        quiet = 0
+        while quiet < 2:
+            busy = sum(self._metrics("storage_compactions_active{")) + sum(self._metrics("storage_compactions_queued{"))
+            quiet = 0 if busy else quiet + 1
+            time.sleep(_QUIET_S)
+
+    def _metrics(self, name: str, label: str = "") -> Iterator[float]:
+        response = self._get("/metrics")
+        if response.status != 200:
+            raise influx.refusal(response, write=False)
+        for line in response.body.decode().splitlines():
+            if line.startswith(name) and label in line:
+                yield float(line.rpartition(" ")[2])
+
+    def _get(self, path: str) -> Response:
+        return self._connection.send(self._request("GET", path))
+
+    def _request(self, method: str, path: str, content: str = "") -> Request:
+        more = {"Content-Type": content} if content else {}
+        return Request(self._connection.place, method, path, {**self._headers, **more})
+
+    def _flux(self, text: str, *, timeout_s: float | None = None) -> str:
+        """The answer to a script, to which the bucket's name is given as the variable `bucket`."""
+        script = f"bucket = {flux.text_literal(self._bucket)}\n{text}"
+        document = {"query": script, "type": "flux", "dialect": {"annotations": ["datatype"], "header": True}}
+        response = self._connection.send(self._ask, json.dumps(document).encode(), timeout_s=timeout_s)
+        if response.status != 200:
+            raise influx.refusal(response, write=False)
+        return response.body.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Influx2Target:
+    """InfluxDB 2.x; an endpoint is `http://host:8086/?org=ORG&bucket=BUCKET`, with https for TLS.
+
+    The token comes from TSBENCH_TOKEN or TSBENCH_PASSWORD (or the files that these with _FILE name), or from the file
+    that the option `token_file` names. `gzip=1` compresses writes.
+    """
+
+    name: str
+    schemas: Mapping[str, Influx2Schema]
+    durable: bool = True
+    cooperative: bool = True
+    shared: bool = True
+
+    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> Influx2Session:
+        """Open a session and see that somebody answers who lets us in."""
+        del schema  # the layout is in the statements
+        session = Influx2Session(_parse(endpoint), timeout_s)
+        try:
+            session.claim()
+        except OpError as error:
+            session.close()
+            place = endpoint.partition("?")[0]
+            if error.cause == "permission":
+                raise UserMistake(f"{place} refuses the token: {error}; set TSBENCH_TOKEN(_FILE)") from error
+            raise UserMistake(f"cannot connect to {place}: {error}; is InfluxDB 2.x running there?") from error
+        except UserMistake:
+            session.close()
+            raise
+        return session
+
+
+def _parse(endpoint: str) -> Endpoint:
+    found = influx.parse(endpoint, form=_FORM, known=_OPTIONS)
+    missing = [name for name in ("org", "bucket") if not found.options.get(name)]
+    if missing or found.path or found.user:
+        raise UserMistake(f"'{endpoint.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {_FORM}")
+    return found
+
+
+@contextmanager
+def _api_errors() -> Iterator[None]:
+    from influxdb_client.rest import ApiException  # noqa: PLC0415
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+    try:
+        yield
+    except ApiException as error:
+        outcome, cause = influx.meaning(error.status or 500, str(error.body or error.reason), write=False)
+        raise OpError(outcome, cause, f"InfluxDB: {error.status} {error.reason}") from error
+    except HTTPError as error:
+        raise OpError(Outcome.UNKNOWN, "connection", f"InfluxDB: {error}") from error
+
+
+TAGS = Influx2Schema("tags")
+TARGET = Influx2Target("influxdb2", {s.name: s for s in (TAGS,)})

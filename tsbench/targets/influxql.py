@@ -1,0 +1,110 @@
+"""Queries as InfluxQL.
+
+The shapes are the peers' (TSBS's generator), with what is wrong there put right: bounds in nanoseconds instead of whole
+seconds, no rows for empty buckets, and the newest buckets and rows where theirs gives the oldest for want of `DESC`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tsbench.model import Measurement
+
+
+def quoted(name: str) -> str:
+    """A name as a quoted identifier."""
+    return '"' + _escaped(name).replace('"', '\\"') + '"'
+
+
+def text_literal(value: str) -> str:
+    """A text as a literal."""
+    return "'" + _escaped(value).replace("'", "\\'") + "'"
+
+
+def compile_query(query: Query) -> str:
+    """The query's text. Tags by which it groups are told by the answer's series, not as columns."""
+    m = query.measurement
+    match query:
+        case Raw():
+            select, where, rest = _names(query.fields), _window(query), _by_key(m)
+        case Above():
+            above = f"{quoted(query.field)} > {number(query.threshold)}"
+            select, where, rest = _names(query.fields), [*_window(query), above], _by_key(m)
+        case Bucketed():
+            select, where, rest = _aggregates(query), _window(query), [_by_time(query)]
+        case Grouped():
+            select, where, rest = _aggregates(query), _window(query), [_by_time(query, m.key)]
+        case Latest():
+            select, where = _names(query.fields), _before(query.before_ns)
+            rest = [*_by_key(m), "ORDER BY time DESC LIMIT 1"]
+        case LatestBuckets():
+            select, where = _aggregates(query), _before(query.before_ns)
+            rest = [_by_time(query), f"ORDER BY time DESC LIMIT {int(query.limit)}"]
+        case Count():
+            # A point has all fields of its measurement, so any of them counts the points.
+            select, where, rest = f"count({quoted(m.fields[0].name)}) AS points", [], []
+    where += _chosen(m, getattr(query, "keys", None))
+    lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
+    lines += [f"WHERE {' AND '.join(where)}"] if where else []
+    return "\n".join([*lines, *rest])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _names(of: Sequence[str]) -> str:
+    return ", ".join(map(quoted, of))
+
+
+def _by_key(m: Measurement) -> list[str]:
+    """The key is told once by each series of the answer; as a column it would be told by every row."""
+    return [f"GROUP BY {quoted(m.key)}"] if m.key else []
+
+
+def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:
+    return ", ".join(f"{query.aggregate}({quoted(name)}) AS {quoted(name)}" for name in query.fields)
+
+
+def _window(query: Raw | Above | Bucketed | Grouped) -> list[str]:
+    return [f"time >= {query.window.start_ns}ns", f"time < {query.window.end_ns}ns"]
+
+
+def _before(time_ns: int | None) -> list[str]:
+    return [] if time_ns is None else [f"time < {time_ns}ns"]
+
+
+def _by_time(query: Bucketed | Grouped | LatestBuckets, key: str | None = None) -> str:
+    """Buckets are aligned to the epoch, and without `fill(none)` empty ones would be rows of nulls."""
+    by_key = f", {quoted(key)}" if key else ""
+    return f"GROUP BY time({duration(query.bucket_ns)}){by_key} fill(none)"
+
+
+def _chosen(m: Measurement, keys: Sequence[str] | None) -> list[str]:
+    """One of the keys, as a list of none or one condition; a tag without text is one that is not there."""
+    if keys is None or m.key is None:
+        return []
+    name = quoted(m.key)
+    if not keys:
+        return [f"{name} = '' AND {name} != ''"]
+    return [f"({' OR '.join(f'{name} = {text_literal(key)}' for key in keys)})"]
+
+
+def duration(length_ns: int) -> str:
+    """A length of time in the largest unit in which it is whole."""
+    for unit, size in (("d", 86_400 * 10**9), ("h", 3_600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6)):
+        if length_ns % size == 0:
+            return f"{length_ns // size}{unit}"
+    return f"{length_ns}ns"
+
+
+def number(value: float) -> str:
+    """A number without an exponent, which InfluxQL and Flux do not have, and with a fraction, so that it is a float."""
+    text = format(Decimal(repr(float(value))), "f")
+    return text if "." in text else f"{text}.0"

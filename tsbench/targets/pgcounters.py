@@ -1,0 +1,56 @@
+"""PostgreSQL's counters: which, and in which view each version has them. One statement, one row of JSON objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_DATABASE = _same(
+    *("xact_commit", "xact_rollback", "blks_read", "blks_hit", "tup_returned", "tup_fetched"),
+    *("tup_inserted", "tup_updated", "tup_deleted", "temp_bytes", "deadlocks", "blk_read_time", "blk_write_time"),
+)
+_WAL = _same("wal_records", "wal_fpi", "wal_bytes", "wal_buffers_full")
+_WRITER = _same("buffers_clean", "maxwritten_clean", "buffers_alloc")
+_CHECKPOINTER = _same("num_timed", "num_requested", "write_time", "sync_time", "buffers_written")
+_OLD_CHECKPOINTER = {  # up to 16 these were the background writer's
+    "num_timed": "checkpoints_timed",
+    "num_requested": "checkpoints_req",
+    "write_time": "checkpoint_write_time",
+    "sync_time": "checkpoint_sync_time",
+    "buffers_written": "buffers_checkpoint",
+}
+PARTS = ("database", "writer", "checkpointer", "wal")
+"""What the names of the counters begin with, in the order of the columns."""
+
+
+def text(version: int) -> str:
+    """The statement for a server's version, as libpq numbers it (160004)."""
+    checkpointer = "pg_stat_checkpointer" if version >= 170_000 else "pg_stat_bgwriter"
+    names = _CHECKPOINTER if version >= 170_000 else _OLD_CHECKPOINTER
+    wal = f"(SELECT {_object(_WAL)} FROM pg_stat_wal)" if version >= 140_000 else "'{}'::jsonb"  # noqa: S608 - our own names
+    return (
+        f"SELECT (SELECT {_object(_DATABASE)} FROM pg_stat_database\n"  # noqa: S608 - our own names
+        "        WHERE datname = current_database()),\n"
+        f"       (SELECT {_object(_WRITER)} FROM pg_stat_bgwriter),\n"
+        f"       (SELECT {_object(names)} FROM {checkpointer}),\n"
+        f"       {wal}"
+    )
+
+
+def named(row: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The row of that statement as counters."""
+    return {
+        f"{part}.{name}": float(value) for part, found in zip(PARTS, row, strict=True) for name, value in found.items()
+    }
+
+
+def _object(columns: Mapping[str, str]) -> str:
+    pairs = ", ".join(f"'{name}', {column}" for name, column in columns.items())
+    return f"jsonb_build_object({pairs})"
