@@ -23,10 +23,10 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     (
         *("measure.audit", "measure.validate", "measure.gold", "measure.checks", "measure.limits", "measure.merge"),
         "measure.slo",
-        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "claims"),
+        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected"),
     ),
     ("drive",),
-    ("run", "launch", "campaign", "report", "generate", "catalogue", "progress"),
+    ("run", "launch", "campaign", "claims", "report", "generate", "catalogue", "progress"),
     ("cli",),
 )
 LEVEL = {part: number for number, parts in enumerate(LEVELS) for part in parts}
@@ -48,7 +48,7 @@ SAME_LEVEL = {
     "precheck": {"scenario", "caps"},
     "assess": {part for part in LEVELS[4] if part.startswith("measure.")} | {"scenario"},
     **{part: {other for other in LEVELS[4] if other.startswith("measure.")} for part in LEVELS[4] if "." in part},
-    "campaign": {"run", "report", "launch", "progress"},
+    "campaign": {"run", "report", "launch", "progress", "claims"},
     "run": {"launch", "progress"},
 }
 """Parts that may import others of their level; `test_there_are_no_cycles` sees to the order among them."""

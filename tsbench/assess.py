@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verd
         "workers": processes.verdict(),
         "counts": _counts_agree(merged, processes, schedule),
         "limit": limit_verdict,
-        "ops": _ops_verdict(sums, spec.check.failures),
+        "ops": _ops_verdict(sums, spec.check.failures, processes),
     }
     return summary, verdicts
 
@@ -226,11 +227,17 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, i
     return Verdict(True, "", counts)
 
 
-def _ops_verdict(sums: Mapping[str, OpTotals], allowed: float) -> Verdict:
+def _ops_verdict(sums: Mapping[str, OpTotals], allowed: float, processes: Processes) -> Verdict:
     done = sum(totals.done for totals in sums.values())
     failed = sum(totals.failed for totals in sums.values())
     unknown = sum(totals.unknown for totals in sums.values())
     counts = {"done": done, "failed": failed, "unknown": unknown}
+    unconnected: Counter[str] = Counter()
+    for share in processes.shares:
+        unconnected.update(share["unconnected"])
+    if unconnected:
+        reason, _ = unconnected.most_common(1)[0]
+        return Verdict(False, f"{unconnected.total()} users could not connect: {reason}", counts)
     if not done:
         return Verdict(False, "no op ended in the measured window", counts)
     if failed + unknown > allowed * done:

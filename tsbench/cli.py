@@ -186,7 +186,7 @@ def web(
     target: Annotated[str, typer.Argument(help="A database with a locustfile, for example sqlite.")],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page is.")] = 8089,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; others than this host need TSBENCH_WEB_PASSWORD.")
+        str, typer.Option(help="The address to listen on; for others than this host set TSBENCH_WEB_PASSWORD.")
     ] = "127.0.0.1",
 ) -> None:
     """Open Locust's web UI for a database; what follows goes to Locust (--processes 4, --endpoint URL, ...)."""

@@ -334,21 +334,21 @@ class Scenario:
 
 
 def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
-    """The cells whose id matches one of the patterns (`postgres*`, or a part of the id); all without patterns.
+    """The cells that a pattern names: by id, else by `postgres*`, else by a part of the id; all without patterns.
 
     Raises
     ------
     UserMistake
         If a pattern matches none: the text lists the ids.
     """
+    ids = [cell.id for cell in cells]
+    named: set[str] = set()
     for pattern in only:
-        if not any(_matches(cell, pattern) for cell in cells):
-            raise UserMistake(f"--only {pattern}: no such cell; there are {', '.join(cell.id for cell in cells)}")
-    return [cell for cell in cells if not only or any(_matches(cell, pattern) for pattern in only)]
-
-
-def _matches(cell: RunSpec, pattern: str) -> bool:
-    return pattern in cell.id or fnmatch.fnmatch(cell.id, pattern)
+        found = {pattern} & {*ids} or {*fnmatch.filter(ids, pattern)} or {name for name in ids if pattern in name}
+        if not found:
+            raise UserMistake(f"--only {pattern}: no such cell; there are {', '.join(ids)}")
+        named |= found
+    return [cell for cell in cells if not only or cell.id in named]
 
 
 _INTERNAL = {"id", "scenario", "labels", "block"}

@@ -93,6 +93,7 @@ class _State:
     answers: list[Answer] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
+    unconnected: dict[str, int] = field(default_factory=dict)
 
 
 class LoadProcess:
@@ -219,6 +220,13 @@ class LoadProcess:
             raise timed.error or RuntimeError("no session")
         return timed.value
 
+    def unconnected(self, error: Exception) -> None:
+        """Count a user that got no session: the run went on without it."""
+        outcome, cause = _sort(error)
+        now_ns = self.timebase.now_ns()
+        self.recorder.op("connect", due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
+        self._state.unconnected[str(error)] = self._state.unconnected.get(str(error), 0) + 1
+
     def _open(self) -> Session:
         return self.target.connect(self.endpoint, self.schema, timeout_s=self.spec.drive.timeout / 1e9)
 
@@ -332,6 +340,7 @@ class LoadProcess:
             "encode_ns": self.feed.encode_ns,
             "clock_offset_ns": self.timebase.offset_ns,
             "schedule": asdict(self.schedule) if self.stripe is not None else None,
+            "unconnected": self._state.unconnected,
             "failures": dict(sorted(self._state.failures.items(), key=lambda item: -item[1])[:20]),
         }
         (place / f"{self.share.name}.json").write_text(json.dumps(content), encoding="utf-8")

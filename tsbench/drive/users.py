@@ -45,7 +45,8 @@ class TimeSeriesUser(User):  # type: ignore[misc]  # locust is untyped
         try:
             self._session = self._process.connect()
         except (UserMistake, OpError) as error:
-            self._report("connect", self.target, 0, 0, error)
+            self._process.unconnected(error)
+            self._report("connect", "connect", 0, 0, error)
             raise StopUser from None
         self._process.wait_for_go()
 

@@ -127,7 +127,7 @@ class Page:
         self._planning = False
         self._take()
         if self._results is None:
-            self._why_no_report = self._coordinator.trouble or "The test ended before it had begun to measure."
+            self._why_no_report = "The test ended before it had begun to measure."
 
     def _watch(self) -> None:
         HostWatch(self._server_pids, self._look).run()
@@ -225,7 +225,7 @@ class Page:
                 ],
                 "limited_by": {"name": name, "why": why},
                 "trouble": self._coordinator.trouble,
-                "report": self._why_no_report,
+                "report": self._coordinator.trouble or self._why_no_report,
             }
         )
 
@@ -233,7 +233,7 @@ class Page:
         """The report of the last test: as a file, or with `?show=1` as a page."""
         results = self._results
         if results is None:
-            return make_response(self._why_no_report, 409)
+            return make_response(self._coordinator.trouble or self._why_no_report, 409)
         with self._building:
             path = results / "report.html"
             if not path.exists():

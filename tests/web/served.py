@@ -1,0 +1,106 @@
+"""A Locust with its web UI, started as a user starts it, and spoken to over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.web.browser import wait_until
+from tsbench.servers.process import free_port
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+ROOT = Path(__file__).parent.parent.parent
+SMALL = {"TSBENCH_SCALE": "10", "TSBENCH_LOAD_WINDOW": "2h", "TSBENCH_WARMUP": "1s"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    text: str
+    headers: Message
+
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+class Served:
+    """Ended with `close`, in order."""
+
+    def __init__(self, directory: Path, *words: str, target: str = "sqlite", **variables: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.directory = directory
+        self._log = directory / "locust.out"
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()), _NoRedirect())
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("LOCUST_", "TSBENCH_"))}
+        bus = str(free_port())
+        command = [sys.executable, "-m", "locust", "-f", str(ROOT / "locustfiles" / f"{target}.py")]
+        command += ["--web-port", str(self.port), "--master-bind-port", bus, "--master-port", bus, *words]
+        with self._log.open("wb") as log:
+            self.child = subprocess.Popen(
+                command, cwd=directory, env={**inherited, **SMALL, **variables}, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def ready(self) -> Served:
+        """Wait until it answers."""
+        wait_until(lambda: self.child.poll() is not None or self._answers(), "Locust to answer")
+        assert self.child.poll() is None, self.log()
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            return self.get("/login").status > 0
+        except OSError:
+            return False
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self._ask(urllib.request.Request(self.url + path, headers=headers))
+
+    def post(self, path: str, form: dict[str, Any] | None = None, **headers: str) -> Answer:
+        data = urllib.parse.urlencode(form or {}).encode()
+        return self._ask(urllib.request.Request(self.url + path, data=data, headers=headers))
+
+    def _ask(self, request: urllib.request.Request) -> Answer:
+        try:
+            with self._opener.open(request, timeout=60) as answer:
+                return Answer(answer.status, answer.read().decode(), answer.headers)
+        except urllib.error.HTTPError as error:
+            return Answer(error.code, error.read().decode(), error.headers)
+
+    def start(self, users: int = 4, **form: str) -> None:
+        answer = self.post("/swarm", {"user_count": users, "spawn_rate": users, **form})
+        assert answer.json()["success"], answer.text
+
+    def live(self) -> Any:
+        return self.get("/tsbench/live").json()
+
+    def rows(self, key: str) -> list[dict[str, Any]]:
+        (rows,) = (table["rows"] for table in self.live()["tables"] if table["key"] == key)
+        return list(rows)
+
+    def close(self) -> None:
+        self.child.terminate()
+        try:
+            self.child.wait(60)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None

@@ -1,0 +1,133 @@
+"""Live figures are the files' figures, however the news of the processes are cut up and in what order they come."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tsbench.drive.figures import Figures
+from tsbench.drive.live import News, Outbox
+from tsbench.measure.hist import Histogram
+from tsbench.measure.merge import PERCENTS, merge
+from tsbench.measure.recorder import Recorder
+from tsbench.model import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+S = 1_000_000_000
+MS = 1_000_000
+
+
+def through_the_wire(news: News) -> News:
+    return News.unpacked(json.loads(json.dumps(news.packed())))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(100, 103), st.integers(1, 10**10)), min_size=1, max_size=60))
+def test_the_merged_news_of_several_processes_are_one_histogram_of_all(ops: list[tuple[int, int, int]]) -> None:
+    figures = Figures()
+    figures.begin("test")
+    boxes = [Outbox("test", f"worker-{n}") for n in range(3)]
+    for process, second, took_ns in ops:
+        boxes[process].saw("write-1|response", second, Histogram([took_ns]))
+        if took_ns % 2:
+            figures.take(through_the_wire(boxes[process].take()))
+    for box in boxes:
+        figures.take(through_the_wire(box.take()))
+    ((op, kind, count, percentiles),) = figures.latency()
+    expected = Histogram(np.array([took_ns for _, _, took_ns in ops])).percentiles_ns(PERCENTS.values())
+    assert (op, kind, count, percentiles) == ("write-1", "response", len(ops), expected)
+    for row in figures.since(0)["seconds"]:
+        of_second = [took_ns for _, second, took_ns in ops if second == row["second"]]
+        assert row["response"] == Histogram(of_second).percentiles_ns(PERCENTS.values())
+
+
+def test_what_is_shown_after_a_run_is_what_its_files_say(tmp_path: Path) -> None:
+    for place in ("latency", "process"):
+        (tmp_path / place).mkdir()
+    figures = Figures()
+    figures.begin("test")
+    figures.start_s = 101
+    recorders = [Recorder(tmp_path, f"worker-{n}", start_ns=100 * S) for n in range(2)]
+    boxes = [Outbox("test", f"worker-{n}") for n in range(2)]
+    for number in range(400):
+        recorder, box = recorders[number % 2], boxes[number % 2]
+        recorder.observer = box
+        failed = number % 40 == 0
+        due_ns = 100 * S + number * 10 * MS
+        recorder.op(
+            "write-10",
+            due_ns=due_ns,
+            end_ns=due_ns + (number % 7 + 1) * MS,
+            service_ns=MS,
+            points=0 if failed else 10,
+            outcome=Outcome.FAILED if failed else Outcome.OK,
+            cause="timeout" if failed else "",
+        )
+        if number % 100 == 99:
+            recorder.flush()
+            figures.take(through_the_wire(box.take()))
+    for recorder, box in zip(recorders, boxes, strict=True):
+        recorder.close()
+        figures.take(box.take())
+    truth = merge(tmp_path, start_s=101, end_s=200).totals["write-10"]
+    shown = {kind: (count, values) for _, kind, count, values in figures.latency()}
+    assert shown["response"] == (len(truth.response), truth.response.percentiles_ns(PERCENTS.values()))
+    assert shown["service"] == (len(truth.service), truth.service.percentiles_ns(PERCENTS.values()))
+    ((op, tally, _),) = figures.writes()
+    assert op == "write-10"
+    assert (tally.done, tally.failed, tally.points) == (truth.done, truth.failed, truth.points)
+    assert tally.causes == truth.causes == {"timeout": 7}
+
+
+def test_a_late_op_changes_its_second_and_only_that_is_sent_again() -> None:
+    figures, box = Figures(), Outbox("test", "local")
+    figures.begin("test")
+    for second in (100, 101, 102):
+        box.saw("write-1|response", second, Histogram([MS]))
+    figures.take(box.take())
+    seen = figures.since(0)["revision"]
+    assert figures.since(seen)["seconds"] == []
+    box.saw("write-1|response", 100, Histogram([9 * S]))
+    figures.take(box.take())
+    (row,) = figures.since(seen)["seconds"]
+    assert row["second"] == 100
+    assert row["response"][-1] >= 8.9 * S
+
+
+def test_news_of_another_test_are_passed_over() -> None:
+    figures, box = Figures(), Outbox("the one before", "local")
+    figures.begin("this one")
+    box.saw("write-1|response", 100, Histogram([MS]))
+    figures.take(box.take())
+    assert list(figures.latency()) == []
+
+
+def test_a_busy_event_loop_is_what_limits_now() -> None:
+    for cpu_ns, expected in ((S // 10, "database"), (S * 95 // 100, "load generator")):
+        figures, box = Figures(), Outbox("test", "local")
+        figures.begin("test")
+        for second in range(100, 106):
+            box.saw("lag", second, Histogram([1000] * 200))
+            box.saw("write-1|response", second, Histogram([10 * MS] * 400))
+            box.saw("write-1|service", second, Histogram([10 * MS] * 400))
+            box.counted("write-1", second, {"done": 400, "points": 400})
+            box.used(second, cpu_ns, S)
+        figures.take(box.take())
+        assert figures.limit(users=4)[0] == expected
+        (((_, _, rate)),) = figures.writes()
+        assert rate == 400
+
+
+def test_seconds_that_workers_have_not_all_reported_are_not_yet_shown() -> None:
+    figures, box = Figures(delay_s=4), Outbox("test", "worker-0")
+    figures.begin("test")
+    for second in range(100, 110):
+        box.counted("write-1", second, {"done": 1})
+    figures.take(box.take())
+    assert figures.since(0)["until"] == 105

@@ -1,0 +1,223 @@
+"""The web UI as a user has it: in a real Chromium, with workers, with a password, with mistakes in the start form."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.web import browser
+from tests.web.browser import Browser, wait_until
+from tests.web.served import Served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SENTINEL = "sentinel-4711"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Starts Locust with its web UI; ended after the test."""
+    started: list[Served] = []
+
+    def start(*words: str, **variables: str) -> Served:
+        started.append(Served(tmp_path, *words, **variables))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[Browser]:
+    if browser.program() is None:
+        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
+    made = Browser(tmp_path / "profile")
+    yield made
+    made.close()
+
+
+def tab(title: str) -> str:
+    return f"[...document.querySelectorAll('[role=tab]')].find(e => e.textContent === '{title}')"
+
+
+def button(title: str) -> str:
+    return f"[...document.querySelectorAll('button')].find(e => e.textContent.includes('{title}'))"
+
+
+SEEN = """JSON.stringify({
+    table: document.querySelector('table') ? document.querySelector('table').innerText : '',
+    legends: [...document.querySelectorAll('.tsb-legend')].map(e => e.innerText),
+    charts: [...document.querySelectorAll('.tsb-chart canvas')].map(e => e.toDataURL())})"""
+
+
+@pytest.mark.chromium
+def test_a_ramp_is_seen_moving_in_every_tab_and_its_report_opens(
+    served: Callable[..., Served], chromium: Browser, tmp_path: Path
+) -> None:
+    locust = served().ready()
+    chromium.go(f"{locust.url}/")
+    chromium.click(button("Custom parameters"))
+    labels = chromium.until("[...document.querySelectorAll('label')].map(e => e.innerText).join('|')", "the form")
+    for parameter in ("Endpoint", "Schema", "Scale", "Seed", "Load Window", "Warmup"):
+        assert parameter in labels
+    chromium.type_into("input[name=userCount]", "8")
+    chromium.type_into("input[name=spawnRate]", "2")
+    chromium.click("document.querySelector('button[type=submit]')")
+    for title in ("Latency", "Writes", "Host"):
+        chromium.click(tab(title))
+        chromium.until(f"document.querySelector('#tsb-{title.lower()} canvas') !== null", f"the charts of {title}")
+        chromium.until("/[0-9]/.test(document.querySelector('.tsb-legend').innerText)", f"figures of {title}")
+        first = json.loads(chromium.ask(SEEN))
+
+        def moved(before: dict[str, object] = first) -> bool:
+            now = json.loads(chromium.ask(SEEN))
+            return all(now[part] != before[part] for part in before)
+
+        wait_until(moved, f"table, legends and charts of {title} to move")
+        assert chromium.ask(f"({button('Download the report')}).disabled")
+        chromium.shoot(tmp_path / f"{title}.png")
+    chromium.click(button("Stop"))
+    chromium.until("document.body.innerText.includes('The report is ready')", "the report to be ready", 60)
+    chromium.download_to(tmp_path / "downloads")
+    chromium.click(button("Download the report"))
+    wait_until(lambda: list((tmp_path / "downloads").glob("tsbench-*-locust.html")), "the report to be downloaded", 60)
+    chromium.go(f"{locust.url}/tsbench/report?show=1")
+    assert "A test from Locust" in chromium.until("document.body.innerText", "the report")
+    chromium.shoot(tmp_path / "report.png")
+    assert chromium.errors == []
+
+
+@pytest.mark.chromium
+def test_the_charts_have_a_page_of_their_own_too(served: Callable[..., Served], chromium: Browser) -> None:
+    locust = served().ready()
+    locust.start()
+    chromium.go(f"{locust.url}/tsbench/")
+    chromium.until("document.querySelectorAll('.tsb-legend b').length >= 15", "all legends")
+    chromium.until("document.querySelector('#tsb-table-writes').innerText.includes('write-250')", "the writes' table")
+    assert chromium.errors == []
+
+
+def test_what_workers_send_adds_up_to_what_their_files_say(served: Callable[..., Served], tmp_path: Path) -> None:
+    locust = served("--processes", "2").ready()
+    wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
+    locust.start(8)
+    wait_until(lambda: any(row["op"] == "write-1" and row["count"] > 200 for row in locust.rows("latency")), "writes")
+    wait_until(lambda: locust.rows("host") and locust.live()["limited_by"]["name"] not in {"", "unknown"}, "the limit")
+    locust.post("/stop")
+    wait_until(lambda: not locust.live()["report"], "the checks", 60)
+    (summary_file,) = tmp_path.glob("results/*/*/summary.json")
+    summary = json.loads(summary_file.read_text())
+    assert summary["verdict"]["valid"] is not False, summary["verdict"]
+    for row in locust.rows("writes"):
+        if row["op"] != "all":
+            op = summary["measured"]["ops"][row["op"]]
+            assert row["ok"] >= op["ok"] > 0  # the files' window ends with the last whole second
+            assert row["ok"] - op["ok"] <= 2 * op["ops_per_s"]
+
+
+def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[..., Served], tmp_path: Path) -> None:
+    locust = served("--processes", "2", TSBENCH_WEB_PASSWORD=SENTINEL, TSBENCH_PASSWORD=SENTINEL).ready()
+    routes = ("/", "/stats/requests", "/exceptions/csv", "/logs", "/tsbench/", "/tsbench/live", "/tsbench/report")
+    for path in routes:
+        answer = locust.get(path)
+        assert answer.status == 302, path
+        assert answer.headers["Location"].startswith("/login"), path
+    assert locust.post("/swarm", {"user_count": 1, "spawn_rate": 1}).status == 302
+    locust.post("/tsbench/login", {"password": "a guess"})
+    assert locust.get("/tsbench/live").status == 302
+    answer = locust.post("/tsbench/login", {"password": SENTINEL})
+    cookie = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
+    locust.start()
+    wait_until(lambda: locust.rows("writes"), "writes")
+    pages = [locust.get(path).text for path in (*routes[:-1], "/login", "/tsbench/panel.js")]
+    family = [psutil.Process(locust.child.pid), *psutil.Process(locust.child.pid).children(recursive=True)]
+    assert len(family) >= 3
+    locust.post("/stop")
+    wait_until(lambda: not locust.live()["report"], "the checks", 60)
+    pages += [locust.get("/tsbench/report").text, locust.get("/logs").text, locust.log()]
+    pages += [
+        path.read_text(errors="replace") for path in tmp_path.glob("results/**/*") if path.suffix in {".json", ".log"}
+    ]
+    assert not any(SENTINEL in page for page in pages)
+    assert not any(SENTINEL in word for process in family if process.is_running() for word in process.cmdline())
+
+
+def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..., Served]) -> None:
+    locust = served().ready()
+    for field in ("endpoint", "host"):
+        locust.start(4, **{field: f"sqlite://me:{SENTINEL}@there/x.db"})
+        wait_until(lambda: locust.live()["trouble"], "the refusal")
+        shown = locust.live()
+        assert "holds a password" in shown["trouble"]
+        assert shown["report"] == shown["trouble"]
+        assert locust.get("/tsbench/report").status == 409
+        pages = [locust.get(path).text for path in ("/", "/stats/requests", "/logs", "/tsbench/live")]
+        assert not any(SENTINEL in page for page in [*pages, locust.log()])
+    locust.start(endpoint="", host="")  # and the form can be corrected
+    wait_until(lambda: locust.rows("writes"), "writes")
+    assert locust.live()["trouble"] == ""
+
+
+def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Served]) -> None:
+    locust = served("--processes", "2").ready()
+    wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
+    locust.start(load_window="a while")
+    wait_until(lambda: locust.live()["trouble"], "the refusal")
+    wait_until(lambda: locust.get("/stats/requests").json()["state"] in {"ready", "stopped"}, "the test to end")
+    assert "load.window" in locust.live()["trouble"]
+    locust.start(load_window="2h")
+    wait_until(lambda: locust.rows("writes"), "writes")
+
+
+def test_a_password_in_the_endpoint_option_ends_locust_before_it_serves(served: Callable[..., Served]) -> None:
+    locust = served(TSBENCH_ENDPOINT=f"sqlite://me:{SENTINEL}@there/x.db")
+    assert locust.child.wait(30) == 2
+    assert "holds a password" in locust.log()
+    assert SENTINEL not in locust.log()
+
+
+def test_pages_of_other_sites_are_refused(served: Callable[..., Served]) -> None:
+    locust = served().ready()
+    form = {"user_count": 1, "spawn_rate": 1}
+    assert locust.post("/swarm", form, Origin="http://evil.example").status == 403
+    assert locust.post("/swarm", form, **{"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert locust.get("/stats/requests", Host="evil.example").status == 403  # DNS rebinding
+    assert locust.get("/stats/requests", Origin=locust.url).status == 200
+
+
+def test_locust_listens_on_this_host_alone_unless_told_otherwise(served: Callable[..., Served]) -> None:
+    locust = served().ready()
+    listening = [c for c in psutil.Process(locust.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert {c.laddr.ip for c in listening if c.laddr.port == locust.port} == {"127.0.0.1"}
+    assert "without a password" not in locust.log()
+    told = served("--web-host", "0.0.0.0").ready()
+    listening = [c for c in psutil.Process(told.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert {c.laddr.ip for c in listening if c.laddr.port == told.port} == {"0.0.0.0"}
+    assert told.log().count("without a password") == 1
+
+
+def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[..., Served], tmp_path: Path) -> None:
+    locust = served().ready()
+    locust.start()
+    wait_until(lambda: locust.rows("writes"), "writes")
+    locust.close()
+    (status,) = tmp_path.glob("results/*/*/status.json")
+    assert json.loads(status.read_text())["state"] == "complete"
+    summary = json.loads(status.with_name("summary.json").read_text())
+    assert summary["writes"] is not None, summary["verdicts"]
+
+
+def test_there_is_no_report_before_a_test_has_run(served: Callable[..., Served]) -> None:
+    locust = served().ready()
+    answer = locust.get("/tsbench/report")
+    assert answer.status == 409
+    assert "No test has run yet" in answer.text
