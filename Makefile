@@ -15,7 +15,7 @@ quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
 
 test: venv
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 bench: venv
 	for bench in tests/benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done
@@ -36,7 +36,7 @@ $(READY): requirements.lock pyproject.toml
 		{ echo "tsbench needs Python 3.11 or newer; choose one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $(READY)
 

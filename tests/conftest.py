@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -121,3 +122,10 @@ def sqlite_endpoint(tmp_path: Path) -> str:
 def memory_endpoint(tmp_path: Path) -> str:
     """The name of a store that nobody else has."""
     return f"memory://{tmp_path}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unpatched() -> Iterator[None]:
+    """Importing locust patches the process for gevent: whatever is measured or timed here would then be something else."""
+    yield
+    assert "locust" not in sys.modules, "a test imported locust into pytest's own process; start a process for it"

@@ -1,6 +1,25 @@
-"""The only package that imports locust or gevent; locustfiles take what they need from here."""
+"""The only package that imports locust or gevent; locustfiles take what they need from here.
 
-from tsbench.drive.standalone import standalone
-from tsbench.drive.users import TimeSeriesUser
+The two names are imported when they are asked for: importing locust patches the whole process for gevent, and parts of
+this package (figures, clocks, the exchange of files) can be used and tested without that.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tsbench.drive.bare import standalone
+    from tsbench.drive.users import TimeSeriesUser
 
 __all__ = ["TimeSeriesUser", "standalone"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever it is
+    if name == "standalone":
+        from tsbench.drive.bare import standalone
+
+        return standalone
+    if name == "TimeSeriesUser":
+        from tsbench.drive.users import TimeSeriesUser
+
+        return TimeSeriesUser
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
