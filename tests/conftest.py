@@ -126,6 +126,6 @@ def memory_endpoint(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _unpatched() -> Iterator[None]:
-    """Importing locust patches the process for gevent: whatever is measured or timed here would then be something else."""
+    """Importing locust patches the process for gevent: what is measured here would then be something else."""
     yield
     assert "locust" not in sys.modules, "a test imported locust into pytest's own process; start a process for it"

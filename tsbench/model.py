@@ -108,7 +108,7 @@ class Batch:
         """How many field values the points carry."""
         return len(self.time_ns) * len(self.fields)
 
-    def slice(self, start: int, stop: int) -> Batch:
+    def rows(self, start: int, stop: int) -> Batch:
         """Rows start <= i < stop, as views."""
         return self.where(slice(start, stop))
 

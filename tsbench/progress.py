@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -29,7 +29,7 @@ class CellProgress:
         )
         self._task: TaskID | None = None
 
-    def __enter__(self) -> CellProgress:
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._bars.start()
         return self

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -24,6 +25,9 @@ from psycopg.conninfo import conninfo_to_dict
 from tsbench.encode import pgcopy
 from tsbench.servers.postgres import PostgresServer
 from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SCALE, HOURS, BATCH, ROUNDS = 100, 72, 10_000, 2
 ROWS = SCALE * HOURS * 360
@@ -48,12 +52,13 @@ print(json.dumps({{"rows": loaded.points, "seconds": loaded.duration_s}}))
 
 def main() -> None:
     print(f"encoding binary COPY, cpu-only, one core: {encoding_rate() / 1e6:.1f} M rows/s (wanted: 1.5)")
-    peer = find("tsbs_load_timescaledb"), find("tsbs_generate_data")
+    loader, generator = find("tsbs_load_timescaledb"), find("tsbs_generate_data")
+    peer = (loader, generator) if loader and generator else None
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
         server = PostgresServer(Path(directory) / "server")
         server.start()
         try:
-            compare(server, Path(directory), peer if all(peer) else None)
+            compare(server, Path(directory), peer)
         finally:
             server.stop()
             server.remove()
@@ -114,7 +119,7 @@ def run_peer(server: PostgresServer, program: str, data: Path, workers: int) -> 
     return float(line.split("loaded ")[1].split(" ")[0].replace(",", "")) / seconds, cpu_s / ROWS * 1e6
 
 
-def password(place: dict[str, object]) -> str:
+def password(place: Mapping[str, object]) -> str:
     return Path(str(place["passfile"])).read_text(encoding="utf-8").strip().rpartition(":")[2]
 
 

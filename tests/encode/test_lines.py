@@ -182,6 +182,6 @@ def test_a_float_that_is_not_finite_is_refused(value):
 def test_no_points_are_no_lines():
     world = World(WorldSpec("cpu-only", 3, 1, 10**18, 10**10))
     (batch,) = world.batches(0, points=100, last_tick=1)
-    empty = batch.slice(0, 0)
+    empty = batch.rows(0, 0)
     assert lines.encode(empty) == b""
     assert lines.encode_singles(empty) == []

@@ -121,7 +121,7 @@ class Stand:
         for block, batches in enumerate(zip(*streams, strict=True)):
             for stream, batch in enumerate(batches):
                 for offset in range(0, len(batch), POINTS):
-                    yield stream, block, offset, batch.slice(offset, offset + POINTS)
+                    yield stream, block, offset, batch.rows(offset, offset + POINTS)
 
     def gold(self) -> Gold:
         """The answer key."""

@@ -69,7 +69,7 @@ def test_what_was_written_is_regenerated_point_by_point(use_case: str, disorder:
                 break
             for offset in range(0, len(batch), 4):
                 if draw.random() < 0.4:
-                    piece = batch.slice(offset, offset + 4)
+                    piece = batch.rows(offset, offset + 4)
                     entries.append((stream, number, offset, len(piece), OK))
                     sent.append(piece)
     draw.shuffle(entries)
@@ -117,7 +117,7 @@ def test_the_answer_key_is_the_load_and_the_acknowledged_writes() -> None:
     key = gold((0, 0, 0, 6, OK), (0, 0, 6, 6, FAILED), (0, 1, 0, 12, UNKNOWN))
     assert key.count() == 5 * LOADED + 6
     assert key.unknown_points == 12
-    assert key.check_rows(EVERYTHING, database(BLOCKS[0].slice(0, 6)).answer(EVERYTHING)) is None
+    assert key.check_rows(EVERYTHING, database(BLOCKS[0].rows(0, 6)).answer(EVERYTHING)) is None
 
 
 def test_a_window_reaches_to_the_last_write_however_it_ended() -> None:
@@ -134,7 +134,7 @@ def test_a_window_reaches_to_the_last_write_however_it_ended() -> None:
 )
 def test_rows_of_an_unknown_write_may_be_there_or_not(stored: tuple[slice, ...]) -> None:
     key = gold((0, 0, 0, 12, OK), (0, 1, 0, 12, UNKNOWN))
-    session = database(BLOCKS[0], *(BLOCKS[1].slice(part.start, part.stop) for part in stored))
+    session = database(BLOCKS[0], *(BLOCKS[1].rows(part.start, part.stop) for part in stored))
     assert key.check_rows(EVERYTHING, session.answer(EVERYTHING)) is None
     assert key.check(NEWEST, session.answer(NEWEST), quiet=True) is None
 
@@ -172,7 +172,7 @@ def test_the_newest_rows_given_while_writes_went_on_may_be_any_since_the_load() 
         answer = database(*BLOCKS[:count]).answer(NEWEST)
         assert key.check(NEWEST, answer, quiet=False) is None
         assert (key.check(NEWEST, answer, quiet=True) is None) == (count == len(BLOCKS))
-    in_flight = database(*BLOCKS[:2], BLOCKS[2].slice(0, 1)).answer(NEWEST)
+    in_flight = database(*BLOCKS[:2], BLOCKS[2].rows(0, 1)).answer(NEWEST)
     assert key.check(NEWEST, in_flight, quiet=False) is None
 
 

@@ -105,7 +105,7 @@ class TargetContract:
     def test_a_single_payload_is_the_same_by_either_way(self, schema: Schema) -> None:
         batch = data.scattered(DISK, data.shared_tags(), 9, 3)[0]
         for i, payload in enumerate(schema.encode_singles(batch)):
-            one = schema.encode(batch.slice(i, i + 1), WriteMode.SINGLE)
+            one = schema.encode(batch.rows(i, i + 1), WriteMode.SINGLE)
             assert (payload.text, payload.points, payload.nbytes) == (one.text, one.points, one.nbytes)
             if not isinstance(one.data, Batch):
                 assert payload.data == one.data

@@ -72,7 +72,7 @@ def test_every_answer_is_that_of_a_plain_loop(seed: int, points: int, keeps: boo
     )  # fmt: skip
     session = MemorySession(KEEP if keeps else REPLACE)
     for i in range(0, points, 7):
-        session.add(batch.slice(i, i + 7))
+        session.add(batch.rows(i, i + 7))
         session.answer(Count(measurement))
     for asked in data.queries(measurement, ("host_0", "host_2"), seed):
         expected = Rows(asked.query.columns, _answer(asked.query, batch, keeps=keeps))
@@ -133,7 +133,7 @@ def test_the_order_of_writes_and_queries_does_not_matter(monkeypatch: pytest.Mon
         for batch in batches:
             at_once.add(batch)
             for i in range(0, len(batch), 40):
-                bit_by_bit.add(batch.slice(i, i + 40))
+                bit_by_bit.add(batch.rows(i, i + 40))
                 bit_by_bit.answer(Count(CPU))
         for asked in data.queries(CPU, ("host_0", "host_2"), 4):
             difference = compare(at_once.answer(asked.query), bit_by_bit.answer(asked.query), asked.query)

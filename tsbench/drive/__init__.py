@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["TimeSeriesUser", "standalone"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever it is
+def __getattr__(name: str) -> Any:
     if name == "standalone":
         from tsbench.drive.bare import standalone
 

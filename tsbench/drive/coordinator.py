@@ -197,11 +197,13 @@ class Coordinator:
             "end_s": max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S,
         }
         write_json(run.directory / "process" / "clock.json", times)
-        total = self.environment.runner.stats.total
+        runner = self.environment.runner
+        assert runner is not None  # noqa: S101 - a test has ended in it
+        total = runner.stats.total
         counts = {
             "requests": total.num_requests,
             "failures": total.num_failures,
-            "users": self.environment.runner.target_user_count,
+            "users": runner.target_user_count,
             "shares": self._team.shares if self._team is not None else [],
         }
         write_json(run.directory / "process" / "locust.json", counts)

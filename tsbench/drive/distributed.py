@@ -108,9 +108,7 @@ class Team:
 
     def go(self, clock: Clock) -> None:
         """Start the clock everywhere."""
-        self._runner.send_message(
-            GO, {"go_ns": clock.go_ns, "start_ns": clock.start_ns, "end_ns": clock.end_ns}
-        )
+        self._runner.send_message(GO, {"go_ns": clock.go_ns, "start_ns": clock.start_ns, "end_ns": clock.end_ns})
 
     def _on_drained(self, msg: Any, **_: Any) -> None:
         self._drained_members.add(msg.node_id)

@@ -106,4 +106,4 @@ class Feed:
                 yield Write(payload, stream, block, offset)
             return
         for offset in range(0, len(batch), points):
-            yield Write(self._schema.encode(batch.slice(offset, offset + points), mode), stream, block, offset)
+            yield Write(self._schema.encode(batch.rows(offset, offset + points), mode), stream, block, offset)

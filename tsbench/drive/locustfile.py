@@ -37,7 +37,7 @@ class SpecUser(TimeSeriesUser):
 
     target = SPEC.target.name
     wait_time = between(SPEC.drive.wait[0] / 1e9, SPEC.drive.wait[1] / 1e9)
-    tasks = {task_of(op): op.weight for op in SPEC.op}  # noqa: RUF012 - Locust's own form of weighted tasks
+    tasks = [task for op in SPEC.op for task in [task_of(op)] * op.weight]  # noqa: RUF012 - as `@task` makes it
 
 
 @events.init.add_listener

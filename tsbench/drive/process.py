@@ -187,12 +187,15 @@ class LoadProcess:
         self._waiting += 1
         self._waiting_measured += measured
         sleep_until_ns(due_ns, self.timebase.now_ns())
-        if self._stopping:  # counted as dropped by `close`
+        if self._is_stopping():  # counted as dropped by `close`
             return None
         self._waiting -= 1
         self._waiting_measured -= measured
         self.schedule.unfinished += measured
         return due_ns
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
     def arrived(self, due_ns: int, started_ns: int) -> None:
         """Count a measured arrival that has ended as done, or as late if it had to wait for a session."""
@@ -264,7 +267,8 @@ class LoadProcess:
             query = queries.make(kind, self.world, self.loaded, self.spec.world.seed, number)
             statement = self.schema.compile(query)
         except (Unsupported, ValueError) as why:  # also a kind that does not fit the world of a bare locustfile
-            started_ns, result = self.timebase.now_ns(), Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), 0)
+            started_ns = self.timebase.now_ns()
+            result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), 0)
         else:
             started_ns = self.timebase.now_ns()
             result = self._call(lambda: session.query(statement, query.columns))

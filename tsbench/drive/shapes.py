@@ -27,7 +27,7 @@ def users_at(steps: Sequence[Step], second: float) -> int | None:
     return None
 
 
-class SteppedLoad(LoadTestShape):  # type: ignore[misc]  # locust is untyped
+class SteppedLoad(LoadTestShape):
     """Locust's form of it; after the last step the users stay until the run ends by itself."""
 
     abstract = True

@@ -24,7 +24,7 @@ FAILURE_PAUSE_S = 0.1
 """A closed-loop user rests so long after a failed op, or a dead server would be asked ten thousand times a second."""
 
 
-class TimeSeriesUser(User):  # type: ignore[misc]  # locust is untyped
+class TimeSeriesUser(User):
     """A user with one session to the target, which writes its process's streams and asks seeded questions.
 
     Class attributes say what bare `locust -f` should do; `tsbench run` takes all of that from the scenario.

@@ -171,4 +171,5 @@ def knee_of(results: Path) -> str:
 def _claim_word(row: Mapping[str, Any]) -> str:
     if row.get("judged") == "shown":
         return "not judged"
-    return {True: "holds", False: "does not hold"}.get(row.get("holds"), "could not tell")
+    words: dict[object, str] = {True: "holds", False: "does not hold"}
+    return words.get(row.get("holds"), "could not tell")

@@ -135,7 +135,7 @@ class MemorySchema:
 
     def encode_singles(self, batch: Batch) -> Sequence[Payload]:
         """One payload per point."""
-        return [self.encode(batch.slice(i, i + 1), WriteMode.SINGLE) for i in range(len(batch))]
+        return [self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch))]
 
     def compile(self, query: Query) -> Statement:
         """The query itself; its text is its representation, for people."""
