@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.model import Batch
-    from tsbench.targets.base import Schema, Session, Target, WriteMode
+    from tsbench.targets.base import Payload, Schema, Session, Target, WriteMode
     from tsbench.workload.world import World
 
 
@@ -35,6 +36,15 @@ class Loaded:
         return {**asdict(self), "points_per_s": rate, "workers": workers, "batch": batch, "mode": str(mode)}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Encoded:
+    """A batch that is ready to be sent."""
+
+    payload: Payload
+    values: int
+    encode_s: float
+
+
 class _Load:
     """The workers' common state: a failure of one stops the others."""
 
@@ -47,24 +57,34 @@ class _Load:
 
     def work(self, session: Session, batches: Iterator[Batch]) -> None:
         try:
-            for batch in batches:
-                if self.stopping.is_set():
-                    return
-                started = time.perf_counter()
-                payload = self.schema.encode(batch, self.mode)
-                encoded = time.perf_counter()
-                acknowledged = session.write(payload)
-                if acknowledged != len(batch):
-                    self.stop(Broken(f"{len(batch)} points were sent and {acknowledged} acknowledged"))
-                    return
-                with self._lock:
-                    self.total.points += acknowledged
-                    self.total.values += batch.values
-                    self.total.bytes += payload.nbytes
-                    self.total.encode_s += encoded - started
-                self.progress(acknowledged)
+            with ThreadPoolExecutor(1) as encoder:
+                ready = encoder.submit(self._next, batches)
+                while (encoded := ready.result()) is not None and not self.stopping.is_set():
+                    ready = encoder.submit(self._next, batches)  # while the server works on this one
+                    self._send(session, encoded)
         except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
             self.stop(error)
+
+    def _next(self, batches: Iterator[Batch]) -> _Encoded | None:
+        batch = next(batches, None)
+        if batch is None:
+            return None
+        started = time.perf_counter()
+        payload = self.schema.encode(batch, self.mode)
+        return _Encoded(payload, batch.values, time.perf_counter() - started)
+
+    def _send(self, session: Session, encoded: _Encoded) -> None:
+        payload = encoded.payload
+        acknowledged = session.write(payload)
+        if acknowledged != payload.points:
+            self.stop(Broken(f"{payload.points} points were sent and {acknowledged} acknowledged"))
+            return
+        with self._lock:
+            self.total.points += acknowledged
+            self.total.values += encoded.values
+            self.total.bytes += payload.nbytes
+            self.total.encode_s += encoded.encode_s
+        self.progress(acknowledged)
 
     def stop(self, error: Exception) -> None:
         """Remember the first failure and stop all workers."""
@@ -86,7 +106,8 @@ def bulk_load(
 ) -> Loaded:
     """Store the points of ticks 0 <= tick < last_tick with `workers` threads, each with its own session and streams.
 
-    A worker mixes its streams so that points arrive about in the order of time, as from a real fleet.
+    A worker mixes its streams so that points arrive about in the order of time, as from a real fleet, and makes its
+    next batch while the server works on the one before.
 
     Raises
     ------

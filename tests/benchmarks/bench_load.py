@@ -29,7 +29,7 @@ from tsbench.workload.world import World, WorldSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCALE, HOURS, BATCH, ROUNDS = 100, 72, 10_000, 2
+SCALE, HOURS, BATCH, ROUNDS = 100, 48, 10_000, 2
 ROWS = SCALE * HOURS * 360
 START_NS = 1_451_606_400 * 10**9
 
