@@ -15,30 +15,28 @@ import os
 import secrets
 import shutil
 import subprocess
+from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.servers.files import allocated_bytes, evict
+from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import ServerProcess, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 _CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that runs"
 
 
-class _InfluxServer:
+class _InfluxServer(ManagedServer):
     """What both generations have in common."""
 
-    log_name: ClassVar[str]
-
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        self._directory = directory.absolute()
+        super().__init__(directory)
         self._settings = dict(settings or {})
         self._port = 0
-        self._process: ServerProcess | None = None
 
     @property
     def data(self) -> Path:
@@ -62,47 +60,13 @@ class _InfluxServer:
         )
         self._process.start(self._ready)
 
-    def stop(self) -> None:
-        """Shut down in order."""
-        if self._process is not None:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        if self._process is not None:
-            self._process.kill()
-
-    def remove(self) -> None:
-        """Delete the directory."""
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def cold(self) -> None:
-        """Stop, drop its files from the page cache, start."""
-        self.stop()
-        evict(self.data)
-        self.start()
-
-    def alive(self) -> bool:
-        """Whether it runs."""
-        return self._process is not None and self._process.alive()
-
-    def pids(self) -> Sequence[int]:
-        """Its process."""
-        return self._process.pids() if self._process is not None else ()
-
-    def size(self) -> int:
-        """Allocated bytes of its directory, the write-ahead log included."""
-        return allocated_bytes(self.data)
-
-    def log(self) -> Path | None:
-        """The server's log."""
-        return self._directory / self.log_name
-
+    @abstractmethod
     def _command(self) -> tuple[list[str], Mapping[str, str]]:
-        raise NotImplementedError
+        """The command line and what it needs of an environment."""
 
+    @abstractmethod
     def _ready(self) -> bool:
-        raise NotImplementedError
+        """Whether it answers."""
 
     def _answers(self, path: str) -> bool:
         try:

@@ -18,11 +18,11 @@ import psycopg
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
-from tsbench.servers.files import allocated_bytes, evict
+from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import ServerProcess, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
 _USER = "postgres"
@@ -49,14 +49,15 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-class PostgresServer:
+class PostgresServer(ManagedServer):
     """One cluster in `directory`. As root the server runs as `nobody`, since PostgreSQL refuses to be root."""
 
+    log_name = "postgres.log"
+
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        self._directory = directory.absolute()
+        super().__init__(directory)
         self._settings = {**SETTINGS, **(settings or {})}
         self._port = 0
-        self._process: ServerProcess | None = None
 
     @property
     def endpoint(self) -> str:
@@ -89,42 +90,10 @@ class PostgresServer:
         )
         self._process.start(self._ready)
 
-    def stop(self) -> None:
-        """Shut down in order ("fast": open sessions are ended)."""
-        if self._process is not None:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """SIGKILL the postmaster, and wait until its children have noticed and gone."""
-        if self._process is not None:
-            self._process.kill()
-
     def remove(self) -> None:
         """Delete the cluster, also where it lies apart because its user cannot reach the directory."""
         shutil.rmtree(self.data.parent, ignore_errors=True)
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def cold(self) -> None:
-        """Stop, drop the cluster's files from the page cache, start."""
-        self.stop()
-        evict(self.data)
-        self.start()
-
-    def alive(self) -> bool:
-        """Whether the postmaster runs."""
-        return self._process is not None and self._process.alive()
-
-    def pids(self) -> Sequence[int]:
-        """The postmaster and its children at this moment."""
-        return self._process.pids() if self._process is not None else ()
-
-    def size(self) -> int:
-        """Allocated bytes of the data directory, the write-ahead log included."""
-        return allocated_bytes(self.data)
-
-    def log(self) -> Path | None:
-        """The server's log."""
-        return self._directory / "postgres.log"
+        super().remove()
 
     def settings(self) -> Mapping[str, str]:
         """What tsbench sets, and where and as whom the server runs."""
