@@ -23,6 +23,7 @@ from tsbench.drive.users import TimeSeriesUser
 from tsbench.drive.web import Correspondent, Page
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
+from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
 from tsbench.scenario import RunSpec
 
@@ -122,7 +123,7 @@ class _Test:
 
     def _store(self, spec: RunSpec, endpoint: str, run: RunDir) -> None:
         target = targets.get(spec.target.name)
-        schema = target.schemas[spec.target.schema_ or next(iter(target.schemas))]
+        schema = schema_of(spec, target)
         world = spec.world_at()
         session = target.connect(endpoint, schema)
         run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
@@ -149,7 +150,7 @@ class _Test:
         if run is None:
             return
         target = targets.get(spec.target.name)
-        schema = target.schemas[spec.target.schema_ or next(iter(target.schemas))]
+        schema = schema_of(spec, target)
         heading = {**assess.heading(spec, schema.name), "load": self._loaded}
         summary, verdicts = assess.measured(run, spec)
         try:

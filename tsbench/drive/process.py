@@ -17,6 +17,7 @@ from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
 from tsbench.measure.validate import NotAnAnswer, canonical
 from tsbench.model import OpError, Outcome, Window
+from tsbench.precheck import schema_of
 from tsbench.targets import get as get_target
 from tsbench.targets.base import Unsupported
 from tsbench.workload import queries
@@ -108,7 +109,7 @@ class LoadProcess:
     def __init__(self, spec: RunSpec, share: Share, endpoint: str, directory: Path, timebase: Timebase) -> None:
         self.spec, self.share, self.endpoint = spec, share, endpoint
         self.target = get_target(spec.target.name)
-        self.schema = self.target.schemas[spec.target.schema_ or next(iter(self.target.schemas))]
+        self.schema = schema_of(spec, self.target)
         self.world = spec.world_at()
         self.loaded_ticks = self.world.ticks(spec.load.window)
         self.timebase = timebase
