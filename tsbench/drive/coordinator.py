@@ -17,6 +17,7 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive.distributed import Member, Team
 from tsbench.drive.process import Clock, LoadProcess, Share
+from tsbench.drive.tally import Tally
 from tsbench.drive.timebase import Timebase
 from tsbench.errors import Broken, UserMistake
 from tsbench.rundir import write_json
@@ -48,6 +49,7 @@ class Coordinator:
     def __init__(self, environment: Environment, plan: Callable[[Environment], Run]) -> None:
         self.environment = environment
         self.process: LoadProcess | None = None
+        self.tally = Tally(environment)
         self.began: list[Callable[[Run, LoadProcess], None]] = []
         self.finished: list[Callable[[Run], None]] = []
         self.trouble = ""
@@ -121,6 +123,7 @@ class Coordinator:
         """Take a share of a run: make its payloads and its files."""
         self.process = LoadProcess(run.spec, share, run.endpoint, run.directory, Timebase(clock_offset_ns))
         self.process.failed = self._give_up
+        self.tally.start()
         self.process.drained.rawlink(lambda _: self._tell_drained())
         for listener in self.began:
             listener(run, self.process)
@@ -174,6 +177,7 @@ class Coordinator:
         """Finish the ops in flight and write all files."""
         if self.process is not None and not self.process.closed:
             self.process.quiesce()
+            self.tally.stop()
             try:
                 self.process.close()
             except OSError as error:

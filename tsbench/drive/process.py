@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import gevent
 from gevent.event import Event
+from gevent.monkey import is_module_patched
 
 from tsbench.drive.calls import Timed, caller_for, sleep_until_ns
 from tsbench.drive.feed import Feed, Write
 from tsbench.drive.probe import Probe
+from tsbench.drive.waiting import GreenletWaiter
 from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
 from tsbench.measure.validate import NotAnAnswer, canonical
@@ -20,6 +23,7 @@ from tsbench.model import OpError, Outcome, Window
 from tsbench.precheck import schema_of
 from tsbench.targets import get as get_target
 from tsbench.targets.base import Unsupported
+from tsbench.targets.wire import wait_with
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -32,8 +36,12 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Session
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 logger = logging.getLogger("tsbench")
+
+if is_module_patched("socket"):  # Locust does that; elsewhere a connection may be used from several threads
+    wait_with(GreenletWaiter)
 
 READY_SINGLES = 4_096
 """Single-point payloads encoded before the clock starts; later ones are made a block at a time."""
@@ -154,6 +162,8 @@ class LoadProcess:
 
     def go(self, clock: Clock) -> None:
         """Start the clock: users that wait for it begin at `clock.go_ns`."""
+        gc.collect()
+        gc.freeze()  # Locust and numpy alone are 100,000 objects, and going through them takes longer than most ops
         self.clock = clock
         drive = self.spec.drive
         if drive.loop == "open" and drive.rate is not None:
@@ -242,17 +252,18 @@ class LoadProcess:
         outcome = Outcome.UNKNOWN
         started_ns = self.timebase.now_ns()
         try:
-            result = self._call(lambda: session.write(payload))
+            result = self._call(session.write, payload)
             outcome = self._record(name, due_ns, started_ns, result, points=payload.points)
         finally:  # also when the user is killed while it waits: then nobody knows whether the points arrived
             self.recorder.wrote(*place, outcome)
         return result
 
-    def _call(self, function: Callable[[], T]) -> Timed[T]:
+    def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Timed[T]:
+        if not self._in_flight:
+            self._idle.clear()
         self._in_flight += 1
-        self._idle.clear()
         try:
-            return self.caller.call(function)
+            return self.caller.call(function, *args, **kwargs)
         finally:
             self._in_flight -= 1
             if not self._in_flight:
@@ -272,7 +283,7 @@ class LoadProcess:
             result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), 0)
         else:
             started_ns = self.timebase.now_ns()
-            result = self._call(lambda: session.query(statement, query.columns))
+            result = self._call(session.query, statement, query.columns)
         self._record(kind, due_ns, started_ns, result)
         if result.value is not None and len(self._state.answers) < self.spec.check.sample:
             self._state.answers.append(Answer(kind, number, result.value))

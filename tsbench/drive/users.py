@@ -39,27 +39,29 @@ class TimeSeriesUser(User):
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         self._session: Session | None = None
+        self._coordinator = Coordinator.of(environment)
 
     def on_start(self) -> None:
         """Connect, and wait until all users have."""
+        process = self._process
         try:
-            self._session = self._process.connect()
+            self._session = process.connect()
         except (UserMistake, OpError) as error:
-            self._process.unconnected(error)
-            self._report("connect", "connect", 0, 0, error)
+            process.unconnected(error)
+            self._coordinator.tally.add("connect", "connect", 0, 0, error)
             raise StopUser from None
-        self._process.wait_for_go()
+        process.wait_for_go()
 
     def on_stop(self) -> None:
         """Close the session, off the event loop if its driver blocks: SQLite checkpoints when the last one closes."""
         session, self._session = self._session, None
-        process = Coordinator.of(self.environment).process
+        process = self._coordinator.process
         if session is not None and process is not None:
             process.caller.call(session.close)
 
     @property
     def _process(self) -> LoadProcess:
-        process = Coordinator.of(self.environment).process
+        process = self._coordinator.process
         if process is None:  # the run could not begin; the coordinator has said why
             raise StopUser
         return process
@@ -77,7 +79,7 @@ class TimeSeriesUser(User):
             return
         name = f"write-{points}"
         result = process.write(session, write, name, due_ns)
-        self._done("write", name, due_ns, write.payload.nbytes, result)
+        self._done(process, "write", name, due_ns, write.payload.nbytes, result)
 
     def _nothing_left(self, process: LoadProcess) -> None:
         """Everything of this size that the scenario's window has was written; other sizes may still have some."""
@@ -93,19 +95,12 @@ class TimeSeriesUser(User):
         if due_ns is None or session is None:
             raise StopUser
         result = process.query(session, kind, due_ns)
-        self._done("query", kind, due_ns, 0 if result.value is None else len(result.value), result)
+        self._done(process, "query", kind, due_ns, 0 if result.value is None else len(result.value), result)
 
-    def _done(self, request_type: str, name: str, due_ns: int, length: int, result: Timed[Any]) -> None:
-        self._report(request_type, name, self._process.timebase.now_ns() - due_ns, length, result.error)
-        if result.error is not None and self._process.stripe is None:
+    def _done(
+        self, process: LoadProcess, request_type: str, name: str, due_ns: int, length: int, result: Timed[Any]
+    ) -> None:
+        response_ns = process.timebase.now_ns() - due_ns
+        self._coordinator.tally.add(request_type, name, response_ns, length, result.error)
+        if result.error is not None and process.stripe is None:
             gevent.sleep(FAILURE_PAUSE_S)
-
-    def _report(self, request_type: str, name: str, response_ns: int, length: int, error: Exception | None) -> None:
-        self.environment.events.request.fire(
-            request_type=request_type,
-            name=name,
-            response_time=response_ns / 1e6,
-            response_length=length,
-            exception=error,
-            context={},
-        )

@@ -130,9 +130,7 @@ class Writer:
 
     def __init__(self, connection: HttpConnection, path: str, headers: Mapping[str, str], *, compressed: bool) -> None:
         more = {"Content-Encoding": "gzip"} if compressed else {}
-        self._request = Request(
-            connection.place, "POST", path, {**headers, "Content-Type": "text/plain; charset=utf-8", **more}
-        )
+        self._request = Request(connection.place, "POST", path, {**headers, **more})
         self._connection = connection
         self._compressed = compressed
 

@@ -1,0 +1,76 @@
+"""Waits for a connection on gevent's event loop, at less than the price of gevent's own sockets.
+
+Those try every read before they wait for it, and set a timer for every wait.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gevent import get_hub, getcurrent
+
+from tsbench.targets.wire import left
+
+
+class GreenletWaiter:
+    """Lets other greenlets run.
+
+    A timer is not set for each wait but when none is running, and looks when it ends whether a deadline has passed; if
+    not, it runs on to the one that holds then.
+    """
+
+    __slots__ = ("_deadline", "_greenlet", "_hub", "_read", "_timer", "_timer_ends", "_write")
+
+    def __init__(self, fd: int) -> None:
+        self._hub = get_hub()
+        loop = self._hub.loop
+        self._read, self._write = loop.io(fd, 1), loop.io(fd, 2)
+        self._timer: Any = None
+        self._timer_ends = self._deadline = float("inf")
+        self._greenlet: Any = None
+
+    def readable(self, deadline: float) -> None:
+        """Wait until there is something to read, or the end."""
+        self._wait(self._read, deadline)
+
+    def writable(self, deadline: float) -> None:
+        """Wait until there is room."""
+        self._wait(self._write, deadline)
+
+    def _wait(self, watcher: Any, deadline: float) -> None:
+        if deadline < self._timer_ends:
+            self._start_timer(deadline)
+        self._deadline, self._greenlet = deadline, getcurrent()
+        try:
+            self._hub.wait(watcher)
+        finally:
+            self._greenlet = None
+
+    def _start_timer(self, deadline: float) -> None:
+        self._stop_timer()
+        self._timer = self._hub.loop.timer(left(deadline), ref=False)
+        self._timer.start(self._timer_ended, update=True)
+        self._timer_ends = deadline
+
+    def _timer_ended(self) -> None:
+        self._stop_timer()
+        waiting = self._greenlet
+        if waiting is None:
+            return
+        try:
+            self._start_timer(self._deadline)
+        except TimeoutError as error:
+            waiting.throw(error)
+
+    def _stop_timer(self) -> None:
+        timer, self._timer, self._timer_ends = self._timer, None, float("inf")
+        if timer is not None:
+            timer.stop()
+            timer.close()
+
+    def close(self) -> None:
+        """The descriptor is about to be closed."""
+        self._stop_timer()
+        for watcher in (self._read, self._write):
+            watcher.stop()
+            watcher.close()

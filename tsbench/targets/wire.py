@@ -1,0 +1,223 @@
+"""One TCP connection's bytes, without what Python's sockets cost a request of a hundred bytes.
+
+A plain connection is a non-blocking socket: a request is one send, one wait and one read, which is 12 us of client CPU
+with Locust's event loop, and 24 with gevent's own sockets. How to wait is the process's affair: by polling, unless
+`wait_with` says otherwise. TLS goes through Python's sockets, patched or not.
+"""
+
+from __future__ import annotations
+
+import _socket
+import select
+import socket
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+_JOINED_BYTES = 65_536
+"""Up to this size head and body are joined; of larger ones the kernel takes both where they are."""
+_READ_BYTES = 65_536
+
+
+class Waiter(Protocol):
+    """Waits for one descriptor until a deadline.
+
+    Raises
+    ------
+    TimeoutError
+        At the deadline.
+    """
+
+    def readable(self, deadline: float) -> None:
+        """Wait until there is something to read, or the end."""
+        ...
+
+    def writable(self, deadline: float) -> None:
+        """Wait until there is room."""
+        ...
+
+    def close(self) -> None:
+        """The descriptor is about to be closed."""
+        ...
+
+
+class Wire(Protocol):
+    """An open connection. Its methods raise OSError when it breaks, and TimeoutError (which is one) at the deadline.
+
+    Deadlines are moments of time.monotonic(), in seconds.
+    """
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that nobody asked for: neither bytes nor the connection's end."""
+        ...
+
+    def put(self, head: bytes, body: bytes, deadline: float) -> None:
+        """Send both."""
+        ...
+
+    def get(self, deadline: float) -> bytes:
+        """Wait for the next bytes; none when the connection has ended."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+def connect(host: str, port: int, context: ssl.SSLContext | None, deadline: float) -> Wire:
+    """Open a connection, with TLS if there is a context for it.
+
+    Raises
+    ------
+    OSError
+        If nobody answers, a name is not known, or a certificate does not fit.
+    """
+    opened = socket.create_connection((host, port), left(deadline))
+    try:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is None:
+            return _Plain(opened)
+        opened.settimeout(left(deadline))
+        # Ragged ends are errors, or an answer without a length could be cut unnoticed.
+        return _Tls(context.wrap_socket(opened, server_hostname=host, suppress_ragged_eofs=False))
+    except BaseException:  # also a greenlet that is killed while it waits
+        opened.close()
+        raise
+
+
+def left(deadline: float) -> float:
+    """Seconds until the deadline.
+
+    Raises
+    ------
+    TimeoutError
+        If it has passed: 0 would mean not to wait at all.
+    """
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
+
+
+class _Plain:
+    """A connection without TLS."""
+
+    __slots__ = ("_quiet", "_socket", "_waiter")
+
+    def __init__(self, opened: socket.socket) -> None:
+        family, kind, proto = opened.family, opened.type, opened.proto
+        self._socket = _socket.socket(family, kind, proto, fileno=opened.detach())
+        self._socket.setblocking(False)
+        self._quiet: Callable[[int], list[Any]] = _poll(self._socket.fileno(), select.POLLIN)
+        self._waiter = _waiters[-1](self._socket.fileno())
+
+    def is_quiet(self) -> bool:
+        return not self._quiet(0)
+
+    def put(self, head: bytes, body: bytes, deadline: float) -> None:
+        if len(body) <= _JOINED_BYTES:
+            data = head + body
+            sent = self._socket.send(data)  # an idle connection has room for at least a byte
+            if sent == len(data):
+                return
+            rest = memoryview(data)[sent:]
+        else:
+            sent = self._socket.sendmsg([head, body])
+            rest = memoryview(head)[sent:] if sent < len(head) else memoryview(body)[sent - len(head) :]
+            if sent < len(head):
+                self._put_rest(rest, deadline)
+                rest = memoryview(body)
+        self._put_rest(rest, deadline)
+
+    def _put_rest(self, rest: memoryview, deadline: float) -> None:
+        while rest:
+            self._waiter.writable(deadline)
+            with suppress(BlockingIOError):
+                rest = rest[self._socket.send(rest) :]
+
+    def get(self, deadline: float) -> bytes:
+        while True:
+            self._waiter.readable(deadline)
+            try:
+                return self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                continue
+
+    def close(self) -> None:
+        self._waiter.close()
+        self._socket.close()
+
+
+class _Tls:
+    """A connection with TLS."""
+
+    __slots__ = ("_quiet", "_socket")
+
+    def __init__(self, opened: ssl.SSLSocket) -> None:
+        self._socket = opened
+        self._quiet: Callable[[int], list[Any]] = _poll(opened.fileno(), select.POLLIN)
+
+    def is_quiet(self) -> bool:
+        return not self._quiet(0) and not self._socket.pending()
+
+    def put(self, head: bytes, body: bytes, deadline: float) -> None:
+        joined = len(body) <= _JOINED_BYTES
+        for piece in (head + body,) if joined else (head, body):
+            self._socket.settimeout(left(deadline))
+            self._socket.sendall(piece)
+
+    def get(self, deadline: float) -> bytes:
+        self._socket.settimeout(left(deadline))
+        return self._socket.recv(_READ_BYTES)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._socket.close()
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+class _Polling:
+    """Blocks the thread."""
+
+    __slots__ = ("_read", "_write")
+
+    def __init__(self, fd: int) -> None:
+        self._read, self._write = _poll(fd, select.POLLIN), _poll(fd, select.POLLOUT)
+
+    def readable(self, deadline: float) -> None:
+        self._wait(self._read, deadline)
+
+    def writable(self, deadline: float) -> None:
+        self._wait(self._write, deadline)
+
+    def _wait(self, poll: Callable[[int], list[Any]], deadline: float) -> None:
+        while not poll(int(left(deadline) * 1_000) + 1):
+            pass
+
+    def close(self) -> None:
+        pass
+
+
+def _poll(fd: int, events: int) -> Callable[[int], list[Any]]:
+    """Python's own `poll` of one descriptor; where gevent has patched it, looking would let other greenlets run."""
+    monkey = sys.modules.get("gevent.monkey")
+    made = monkey.get_original("select", "poll")() if monkey is not None else import_module("select").poll()
+    made.register(fd, events)
+    poll: Callable[[int], list[Any]] = made.poll
+    return poll
+
+
+_waiters: list[Callable[[int], Waiter]] = [_Polling]
+
+
+def wait_with(waiter: Callable[[int], Waiter]) -> None:
+    """Let connections that are opened from now on wait so: `waiter` is given a descriptor."""
+    _waiters[:] = [waiter]
