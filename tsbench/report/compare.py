@@ -8,12 +8,12 @@ from matplotlib.lines import Line2D
 
 from tsbench.report import frames, style
 from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import METRICS, time_label
+from tsbench.report.metrics import METRICS, Metric, time_label
 from tsbench.report.plots import percentile_axis, percentile_line
 from tsbench.report.style import GRID, INK, PALETTE, styled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
     from matplotlib.axes import Axes
@@ -21,8 +21,17 @@ if TYPE_CHECKING:
 
 RATES = ("load_points_per_s", "write_points_per_s", "query_ops_per_s", "bytes_per_point")
 """What `rates` draws as bars from zero; latencies differ by powers of ten and get `latencies`."""
+KINDS: Mapping[str, str] = {"write": "Writes", "query": "Queries"}
+"""What ops there are, as titles have it."""
+ROOM = 1.42
+"""How far an axis of bars goes beyond the longest, for its figure."""
 _PALE = 0.4
 _WIDEST = 38
+_SPANNED: Mapping[str, Mapping[str, Any]] = {
+    "p50": {"label": "median", "marker": "o", "markersize": 7},
+    "p99": {"label": "p99", "marker": "D", "markersize": 7},
+    "max": {"label": "max", "marker": "|", "markersize": 12},
+}
 
 
 @styled
@@ -39,17 +48,10 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
     used = [METRICS[key] for key in keys if any(METRICS[key].value(cell) is not None for cell in cells)]
     if not used:
         return None
-    figure, axes = style.panels(1, len(used), height=_height(cells), sharey=True)
+    figure, axes = style.panels(1, len(used), height=height_of(cells), sharey=True)
     for metric, panel in zip(used, axes, strict=True):
-        values = [metric.value(cell) for cell in cells]
-        bars = panel.barh(range(len(cells)), [v or 0 for v in values], height=0.62)
-        _paint(bars, cells)
-        texts = [metric.format(v) if v is not None else "none" for v in values]
-        panel.bar_label(bars, texts, padding=4, fontsize=8, color=INK)
-        panel.set(title=f"{metric.label[0].upper()}{metric.label[1:]}, {metric.unit}", xlabel=metric.direction)
-        style.count_axis(panel, "x", ticks=3)
-        panel.set_xlim(0, max((v or 0) for v in values) * 1.42 or 1)
-        _cell_axis(panel, cells)
+        metric_bars(panel, cells, metric)
+        cell_axis(panel, cells)
     return figure
 
 
@@ -59,71 +61,40 @@ def latencies(cells: Sequence[Cell]) -> Figure | None:
     kinds = [kind for kind in ("write", "query") if any(METRICS[f"{kind}_p50_ns"].value(cell) for cell in cells)]
     if not kinds:
         return None
-    figure, axes = style.panels(1, len(kinds), height=_height(cells) + 0.2, sharey=True)
+    figure, axes = style.panels(1, len(kinds), height=height_of(cells) + 0.2, sharey=True)
     lines = style.lines_of([cell.name for cell in cells])
     for kind, panel in zip(kinds, axes, strict=True):
         for place, cell in enumerate(cells):
-            values = [METRICS[f"{kind}_{part}_ns"].value(cell) or 0 for part in ("p50", "p99", "max")]
-            if not all(values):
-                continue
-            look: dict[str, Any] = {"color": lines[cell.name].colour, "alpha": 1 if cell.verdict.valid else _PALE}
-            panel.plot([values[0], values[2]], [place, place], linewidth=2, **look)
-            for value, marker in zip(values, "oD|", strict=True):
-                panel.plot([value], [place], marker=marker, markersize=12 if marker == "|" else 7, **look)
-        panel.set(title=f"{'Writes' if kind == 'write' else 'Queries'}: {time_label(cells)}", xlabel="lower is better")
-        _cell_axis(panel, cells)
+            values = [METRICS[f"{kind}_{part}_ns"].value(cell) for part in _SPANNED]
+            draw_span(panel, cell, place, values, list(_SPANNED.values()), lines[cell.name].colour)
+        panel.set(title=f"{KINDS[kind]}: {time_label(cells)}", xlabel="lower is better")
+        cell_axis(panel, cells)
         style.duration_axis(panel, "x")
-    shapes = (("o", 7, "median"), ("D", 7, "p99"), ("|", 12, "max"))
-    handles = [
-        Line2D([], [], color=PALETTE[-1], marker=m, markersize=s, linestyle="none", label=t) for m, s, t in shapes
-    ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=3)
+    figure.legend(handles=mark_keys(_SPANNED.values()), loc="outside upper left", ncols=3)
     return figure
 
 
 @styled
 def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
-    """Latency by percentile, a line per run, all writes and all queries merged.
-
-    Parameters
-    ----------
-    cells
-        The runs, in the order of their colours.
-    latency
-        Their `frames.latency`.
-    """
+    """Time by percentile, a line per run, all writes and all queries merged; `latency` is their `frames.latency`."""
     merged = latency[latency["op"] == frames.ALL]
-    kinds = [kind for kind in ("write", "query") if (merged["kind"] == kind).any()]
-    if not kinds:
-        return None
-    figure, axes = style.panels(1, len(kinds), height=3.4)
-    lines = style.lines_of([cell.name for cell in cells])
-    for kind, panel in zip(kinds, axes, strict=True):
-        for cell in cells:
-            of_cell = merged[(merged["cell"] == cell.name) & (merged["kind"] == kind) & (merged["time"] == cell.time)]
-            percentile_line(panel, of_cell, **_look(cell, lines[cell.name]))
-        name = "Writes" if kind == "write" else "Queries"
-        panel.set(title=f"{name}: {time_label(cells)}", ylabel="time")
+    kinds = [kind for kind in KINDS if (merged["kind"] == kind).any()]
+
+    def draw(panel: Axes, kind: str, cell: Cell, look: dict[str, Any]) -> None:
+        of_cell = merged[(merged["cell"] == cell.name) & (merged["kind"] == kind) & (merged["time"] == cell.time)]
+        percentile_line(panel, of_cell, **look)
+
+    def finish(panel: Axes, kind: str) -> None:
+        panel.set(title=f"{KINDS[kind]}: {time_label(cells)}", ylabel="time")
         percentile_axis(panel)
-    _cell_legend(figure, axes, cells)
-    return figure
+
+    return _line_per_run(cells, kinds, draw, finish, height=3.4)
 
 
 @styled
 def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
-    """Points written and queries answered per second, a line per run.
-
-    Parameters
-    ----------
-    cells
-        The runs, in the order of their colours.
-    ops
-        Their `frames.ops`.
-    """
-    if ops.empty:
-        return None
-    lines = style.lines_of([cell.name for cell in cells])
-    drawn: dict[str, list[tuple[Cell, pd.Series[float]]]] = {"points": [], "done": []}
+    """Points written and queries answered per second, a line per run; `ops` is their `frames.ops`."""
+    drawn: dict[str, dict[str, pd.Series[float]]] = {"points": {}, "done": {}}
     for cell in cells:
         of_cell = ops[ops["cell"] == cell.name]
         query = of_cell["op"].map(lambda op, cell=cell: frames.kind_of(cell, op) == "query").astype(bool)
@@ -131,20 +102,20 @@ def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
             series = rows.groupby("second")[column].sum()
             if series.any():
                 span = range(int(series.index.min()), int(series.index.max()) + 1)
-                drawn[column].append((cell, series.reindex(span).fillna(0)))
+                drawn[column][cell.name] = series.reindex(span).fillna(0)
     titles = {"points": ("Points acknowledged per second", "points/s"), "done": ("Queries per second", "queries/s")}
-    used = [column for column in titles if drawn[column]]
-    if not used:
-        return None
-    figure, axes = style.panels(1, len(used), height=2.9)
-    for column, panel in zip(used, axes, strict=True):
-        for cell, series in drawn[column]:
-            panel.plot(series.index, series, linewidth=1.2, **_look(cell, lines[cell.name]))
+
+    def draw(panel: Axes, column: str, cell: Cell, look: dict[str, Any]) -> None:
+        series = drawn[column].get(cell.name)
+        if series is not None:
+            panel.plot(series.index, series, linewidth=1.2, **look)
+
+    def finish(panel: Axes, column: str) -> None:
         panel.set(title=titles[column][0], ylabel=titles[column][1])
         style.count_axis(panel)
-        style.time_axis(panel, [float(s) for _, series in drawn[column] for s in series.index])
-    _cell_legend(figure, axes, cells)
-    return figure
+        style.time_axis(panel, [float(second) for series in drawn[column].values() for second in series.index])
+
+    return _line_per_run(cells, [column for column in titles if drawn[column]], draw, finish, height=2.9)
 
 
 @styled
@@ -154,7 +125,7 @@ def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
         return None
     parts_of = [_parts(cell) for cell in cells]
     names = list(dict.fromkeys(name for parts in parts_of for name in parts))
-    figure, (panel,) = style.panels(1, 1, height=_height(cells) + 0.2)
+    figure, (panel,) = style.panels(1, 1, height=height_of(cells) + 0.2)
     left = [0.0] * len(cells)
     for number, name in enumerate(names):
         widths = [parts.get(name, 0.0) for parts in parts_of]
@@ -172,7 +143,7 @@ def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
     panel.set(title="Size on disk", xlabel="lower is better")
     style.size_axis(panel, "x")
     panel.set_xlim(0, max(left) * 1.3)
-    _cell_axis(panel, cells)
+    cell_axis(panel, cells)
     figure.legend(*panel.get_legend_handles_labels(), loc="outside upper left", ncols=min(8, len(names)))
     return figure
 
@@ -185,14 +156,104 @@ def _parts(cell: Cell) -> dict[str, float]:
     return parts | ({"other" if parts else "all": rest} if rest > 0 else {})
 
 
-def _height(cells: Sequence[Cell]) -> float:
+# --- panels -----------------------------------------------------------------------------------------------------------
+
+
+def _line_per_run(
+    cells: Sequence[Cell],
+    kinds: Sequence[str],
+    draw: Callable[[Axes, str, Cell, dict[str, Any]], None],
+    finish: Callable[[Axes, str], None],
+    *,
+    height: float,
+) -> Figure | None:
+    """A panel per kind: `draw` adds a run's line in the run's look, `finish` the axes; None where there is no kind."""
+    if not kinds:
+        return None
+    figure, axes = style.panels(1, len(kinds), height=height)
+    lines = style.lines_of([cell.name for cell in cells])
+    for kind, panel in zip(kinds, axes, strict=True):
+        for cell in cells:
+            draw(panel, kind, cell, _look(cell, lines[cell.name]))
+        finish(panel, kind)
+    _cell_legend(figure, axes, cells)
+    return figure
+
+
+def draw_span(
+    panel: Axes, cell: Cell, place: int, values: Sequence[float | None], marks: Sequence[Mapping[str, Any]], line: str
+) -> bool:
+    """Draw a run's times (ns) as marks on a line of colour `line`; False, and nothing drawn, where one is missing."""
+    there = [value for value in values if value]
+    if len(there) < len(marks):
+        return False
+    alpha = 1 if cell.verdict.valid else _PALE
+    panel.plot([min(there), max(there)], [place, place], linewidth=2, color=line, alpha=alpha)
+    for value, mark in zip(there, marks, strict=True):
+        panel.plot([value], [place], **{"color": line, "alpha": alpha, "linestyle": "none", **mark})
+    return True
+
+
+def mark_keys(marks: Iterable[Mapping[str, Any]]) -> list[Line2D]:
+    """The legend of what `draw_span` draws."""
+    return [Line2D([], [], **{"color": PALETTE[-1], "linestyle": "none", **mark}) for mark in marks]
+
+
+def metric_bars(panel: Axes, cells: Sequence[Cell], metric: Metric, colour: str | None = None) -> None:
+    """Draw a metric of every run, with its unit in the title."""
+    draw_bars(panel, cells, [metric.value(cell) for cell in cells], metric.format, colour=colour)
+    panel.set(title=f"{metric.label[0].upper()}{metric.label[1:]}, {metric.unit}", xlabel=metric.direction)
+
+
+def draw_bars(
+    panel: Axes,
+    cells: Sequence[Cell],
+    values: Sequence[float | None],
+    form: Callable[[float], str],
+    *,
+    shift: float = 0.0,
+    height: float = 0.62,
+    colour: str | None = None,
+    **look: Any,
+) -> None:
+    """Draw a bar per run from zero, the figure beside it, in one colour or the runs' own; `none` where there is none.
+
+    `shift` and `height` are parts of a run's row; `values` and the axis have the unit that `form` prints.
+    """
+    places = [place + shift for place in range(len(cells))]
+    drawn = panel.barh(places, [value or 0 for value in values], height=height, **look)
+    lines = style.lines_of([cell.name for cell in cells])
+    for bar, cell in zip(drawn, cells, strict=True):
+        bar.set_facecolor(colour or lines[cell.name].colour)
+        if not cell.verdict.valid:
+            bar.set(alpha=_PALE, hatch="////", edgecolor=INK, linewidth=0)
+    texts = ["none" if value is None else form(value) for value in values]
+    panel.bar_label(drawn, texts, padding=4, fontsize=8 if height > 0.5 else 7, color=INK)
+    style.count_axis(panel, "x", ticks=3)
+    panel.set_xlim(0, max(value or 0 for value in values) * ROOM or 1)
+
+
+def height_of(cells: Sequence[Cell]) -> float:
+    """The height of a row of panels with a line per run, inches."""
     return 0.9 + 0.33 * max(2, len(cells))
 
 
+def cell_axis(panel: Axes, cells: Sequence[Cell]) -> None:
+    """Make the runs the vertical axis, from above."""
+    panel.set_yticks(range(len(cells)), [_label(cell) for cell in cells])
+    panel.set_ylim(len(cells) - 0.4, -0.6)  # the first run on top, as in the table
+    panel.tick_params(axis="y", length=0)
+    panel.grid(visible=False, axis="y")
+    panel.spines["left"].set_visible(False)
+
+
+def shorten(name: str, widest: int) -> str:
+    """A name with its middle left out where it has more than `widest` characters."""
+    return name if len(name) <= widest else f"{name[: widest // 2]}…{name[-widest // 2 + 1 :]}"
+
+
 def _label(cell: Cell) -> str:
-    name = cell.name
-    if len(name) > _WIDEST:
-        name = f"{name[: _WIDEST // 2]}…{name[-_WIDEST // 2 + 1 :]}"
+    name = shorten(cell.name, _WIDEST)
     return name if cell.verdict.valid else f"{name} ({cell.verdict.word})"
 
 
@@ -203,22 +264,6 @@ def _look(cell: Cell, line: style.Line) -> dict[str, Any]:
         "alpha": 1 if cell.verdict.valid else _PALE,
         "label": _label(cell),
     }
-
-
-def _paint(bars: Any, cells: Sequence[Cell]) -> None:
-    lines = style.lines_of([cell.name for cell in cells])
-    for bar, cell in zip(bars, cells, strict=True):
-        bar.set_facecolor(lines[cell.name].colour)
-        if not cell.verdict.valid:
-            bar.set(alpha=_PALE, hatch="////", edgecolor=INK, linewidth=0)
-
-
-def _cell_axis(panel: Axes, cells: Sequence[Cell]) -> None:
-    panel.set_yticks(range(len(cells)), [_label(cell) for cell in cells])
-    panel.set_ylim(len(cells) - 0.4, -0.6)  # the first run on top, as in the table
-    panel.tick_params(axis="y", length=0)
-    panel.grid(visible=False, axis="y")
-    panel.spines["left"].set_visible(False)
 
 
 def _cell_legend(figure: Figure, axes: Sequence[Axes], cells: Sequence[Cell]) -> None:

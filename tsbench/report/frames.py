@@ -10,6 +10,7 @@ Every function takes the directory of a result set, or of one run, and gives a f
 >>> frames.latency(results)  # percentile spectrum of the measured window             # doctest: +SKIP
 >>> frames.host(results)     # per second: this host and the load processes           # doctest: +SKIP
 >>> frames.server(results)   # per second: the server's processes                     # doctest: +SKIP
+>>> frames.usage(results)    # per run: CPU and memory over the measured window       # doctest: +SKIP
 >>> frames.counters(results) # per second and name: the server's own counters         # doctest: +SKIP
 >>> frames.sar(results)      # per interval and host: what sysstat recorded           # doctest: +SKIP
 
@@ -45,11 +46,20 @@ LATENCY_COLUMNS = {
     "value_ns": "int64",
     "total": "int64",  # how many ops the spectrum rests on
 }
+USAGE_COLUMNS = {
+    "who": "string",  # server (its process tree) or client (the load processes)
+    "seconds": "int64",  # how many were sampled
+    "cpu_percent": "double",  # mean, 100 = one core
+    "cpu_max_percent": "double",  # the highest second
+    "rss_bytes": "double",  # mean, as `rss_bytes` in SERVER_COLUMNS
+    "rss_max_bytes": "double",
+}
 STALL_FACTOR = 10
 """A second is a stall when its slowest op took this many times the median of all seconds' p99."""
 
 _TICKS = 5  # per halving of the distance to 100 %, as HdrHistogram's own percentile output has by default
 _HIGHEST = 99.999
+_ROUNDED_S = 0.001  # times are rounded to 1 ms
 _TYPES: Mapping[str, str] = {"int64": "int64", "double": "float64", "string": "str"}
 
 
@@ -77,6 +87,11 @@ def host(results: Path) -> pd.DataFrame:
 def server(results: Path) -> pd.DataFrame:
     """One row per run and second: the server's processes; columns as in `tsbench.rundir.SERVER_COLUMNS`."""
     return _each(results, server_of, SERVER_COLUMNS)
+
+
+def usage(results: Path) -> pd.DataFrame:
+    """One row per run and process tree (`who`): CPU and memory over the measured window; see USAGE_COLUMNS."""
+    return _each(results, lambda cell: usage_of(cell, host_of(cell), server_of(cell)), USAGE_COLUMNS)
 
 
 def counters(results: Path) -> pd.DataFrame:
@@ -171,6 +186,25 @@ def server_of(cell: Cell) -> pd.DataFrame:
     return _parquet(cell, "server.parquet", SERVER_COLUMNS)
 
 
+def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame) -> pd.DataFrame:
+    """As `usage`, of one run with its `host` and `server`; no row for whom no whole second of it was sampled."""
+    window = window_of(cell)
+    if window is None:
+        return _empty(USAGE_COLUMNS)
+    rows = []
+    for who, frame, prefix in (("server", server, ""), ("client", host, "client_")):
+        # a row is about the second that begins at its `second`; what merely touches warm-up is not of the window
+        inside = frame[frame["second"].between(-_ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)]
+        inside = inside[inside[f"{prefix}rss_bytes"] != 0]  # no process was there
+        if inside.empty:
+            continue
+        cpu, rss = inside[f"{prefix}cpu_percent"], inside[f"{prefix}rss_bytes"]
+        row = {"cell": cell.name, "who": who, "seconds": len(inside)}
+        row |= {"cpu_percent": cpu.mean(), "cpu_max_percent": cpu.max()}
+        rows.append(row | {"rss_bytes": rss.mean(), "rss_max_bytes": rss.max()})
+    return pd.DataFrame(rows) if rows else _empty(USAGE_COLUMNS)
+
+
 def counters_of(cell: Cell) -> pd.DataFrame:
     """As `counters`, of one run."""
     return _parquet(cell, "counters.parquet", COUNTER_COLUMNS)
@@ -209,7 +243,7 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     for path in sorted((cell.run / "latency").glob("*.hlog")):
         try:
             for interval in read_log(path):
-                if not start_s - 0.001 < interval.start_s < end_s - 0.001:  # a log's times are rounded to 1 ms
+                if not start_s - _ROUNDED_S < interval.start_s < end_s - _ROUNDED_S:
                     continue
                 op, _, time = interval.tag.rpartition("|")
                 kind = kind_of(cell, op)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.report import compare, frames, manifest, plots, style, view, watched
+from tsbench.report import cases, compare, frames, manifest, plots, style, view, watched
 from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
 from tsbench.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
@@ -141,9 +141,12 @@ def _comparison(cells: Sequence[Cell], data: Mapping[str, _Data]) -> list[Markup
         return []
     ops = frames.concat([data[cell.name].ops for cell in cells])
     latency = frames.concat([data[cell.name].latency for cell in cells], frames.LATENCY_COLUMNS)
+    used = [frames.usage_of(cell, data[cell.name].host, data[cell.name].server) for cell in cells]
+    usage = frames.concat(used, frames.USAGE_COLUMNS)
     drawn: list[tuple[Figure | None, str, str]] = [
         (compare.rates(cells), "rates", "Rates and size per point of every run, as bars"),
         (compare.latencies(cells), "latencies", "Median, 99th percentile and maximum latency of every run"),
+        (cases.by_case(cells, usage), "cases", "Times per op, points/s, CPU and memory of every run, side by side"),
         (compare.percentiles(cells, latency), "percentiles", "Latency by percentile, a line per run"),
         (compare.over_time(cells, ops), "time", "Points and queries per second over time, a line per run"),
         (compare.size_on_disk(cells), "size", "Size on disk of every run by part"),

@@ -1,0 +1,172 @@
+"""Small multiples over the cases of a scenario, as study F has them: times, points/s, CPU and memory, case by case."""
+
+from __future__ import annotations
+
+import textwrap
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from tsbench.report import compare, frames, style
+from tsbench.report.cells import Cell, lookup
+from tsbench.report.metrics import METRICS, time_label
+from tsbench.report.plots import BLUE, GREEN, GREY, MOST_OPS, ORANGE, PINK
+from tsbench.report.style import INK, styled
+from tsbench.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FEW_OPS = 100
+"""Of fewer ops the 99th percentile is the slowest one, and is drawn hollow."""
+TIMES: Mapping[str, Mapping[str, Any]] = {
+    "p50": {"label": "median", "marker": "o", "markersize": 7, "color": BLUE},
+    "mean": {"label": "average", "marker": "|", "markersize": 13, "markeredgewidth": 2, "color": PINK, "zorder": 3},
+    "p99": {"label": "p99", "marker": "D", "markersize": 6, "color": ORANGE},
+}
+"""The times that are drawn of every op, and how."""
+WHO = {"server": ("server's processes", BLUE), "client": ("load generator", ORANGE)}
+"""Whose CPU and memory is drawn, in the colours of `plots.resources`."""
+_UNSEEN = {
+    "server": "Server's CPU and memory: not shown, for it ran inside the load generator or on another machine.",
+    "client": "Load generator's CPU and memory: not shown, for they were not sampled.",
+}
+_HOLLOW = {**TIMES["p99"], "markerfacecolor": "none", "label": f"p99 of under {FEW_OPS} ops: the slowest"}
+_WIDEST = 34
+
+
+@styled
+def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
+    """Times of every op, points/s, CPU and memory, a panel for each and a row per run; None where there is none of it.
+
+    Everything is of the measured window. Times (ns, logarithmic) are median, average and 99th percentile, in one panel
+    for all writes (queries) where no run has two such ops, else in a panel per op. CPU (cores) and memory (bytes) are
+    averages, with a line to the highest second. What no run has gets no panel, and a line below says why.
+
+    Parameters
+    ----------
+    cells
+        The runs, from above.
+    usage
+        Their `frames.usage`.
+    """
+    ops, left_out = _op_panels(cells)
+    watched = [who for who in WHO if (usage["who"] == who).any()]
+    drawn: list[Callable[[Axes], None]] = [partial(_times, cells=cells, title=title, ops=of) for title, of in ops]
+    rate = METRICS["write_points_per_s"]
+    if any(rate.value(cell) is not None for cell in cells):
+        drawn.append(partial(compare.metric_bars, cells=cells, metric=rate, colour=GREEN))
+    if watched:
+        drawn += [partial(draw, cells=cells, usage=usage, watched=watched) for draw in (_cpu, _memory)]
+    if not drawn:
+        return None
+    columns = 2 if len(drawn) == 4 else min(3, len(drawn))
+    rows = -(-len(drawn) // columns)
+    height = compare.height_of(cells) + 0.3
+    figure, axes = style.panels(rows, columns, height=height, used=len(drawn), sharey=True)
+    for draw, panel in zip(drawn, axes, strict=True):
+        draw(panel)
+        compare.cell_axis(panel, cells)
+    few = any(op and _is_few(cell, op) for _, of in ops for cell, op in zip(cells, of, strict=True))
+    keys = [
+        *(compare.mark_keys([*TIMES.values(), *([_HOLLOW] if few else [])]) if ops else []),
+        *(Patch(label=WHO[who][0], color=WHO[who][1]) for who in watched),
+        *([Line2D([], [], color=INK, linewidth=1, label="to its highest second")] if watched else []),
+    ]
+    figure.legend(handles=keys, loc="outside upper left", ncols=4 if few else 6)  # 7 in a line are too wide
+    notes = _notes(cells, usage, watched, left_out)
+    if notes:
+        figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=8)
+    return figure
+
+
+def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]:
+    """The title of each panel with the op that each run has in it, or an empty name; and how many were too many."""
+    found: list[tuple[str, list[str]]] = []
+    ops_of = [list(lookup(cell.summary, ("measured", "ops")) or ()) for cell in cells]
+    for kind, title in compare.KINDS.items():
+        of = [[op for op in ops if frames.kind_of(c, op) == kind] for c, ops in zip(cells, ops_of, strict=True)]
+        names = list(dict.fromkeys(op for ops in of for op in ops))
+        if len(names) > 1 and max(map(len, of)) == 1:  # write-1 here and write-252 there is what the cases differ by
+            found.append((title, [ops[0] if ops else "" for ops in of]))
+        else:
+            found += [(name, [name if name in ops else "" for ops in of]) for name in names]
+
+    def slowest(panel: tuple[str, list[str]]) -> float:
+        return max(_time(cell, op, "p99") or 0 for cell, op in zip(cells, panel[1], strict=True))
+
+    kept = sorted(found, key=slowest, reverse=True)[:MOST_OPS]
+    return [panel for panel in found if panel in kept], len(found) - len(kept)
+
+
+def _time(cell: Cell, op: str, part: str) -> float | None:
+    found = lookup(cell.summary, ("measured", "ops", op, f"{cell.time}_ns", part))
+    return float(found) if isinstance(found, (int, float)) else None
+
+
+def _is_few(cell: Cell, op: str) -> bool:
+    return int(lookup(cell.summary, ("measured", "ops", op, "count")) or 0) < FEW_OPS
+
+
+def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -> None:
+    for place, (cell, op) in enumerate(zip(cells, ops, strict=True)):
+        marks = {**TIMES, "p99": _HOLLOW} if _is_few(cell, op) else TIMES
+        values = [_time(cell, op, part) for part in marks]
+        if not compare.draw_span(panel, cell, place, values, list(marks.values()), GREY):
+            at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
+            panel.annotate("none", (0.02, place), **at)
+    label = textwrap.fill(f"{time_label(cells)}, lower is better", 38)
+    panel.set(title=compare.shorten(title, _WIDEST), xlabel=label)
+    style.duration_axis(panel, "x")
+
+
+def _cpu(panel: Axes, cells: Sequence[Cell], usage: pd.DataFrame, watched: Sequence[str]) -> None:
+    cores = usage.assign(mean=usage["cpu_percent"] / 100, highest=usage["cpu_max_percent"] / 100)
+    _used(panel, cells, cores, watched, lambda value: f"{value:.2g}" if value < 1 else format_count(value))
+    panel.set(title="CPU, cores", xlabel="average, lower is better")
+
+
+def _memory(panel: Axes, cells: Sequence[Cell], usage: pd.DataFrame, watched: Sequence[str]) -> None:
+    sizes = usage.assign(mean=usage["rss_bytes"], highest=usage["rss_max_bytes"])
+    _used(panel, cells, sizes, watched, format_size)
+    panel.set(title="Memory (RSS), bytes", xlabel="average, lower is better")
+    style.size_axis(panel, "x", ticks=3)
+
+
+def _used(
+    panel: Axes, cells: Sequence[Cell], used: pd.DataFrame, watched: Sequence[str], form: Callable[[float], str]
+) -> None:
+    """Bars of the mean with lines to the highest second, those of one run below each other."""
+    height = 0.76 / len(watched)
+    for number, who in enumerate(watched):
+        rows = used[used["who"] == who].set_index("cell").reindex([cell.name for cell in cells])
+        means = [
+            float(value) if known else None for value, known in zip(rows["mean"], rows["mean"].notna(), strict=True)
+        ]
+        above = (rows["highest"] - rows["mean"]).fillna(0)
+        look: dict[str, Any] = {"xerr": [above * 0, above], "error_kw": {"ecolor": INK, "elinewidth": 1}}
+        shift = (number - (len(watched) - 1) / 2) * height
+        compare.draw_bars(panel, cells, means, form, shift=shift, height=height * 0.9, colour=WHO[who][1], **look)
+    panel.set_xlim(0, float(used["highest"].max()) * compare.ROOM or 1)
+
+
+def _notes(cells: Sequence[Cell], usage: pd.DataFrame, watched: Sequence[str], left_out: int) -> list[str]:
+    """What is missing, and why."""
+    notes = [_UNSEEN[who] for who in WHO if who not in watched]
+    if not watched:
+        notes = [
+            "CPU and memory: not shown, for no run has samples of its measured window; bare Locust runs take none."
+        ]
+    elif len(usage) < len(watched) * len(cells):
+        notes.append(
+            "CPU and memory, none: not sampled (embedded, on another machine, bare Locust, or ended too early)."
+        )
+    if left_out:
+        notes.append(f"{left_out} ops with a lower p99 are left out; each run's own table has them.")
+    return notes
