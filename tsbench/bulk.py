@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from tsbench.model import Batch
     from tsbench.targets.base import Payload, Schema, Session, Target, WriteMode
     from tsbench.workload.world import World
+
+
+BURST_POINTS = 40_000
+"""Batches are made so many points at a time: one by one, each after the server has had the processor's caches to itself
+for a while, they take half as long again."""
 
 
 @dataclass(slots=True)
@@ -59,19 +65,25 @@ class _Load:
         try:
             with ThreadPoolExecutor(1) as encoder:
                 ready = encoder.submit(self._next, batches)
-                while (encoded := ready.result()) is not None and not self.stopping.is_set():
-                    ready = encoder.submit(self._next, batches)  # while the server works on this one
-                    self._send(session, encoded)
+                while burst := ready.result():
+                    ready = encoder.submit(self._next, batches)  # while the server works on these
+                    for encoded in burst:
+                        if self.stopping.is_set():
+                            return
+                        self._send(session, encoded)
         except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
             self.stop(error)
 
-    def _next(self, batches: Iterator[Batch]) -> _Encoded | None:
-        batch = next(batches, None)
-        if batch is None:
-            return None
-        started = time.perf_counter()
-        payload = self.schema.encode(batch, self.mode)
-        return _Encoded(payload, batch.values, time.perf_counter() - started)
+    def _next(self, batches: Iterator[Batch]) -> list[_Encoded]:
+        burst: list[_Encoded] = []
+        while sum(encoded.payload.points for encoded in burst) < BURST_POINTS and not self.stopping.is_set():
+            batch = next(batches, None)
+            if batch is None:
+                break
+            started = time.perf_counter()
+            payload = self.schema.encode(batch, self.mode)
+            burst.append(_Encoded(payload, batch.values, time.perf_counter() - started))
+        return burst
 
     def _send(self, session: Session, encoded: _Encoded) -> None:
         payload = encoded.payload
@@ -106,8 +118,8 @@ def bulk_load(
 ) -> Loaded:
     """Store the points of ticks 0 <= tick < last_tick with `workers` threads, each with its own session and streams.
 
-    A worker mixes its streams so that points arrive about in the order of time, as from a real fleet, and makes its
-    next batch while the server works on the one before.
+    A worker mixes its streams so that batches arrive in the order of time, as from a real fleet, and makes its next
+    batches while the server works on those before.
 
     Raises
     ------
@@ -127,6 +139,8 @@ def bulk_load(
             )
             for session, streams in zip(sessions, shares, strict=True)
         ]
+        gc.collect()
+        gc.freeze()  # what is there already stays; to look through it again and again would cost a twentieth
         started, cpu = time.perf_counter(), time.process_time()
         for thread in threads:
             thread.start()
@@ -136,6 +150,7 @@ def bulk_load(
                     thread.join(0.2)  # a join without a time limit would hold back Ctrl-C
         finally:
             load.stopping.set()
+            gc.unfreeze()
         load.total.duration_s = time.perf_counter() - started
         load.total.client_cpu_s = time.process_time() - cpu
     finally:
@@ -150,7 +165,10 @@ def bulk_load(
 def mixed_batches(
     world: World, streams: Sequence[int], *, points: int, first_tick: int, last_tick: int
 ) -> Iterator[Batch]:
-    """Batches of about `points` rows with the rows of several streams mixed in the order of time."""
+    """Batches of about `points` rows that take the same stretch of time from each of several streams."""
+    if not world.spec.disorder:
+        yield from world.mixed(streams, points=points, first_tick=first_tick, last_tick=last_tick)
+        return
     share = max(1, points // len(streams))
     sources = [world.batches(s, points=share, first_tick=first_tick, last_tick=last_tick) for s in streams]
     while sources:

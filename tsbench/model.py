@@ -123,15 +123,13 @@ class Batch:
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """Batches of one measurement and one world as one, in the order of time; stream and number are the first one's."""
+    """Batches of one measurement and world as one, their rows one batch after the other; its number is the first's."""
     first = batches[0]
-    time_ns = np.concatenate([batch.time_ns for batch in batches])
-    order = np.argsort(time_ns, kind="stable")
     return replace(
         first,
-        time_ns=time_ns[order],
-        series=np.concatenate([batch.series for batch in batches])[order],
-        fields={name: np.concatenate([b.fields[name] for b in batches])[order] for name in first.fields},
+        time_ns=np.concatenate([batch.time_ns for batch in batches]),
+        series=np.concatenate([batch.series for batch in batches]),
+        fields={name: np.concatenate([b.fields[name] for b in batches]) for name in first.fields},
     )
 
 

@@ -49,7 +49,7 @@ def test_the_stream_has_the_batchs_values(measurement: Measurement, extra_json: 
         measurement, shared, time_ns=(START_NS + draw.integers(0, 10**9, points) * 1_000).tolist(),
         series=draw.integers(0, 5 if measurement.tags else 1, points).tolist(), seed=seed,
     )  # fmt: skip
-    rows = parsed(pgcopy.encode(batch, extra_json=extra_json))
+    rows = parsed(bytes(pgcopy.encode(batch, extra_json=extra_json)))
     assert len(rows) == points
     for i, row in enumerate(rows):
         rest: list[Any] = list(row)

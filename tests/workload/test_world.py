@@ -95,6 +95,35 @@ def test_streams_are_disjoint_and_complete(use_case, scale, streams, ticks):
     assert len(seen) == world.count(None, 0, ticks)
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(["cpu-only", "sensors", "devops", "replication"]),
+    st.integers(1, 12),
+    st.integers(1, 4),
+    st.integers(1, 300),
+    st.data(),
+)
+def test_mixed_streams_give_the_points_of_each(use_case, scale, streams, points, data):
+    scale = 1 if use_case == "replication" else max(scale, streams)
+    streams = min(streams, scale)
+    world = World(spec(use_case, scale, streams=streams))
+    chosen = data.draw(st.permutations(range(streams)))[: data.draw(st.integers(1, streams))]
+    first = data.draw(st.integers(0, 9))
+    mixed = list(world.mixed(chosen, points=points, first_tick=first, last_tick=20))
+    alone = [batch for s in chosen for batch in world.batches(s, points=99, first_tick=first, last_tick=20)]
+    assert sorted(rows(mixed)) == sorted(rows(alone))
+    assert all(len(batch) <= points for batch in mixed)
+    for measurement in world.measurements:
+        times = [t for b in mixed if b.measurement is measurement for t in b.time_ns.tolist()]
+        assert times == sorted(times)
+
+
+def test_streams_with_disorder_are_not_mixed_tick_by_tick():
+    world = World(spec("cpu-only", 4, streams=2, disorder=Disorder(late=0.1)))
+    with pytest.raises(ValueError, match="disorder"):
+        world.mixed((0, 1), points=10)
+
+
 def test_other_seeds_streams_and_use_cases_give_other_values():
     prints = {
         fingerprint(rows(World(spec(seed=seed, streams=streams)).batches(0, points=99, last_tick=20)))

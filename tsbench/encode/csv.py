@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.assemble import Part, Texts, assemble, joined
+from tsbench.encode.assemble import Part, Texts, assemble, gathered, joined
 from tsbench.encode.numbers import Column, number_parts, time_part
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def header(measurement: Measurement) -> bytes:
     return b",".join(_quoted(name) for name in names) + b"\n"
 
 
-def encode(batch: Batch) -> bytes:
+def encode(batch: Batch) -> bytearray:
     """The batch's points, one line each, without a header.
 
     Raises
@@ -34,7 +34,7 @@ def encode(batch: Batch) -> bytes:
     ValueError
         If a float is not finite.
     """
-    return b"".join(block.tobytes() for block in blocks(batch))
+    return gathered(blocks(batch))
 
 
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
-from tsbench.encode.assemble import Part, Texts, assemble, joined, texts
+from tsbench.encode.assemble import Part, Texts, assemble, gathered, joined, texts
 from tsbench.encode.numbers import Column, number_parts, time_part
 from tsbench.model import Kind
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
 
 
-def encode(batch: Batch) -> bytes:
+def encode(batch: Batch) -> bytearray:
     """The batch's points, one line each, every line ended.
 
     Raises
@@ -33,8 +33,7 @@ def encode(batch: Batch) -> bytes:
         If a name or tag value has a form that the protocol cannot express (a line break, or a backslash at its end), or
         a float is not finite.
     """
-    found = [block.tobytes() for block in blocks(batch)]
-    return found[0] if len(found) == 1 else b"".join(found)
+    return gathered(blocks(batch))
 
 
 def encode_singles(batch: Batch) -> list[bytes]:
@@ -45,7 +44,7 @@ def encode_singles(batch: Batch) -> list[bytes]:
     ValueError
         As `encode`.
     """
-    return encode(batch).split(b"\n")[:-1]
+    return bytes(encode(batch)).split(b"\n")[:-1]
 
 
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:

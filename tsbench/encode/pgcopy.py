@@ -30,7 +30,7 @@ _NULL = -1
 _NO_COLUMN = -1
 
 
-def encode(batch: Batch, *, extra_json: bool) -> bytes:
+def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     """The batch as a complete COPY stream, with header and trailer.
 
     The columns are time (timestamptz), tags_id (int4; left out where the measurement has no tags), every field
@@ -54,7 +54,7 @@ def encode(batch: Batch, *, extra_json: bool) -> bytes:
         table["fields"]["value"][:, column] = batch.fields[field]
     if texts:
         table["json"] = _padded(texts, width)[batch.series]
-    return bytes(buffer)
+    return buffer
 
 
 def times_us(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:

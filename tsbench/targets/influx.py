@@ -106,19 +106,19 @@ class LineSchema:
         """Lines, the same in all modes: there is one way to write, and it takes any number of points."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        data = _lines(batch)
         if mode is WriteMode.SINGLE:
-            data = data.rstrip(b"\n")
+            return self.encode_singles(batch)[0]
+        data = _lines(batch)
         return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
 
     def encode_singles(self, batch: Batch) -> Sequence[Payload]:
         """One line per payload."""
         name = batch.measurement.name
-        found = _lines(batch).split(b"\n")[:-1]
+        found = bytes(_lines(batch)).split(b"\n")[:-1]
         return [Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found]
 
 
-def _lines(batch: Batch) -> bytes:
+def _lines(batch: Batch) -> bytearray:
     try:
         return lines.encode(batch)
     except ValueError as error:

@@ -156,7 +156,7 @@ def _columns(batch: Batch) -> list[Sequence[Any]]:
         raise Unsupported(str(error)) from error
 
 
-def _exact(batch: Batch) -> bytes:
+def _exact(batch: Batch) -> bytearray:
     try:
         return pgcopy.encode(batch, extra_json=True)
     except sql.Inexact as error:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
@@ -32,6 +34,18 @@ def _normal_levels() -> Floats:
     upper = [NormalDist().inv_cdf((i + 0.5) / _LEVELS) for i in range(_LEVELS // 2, _LEVELS)]
     half = np.array(upper)
     return np.concatenate([-half[::-1], half])
+
+
+class Numbers(Protocol):
+    """Random numbers in tables; every row consumes the same number of words."""
+
+    def uniform(self, rows: int, columns: int) -> Floats:
+        """Uniform in [0, 1), of shape (rows, columns)."""
+        ...
+
+    def normal(self, rows: int, columns: int) -> Floats:
+        """Standard normal, of shape (rows, columns)."""
+        ...
 
 
 class Bits:
@@ -66,13 +80,42 @@ class Bits:
         return _normal_levels().take(levels)
 
 
+class Together:
+    """Several streams' numbers next to each other, the same ones as each of them gives alone.
+
+    Parameters
+    ----------
+    bits
+        The streams.
+    shares
+        How the columns of a table are divided among them, in proportion.
+    """
+
+    __slots__ = ("_bits", "_shares")
+
+    def __init__(self, bits: Sequence[Bits], shares: Sequence[int]) -> None:
+        self._bits, self._shares = bits, shares
+
+    def uniform(self, rows: int, columns: int) -> Floats:
+        """Uniform in [0, 1), of shape (rows, columns)."""
+        return np.hstack([bits.uniform(rows, share) for bits, share in self._divided(columns)])
+
+    def normal(self, rows: int, columns: int) -> Floats:
+        """Standard normal, of shape (rows, columns)."""
+        return np.hstack([bits.normal(rows, share) for bits, share in self._divided(columns)])
+
+    def _divided(self, columns: int) -> Iterator[tuple[Bits, int]]:
+        whole = sum(self._shares)
+        return ((bits, columns * share // whole) for bits, share in zip(self._bits, self._shares, strict=True))
+
+
 # --- distributions ----------------------------------------------------------------------------------------------------
 
 
 class Draw(Protocol):
     """A distribution."""
 
-    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
         """Independent values of shape (rows, columns); every row consumes the same number of words."""
         ...
 
@@ -83,7 +126,7 @@ class Fixed:
 
     value: float
 
-    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:  # noqa: ARG002 - draws nothing
+    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:  # noqa: ARG002 - draws nothing
         """See `Draw`."""
         return np.full((rows, columns), self.value)
 
@@ -95,7 +138,7 @@ class Uniform:
     low: float
     high: float
 
-    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
         """See `Draw`."""
         values = bits.uniform(rows, columns)
         values *= self.high - self.low
@@ -110,7 +153,7 @@ class Normal:
     mean: float
     sd: float
 
-    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
         """See `Draw`."""
         values = bits.normal(rows, columns)
         if self.sd != 1.0:
@@ -128,7 +171,7 @@ class Pareto:
     scale: float
     most: float = math.inf
 
-    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
         """See `Draw`."""
         values: Floats = self.scale * (1.0 - bits.uniform(rows, columns)) ** (-1.0 / self.shape)
         return np.minimum(values, self.most, out=values)
@@ -140,7 +183,7 @@ class Choice:
 
     values: tuple[float, ...]
 
-    def sample(self, bits: Bits, rows: int, columns: int) -> Floats:
+    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
         """See `Draw`."""
         which = (bits.uniform(rows, columns) * len(self.values)).astype(np.intp)
         return np.array(self.values, dtype=np.float64)[which]
@@ -156,11 +199,11 @@ class Process(Protocol):
     def names(self) -> tuple[str, ...]:
         """The quantities: a field each, or something hidden from which fields are derived."""
 
-    def begin(self, bits: Bits, series: int) -> Floats:
+    def begin(self, bits: Numbers, series: int) -> Floats:
         """The state before the first tick, of shape (len(names) * series,)."""
         ...
 
-    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
         """The values of the next ticks, of shape (ticks, len(names) * series); `state` moves on in place.
 
         At tick 0 a process shows the state in which it began.
@@ -184,13 +227,13 @@ class Walk:
     edge: Literal["none", "clamp", "reflect"] = "none"
     monotone: bool = False
 
-    def begin(self, bits: Bits, series: int) -> Floats:
+    def begin(self, bits: Numbers, series: int) -> Floats:
         """See `Process`."""
         state = self.start.sample(bits, len(self.names), series).ravel()
         # Single precision serves for gauges of a few thousand at most, and state is what a large world consists of.
         return state.astype(np.float32) if self.edge != "none" and 10 <= self.high <= 2**16 else state
 
-    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
         """See `Process`."""
         walk = self.step.sample(bits, ticks, len(state)).astype(state.dtype, copy=False)
         if self.monotone:
@@ -237,11 +280,11 @@ class Fresh:
     names: tuple[str, ...]
     draw: Draw
 
-    def begin(self, bits: Bits, series: int) -> Floats:  # noqa: ARG002 - has no history
+    def begin(self, bits: Numbers, series: int) -> Floats:  # noqa: ARG002 - has no history
         """See `Process`."""
         return np.empty(len(self.names) * series)
 
-    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
         """See `Process`."""
         return self.draw.sample(bits, ticks, len(state))
 
@@ -253,11 +296,11 @@ class Steady:
     names: tuple[str, ...]
     draw: Draw
 
-    def begin(self, bits: Bits, series: int) -> Floats:
+    def begin(self, bits: Numbers, series: int) -> Floats:
         """See `Process`."""
         return self.draw.sample(bits, len(self.names), series).ravel()
 
-    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
         """See `Process`."""
         return np.broadcast_to(state, (ticks, len(state)))
 
@@ -271,11 +314,11 @@ class Lazy:
     high: float
     chance: float
 
-    def begin(self, bits: Bits, series: int) -> Floats:
+    def begin(self, bits: Numbers, series: int) -> Floats:
         """See `Process`."""
         return Uniform(self.low, self.high).sample(bits, len(self.names), series).ravel()
 
-    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
         """See `Process`."""
         # One number serves twice: below `chance` it says "change", and scaled up it is then the new value.
         drawn = bits.uniform(ticks, len(state))
@@ -296,11 +339,11 @@ class Clock:
 
     names: tuple[str, ...]
 
-    def begin(self, bits: Bits, series: int) -> Floats:  # noqa: ARG002 - draws nothing
+    def begin(self, bits: Numbers, series: int) -> Floats:  # noqa: ARG002 - draws nothing
         """See `Process`."""
         return np.zeros(len(self.names) * series)
 
-    def run(self, bits: Bits, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
         """See `Process`."""
         elapsed = np.arange(first_tick, first_tick + ticks, dtype=np.float64)
         return np.broadcast_to(elapsed[:, None], (ticks, len(state)))

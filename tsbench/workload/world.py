@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -18,7 +17,7 @@ from tsbench.workload.table import Table, cut
 from tsbench.workload.walks import Bits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from tsbench.model import Codes, Measurement
     from tsbench.workload.layout import Layout, UseCase
@@ -135,19 +134,42 @@ class World:
         ValueError
             If there is no such stream, or `points` or `first_tick` is out of range.
         """
-        if not 0 <= stream < self.spec.streams:
-            raise ValueError(f"there is no stream {stream}: the world has {self.spec.streams}")
+        return self.mixed((stream,), points=points, first_tick=first_tick, last_tick=last_tick, only=only)
+
+    def mixed(
+        self,
+        streams: Sequence[int],
+        *,
+        points: int,
+        first_tick: int = 0,
+        last_tick: int | None = None,
+        only: Collection[str] | None = None,
+    ) -> Iterator[Batch]:
+        """As `batches`, of several streams: a tick's rows run over the first stream's series, then the second's.
+
+        Batches are said to be the first stream's.
+
+        Raises
+        ------
+        ValueError
+            As `batches`; and if points of several streams come late or out of order, each stream having its own way.
+        """
+        for stream in streams:
+            if not 0 <= stream < self.spec.streams:
+                raise ValueError(f"there is no stream {stream}: the world has {self.spec.streams}")
         if points < 1:
             raise ValueError(f"a batch has at least one point, not {points}")
         if first_tick < 0:
             raise ValueError(f"ticks count from 0, not from {first_tick}")
-        return self._batches(stream, points, first_tick, last_tick, only)
+        if self.spec.disorder and len(streams) > 1:
+            raise ValueError("streams with disorder cannot be mixed tick by tick")
+        return self._batches(streams, points, first_tick, last_tick, only)
 
     def _batches(
-        self, stream: int, points: int, first_tick: int, last_tick: int | None, only: Collection[str] | None
+        self, streams: Sequence[int], points: int, first_tick: int, last_tick: int | None, only: Collection[str] | None
     ) -> Iterator[Batch]:
         turns = [
-            (measurement, cut(self._tables(layout, stream, points, first_tick, last_tick), points))
+            (measurement, cut(self._tables(layout, streams, points, first_tick, last_tick), points))
             for measurement, layout in zip(self.measurements, self._layouts, strict=True)
             if only is None or layout.name in only
         ]
@@ -159,29 +181,30 @@ class World:
                 table = next(tables, None)
                 if table is not None:
                     columns = table.time_ns, table.series, self._tags[measurement.name], table.fields
-                    yield Batch(measurement, stream, number, *columns)
+                    yield Batch(measurement, streams[0], number, *columns)
                     number += 1
                     unfinished.append(turn)
             turns = unfinished
 
     def _tables(
-        self, layout: Layout, stream: int, points: int, first_tick: int, last_tick: int | None
+        self, layout: Layout, streams: Sequence[int], points: int, first_tick: int, last_tick: int | None
     ) -> Iterator[Table]:
-        """One measurement's rows of a stream, some ticks at a time, in the order in which they are sent."""
+        """One measurement's rows of some streams, some ticks at a time, in the order in which they are sent."""
         spec = self.spec
-        series = np.arange(stream, spec.scale, spec.streams, dtype=np.int32)
+        shares = [np.arange(stream, spec.scale, spec.streams, dtype=np.int32) for stream in streams]
+        series = np.concatenate(shares)
         if not len(series):
             return
         motion = Motion(
             layout,
-            len(series),
-            partial(self._bits, _WALKS, layout.name, stream=stream),
+            [len(share) for share in shares],
+            lambda name: [self._bits(_WALKS, layout.name, name, stream=stream) for stream in streams],
             interval_ns=spec.interval_ns,
             decimals=spec.decimals,
         )
         shuffler = None
         if spec.disorder:
-            bits = self._bits(_DISORDER, layout.name, stream=stream)
+            bits = self._bits(_DISORDER, layout.name, stream=streams[0])
             shuffler = Shuffler(spec.disorder, bits, len(series))
         for _, ticks in _pieces(0, first_tick, _MOST_ROWS, len(series)):
             motion.skip(ticks)
