@@ -23,7 +23,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     (
         *("measure.audit", "measure.validate", "measure.gold", "measure.checks", "measure.limits", "measure.merge"),
         "measure.slo",
-        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected"),
+        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "beside"),
     ),
     ("drive",),
     ("run", "launch", "campaign", "claims", "report", "generate", "catalogue", "progress"),
@@ -46,6 +46,7 @@ ONLY: dict[str, set[str]] = {
 SAME_LEVEL = {
     "scenario": {"matrix", "explain", "measure.slo", "caps"},
     "precheck": {"scenario", "caps"},
+    "beside": {"collected"},
     "assess": {part for part in LEVELS[4] if part.startswith("measure.")} | {"scenario"},
     **{part: {other for other in LEVELS[4] if other.startswith("measure.")} for part in LEVELS[4] if "." in part},
     "campaign": {"run", "report", "launch", "progress", "claims"},

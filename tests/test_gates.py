@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tsbench.cli import main
+from tsbench.report import frames
 
 ROOT = Path(__file__).parent.parent
 PASSED, BROKEN, NOT_TOLD = "pass", "failure", "error"
@@ -182,11 +183,17 @@ def test_bare_locust_exits_with_1_when_a_gate_is_broken(tmp_path: Path):
 
 
 def test_bare_locust_takes_gates_from_its_environment_and_exits_with_0_when_they_hold(tmp_path: Path):
-    done = locust(tmp_path, TSBENCH_GATES="write:p99<30s, failures<1%")
+    done = locust(tmp_path, TSBENCH_GATES="write:p99<30s, failures<1%, bytes/point<10000")
     (summary,) = tmp_path.glob("*/*/summary.json")
     gates = json.loads(summary.read_text(encoding="utf-8"))["gates"]
-    assert [(g["gate"], g["valid"]) for g in gates] == [("write:p99<30s", True), ("failures<1%", True)]
+    wanted = ["write:p99<30s", "failures<1%", "bytes/point<10000"]
+    assert [(g["gate"], g["valid"]) for g in gates] == [(gate, True) for gate in wanted]
     assert done.returncode == 0, done.stderr
+    host = frames.host(summary.parent)
+    inside = host[(host["second"] >= 0) & (host["second"] < 3)]
+    assert (inside["client_rss_bytes"] > 20_000_000).all()
+    assert len(inside) >= 2
+    assert 0 < inside["client_cpu_percent"].mean() < 250
 
 
 def test_bare_locust_refuses_a_gate_that_is_none_before_it_starts(tmp_path: Path):

@@ -138,6 +138,24 @@ def checked(
     return summary, verdicts
 
 
+def sized(
+    spec: RunSpec, session: Session, schema: Schema, found: Mapping[str, Any], *, directory_bytes: int
+) -> dict[str, Any]:
+    """What the data takes once it is at rest, as the server tells, and the whole data directory where it is ours."""
+    measurements = spec.world_at().measurements
+    session.run(schema.settle(measurements))
+    sizes = dict(session.sizes(measurements))
+    points = (found.get("writes") or {}).get("stored") or 0
+    total = sum(sizes.values())
+    return {
+        "bytes": total,
+        "points": points,
+        "bytes_per_point": total / points if points else None,
+        "parts": sizes,
+        "directory_bytes": directory_bytes,
+    }
+
+
 def conclude(run: RunDir, spec: RunSpec, parts: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     """Write summary.json: all parts and the gates under one verdict, the worst of the single ones."""
     gates = slo.evaluate(spec.demands, parts)

@@ -162,6 +162,33 @@ def bulk_load(
     return load.total
 
 
+def fill(
+    session: Session,
+    world: World,
+    target: Target,
+    schema: Schema,
+    endpoint: str,
+    *,
+    settling: Callable[[], None] = lambda: None,
+    **how: Any,
+) -> Loaded:
+    """Create empty tables, fill them (`how` is `bulk_load`'s), and bring the database to rest.
+
+    `settling` is called before the last of these.
+
+    Raises
+    ------
+    Broken
+        As `bulk_load`.
+    """
+    session.run(schema.drop(world.measurements))
+    session.run(schema.create(world.measurements, world.tags()))
+    loaded = bulk_load(world, target, schema, endpoint, **how)
+    settling()
+    session.run(schema.settle(world.measurements))
+    return loaded
+
+
 def mixed_batches(
     world: World, streams: Sequence[int], *, points: int, first_tick: int, last_tick: int
 ) -> Iterator[Batch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,39 @@ import polars as pl
 from tsbench.collect import sadf
 from tsbench.errors import Broken, UserMistake
 from tsbench.rundir import COLLECTED, RunDir, find_runs
+from tsbench.targets.base import Counting
 from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.collect.base import Row
+    from tsbench.collect.base import Collector, Row
+    from tsbench.collect.counters import Source
+    from tsbench.targets.base import Session
 
 _TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
+
+
+@contextmanager
+def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
+    """Let collectors watch what is done meanwhile, and write what they saw on the measured window's time axis."""
+    try:
+        for collector in collectors:
+            collector.start()
+        yield
+    finally:
+        for collector in collectors:
+            write_rows(run, collector.name, collector.stop())
+        warn(run, [collector.trouble for collector in collectors if collector.trouble])
+
+
+def counting(session: Session) -> list[Source]:
+    """The session, if it can tell its server's counters; else it is closed."""
+    if isinstance(session, Counting):
+        return [session]
+    session.close()
+    return []
 
 
 def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:

@@ -10,30 +10,29 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tsbench import assess, caps, env, launch, servers, targets
-from tsbench.bulk import bulk_load
+from tsbench.bulk import fill
 from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
-from tsbench.collected import warn, write_rows
+from tsbench.collected import counting, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
 from tsbench.servers.external import ExternalServer
-from tsbench.targets.base import Counting, Unsupported
+from tsbench.targets.base import Unsupported
 from tsbench.units import format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.collect.base import Collector
-    from tsbench.collect.counters import Source
     from tsbench.scenario import RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target
@@ -73,17 +72,9 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
     else:
         server = servers.SERVERS[spec.target.name](run / "server", spec.target.settings)
     schema = schema_of(spec, target)
-    counters = CounterCollector(lambda: _counting(target.connect(server.endpoint, schema)))
+    counters = CounterCollector(lambda: [*counting(target.connect(server.endpoint, schema)), *caps.sources()])
     collectors = (HostCollector(), ServerCollector(server.pids), counters, SarCollector(run / "sar.data"))
     return Parts(target, schema, server, collectors)
-
-
-def _counting(session: Session) -> list[Source]:
-    """Who has counters: the server, if this session can tell them, and the control group that caps it."""
-    if isinstance(session, Counting):
-        return [session, *caps.sources()]
-    session.close()
-    return [*caps.sources()]
 
 
 def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None) -> dict[str, Any]:
@@ -136,7 +127,8 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
 
     progress.phase("measure", launch.expected_s(spec))
     caps.mark()
-    with_collectors(run, parts, lambda: _drive(spec, run, parts, progress))
+    with watching(run, parts.collectors):
+        _drive(spec, run, parts, progress)
     summary, verdicts = assess.measured(run, spec)
     heading = {**assess.heading(spec, parts.schema.name), "started": format_time(int(manifest["clock"]["utc_s"] * 1e9))}
     heading |= {"durable": parts.target.durable, "load": loaded, **caps.summary()}
@@ -147,8 +139,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     progress.phase("check")
     with _session(parts) as session:
         found, found_verdicts = assess.checked(run, spec, session, parts.schema, loaded_points=loaded["points"])
-        session.run(parts.schema.settle(spec.world_at().measurements))
-        size = _size(spec, parts, session, found)
+        size = assess.sized(spec, session, parts.schema, found, directory_bytes=parts.server.size())
     if died := _death(parts.server):  # under the checks' own queries
         found_verdicts = {"server": Verdict(False, died), **found_verdicts}
     return assess.conclude(run, spec, {**heading, **summary, **found, "size": size}, {**verdicts, **found_verdicts})
@@ -165,26 +156,23 @@ def _session(parts: Parts) -> Iterator[Session]:
 
 
 def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
-    """Create empty tables, fill them, bring the database to rest."""
-    world = spec.world_at()
-    session.run(parts.schema.drop(world.measurements))
-    session.run(parts.schema.create(world.measurements, world.tags()))
-    ticks = world.ticks(spec.load.window)
+    world, load = spec.world_at(), spec.load
+    ticks = world.ticks(load.window)
     progress.phase("load", world.count(None, 0, ticks))
-    loaded = bulk_load(
+    loaded = fill(
+        session,
         world,
         parts.target,
         parts.schema,
         parts.server.endpoint,
         last_tick=ticks,
-        workers=spec.load.workers,
-        batch=spec.load.batch,
-        mode=spec.load.mode,
+        workers=load.workers,
+        batch=load.batch,
+        mode=load.mode,
         progress=progress.advance,
+        settling=lambda: progress.phase("settle"),
     )
-    progress.phase("settle")
-    session.run(parts.schema.settle(world.measurements))
-    return loaded.summary(workers=spec.load.workers, batch=spec.load.batch, mode=spec.load.mode)
+    return loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
 
 
 def _expect_plausible(spec: RunSpec, schema: Schema, session: Session, points: int) -> None:
@@ -209,32 +197,6 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
         reached = passed_s
 
     parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
-
-
-def with_collectors(run: RunDir, parts: Parts, work: Callable[[], None]) -> None:
-    """Do the work while the collectors watch, and write what they saw on the measured window's time axis."""
-    try:
-        for collector in parts.collectors:
-            collector.start()
-        work()
-    finally:
-        for collector in parts.collectors:
-            write_rows(run, collector.name, collector.stop())
-        warn(run, [collector.trouble for collector in parts.collectors if collector.trouble])
-
-
-def _size(spec: RunSpec, parts: Parts, session: Session, found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the data takes, as the server tells, and the whole data directory where it is ours."""
-    sizes = dict(session.sizes(spec.world_at().measurements))
-    points = (found.get("writes") or {}).get("stored") or 0
-    total = sum(sizes.values())
-    return {
-        "bytes": total,
-        "points": points,
-        "bytes_per_point": total / points if points else None,
-        "parts": sizes,
-        "directory_bytes": parts.server.size(),
-    }
 
 
 def salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:

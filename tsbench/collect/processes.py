@@ -22,12 +22,15 @@ for a small one, 4 ms for 1 GB in small pages, so 100 sessions on large shared b
 
 
 class HostCollector:
-    """The whole host, and the children of this process that are load processes (see `rundir.HOST_COLUMNS`)."""
+    """The whole host, and the load processes, `client` (see `rundir.HOST_COLUMNS`).
+
+    Without `client` these are the children of this process that run Locust.
+    """
 
     name, trouble = "host", ""
 
-    def __init__(self, *, period_s: float = PERIOD_S) -> None:
-        self._client = Tree(_load_processes)
+    def __init__(self, client: Tree | None = None, *, period_s: float = PERIOD_S) -> None:
+        self._client = client or Tree(_load_processes)
         self._disk = psutil.disk_io_counters()
         self._cpu = psutil.cpu_times()
         self._sampler = Sampler(self._sample, expected=(psutil.Error,), period_s=period_s)
@@ -88,15 +91,15 @@ class _Used:
 
 
 class Tree:
-    """Processes with all their descendants.
+    """Processes with all their descendants, without some (`without`) and theirs.
 
     The kernel adds what a child used to its parent when the parent collects it, CPU and I/O alike. So the sum over a
     tree of what each process used itself *and by its collected children* grows by exactly what was used, whoever came
     and went; differences per process would count a child's I/O a second time in its parent, and lose its last CPU.
     """
 
-    def __init__(self, roots: Callable[[], Sequence[int]]) -> None:
-        self._roots = roots
+    def __init__(self, roots: Callable[[], Sequence[int]], *, without: Callable[[], Sequence[int]] = tuple) -> None:
+        self._roots, self._without = roots, without
         self._known: dict[int, psutil.Process] = {}
         self._last = _Used()
         self._own_cpu_s: dict[psutil.Process, float] = {}
@@ -136,13 +139,18 @@ class Tree:
         }
 
     def _members(self) -> list[psutil.Process]:
+        found = self._with_descendants(self._roots())
+        others = self._with_descendants(self._without())
+        return [process for pid, process in found.items() if pid not in others]
+
+    def _with_descendants(self, roots: Sequence[int]) -> dict[int, psutil.Process]:
         found: dict[int, psutil.Process] = {}
-        for pid in self._roots():
+        for pid in roots:
             if pid not in found:
                 with suppress(psutil.Error):
                     found[pid] = self._known.setdefault(pid, psutil.Process(pid))
                     found |= {child.pid: child for child in found[pid].children(recursive=True)}
-        return list(found.values())
+        return found
 
     def _memory(self, members: Sequence[psutil.Process]) -> int:
         """The memory of all, looked at anew only as often as MEMORY_SHARE allows, or when a first process is there."""

@@ -16,7 +16,9 @@ from locust.runners import STATE_RUNNING, STATE_SPAWNING, WorkerRunner
 from pydantic import ValidationError
 
 from tsbench import assess, env, servers, targets
-from tsbench.bulk import bulk_load
+from tsbench.beside import Beside
+from tsbench.bulk import fill
+from tsbench.collected import warn
 from tsbench.drive import options
 from tsbench.drive.coordinator import Coordinator, Run
 from tsbench.drive.users import TimeSeriesUser
@@ -82,6 +84,7 @@ class _Test:
         self._dir: RunDir | None = None
         self._prepared: Run | None = None
         self._loaded: dict[str, Any] = {}
+        self._watch: Beside | None = None
         self.page: Page | None = None
         """Beside the web UI, if there is one."""
 
@@ -99,6 +102,9 @@ class _Test:
             self.give_up(str(error))
             raise UserMistake(" ".join(str(error).split())) from None
         self._prepared = None
+        if self._dir is not None:
+            target = run.spec.target
+            self._watch = Beside(self._dir, target.name, target.schema_ or "", run.endpoint, self.server_pids())
         if self.page is not None:
             self.page.planned(run)
         return run
@@ -128,9 +134,9 @@ class _Test:
         session = target.connect(endpoint, schema)
         run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
         logger.info("storing the first data")
-        session.run([*schema.drop(world.measurements), *schema.create(world.measurements, world.tags())])
         load = spec.load
-        loaded = bulk_load(
+        loaded = fill(
+            session,
             world,
             target,
             schema,
@@ -140,7 +146,6 @@ class _Test:
             batch=load.batch,
             mode=load.mode,
         )
-        session.run(schema.settle(world.measurements))
         session.close()
         self._loaded = loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
 
@@ -152,10 +157,15 @@ class _Test:
         target = targets.get(spec.target.name)
         schema = schema_of(spec, target)
         heading = {**assess.heading(spec, schema.name), "load": self._loaded}
+        watch, self._watch = self._watch, None
+        if watch is not None and (trouble := watch.stop()):
+            warn(run, [trouble])
         summary, verdicts = assess.measured(run, spec)
         try:
             session = target.connect(planned.endpoint, schema)
             found, more = assess.checked(run, spec, session, schema, loaded_points=self._loaded["points"])
+            directory_bytes = self._server.size() if self._server is not None else 0
+            found["size"] = assess.sized(spec, session, schema, found, directory_bytes=directory_bytes)
             session.close()
         except (UserMistake, OpError) as error:
             found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
@@ -184,6 +194,9 @@ class _Test:
 
     def put_away(self) -> None:
         """Stop the server that was started here and delete its data."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.kill()
         server, self._server = self._server, None
         if server is not None:
             server.stop()

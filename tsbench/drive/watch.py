@@ -30,7 +30,7 @@ class HostWatch:
 
     def __init__(self, server: Callable[[], Sequence[int]], tell: Callable[[dict[str, float]], None]) -> None:
         self._server_pids, self._tell = server, tell
-        self._ours = Tree(lambda: [os.getpid()])
+        self._ours = Tree(lambda: [os.getpid()], without=server)
         self._server = Tree(server)
         self._disk: Any = None
 
@@ -46,9 +46,6 @@ class HostWatch:
     def _look(self, passed_s: float) -> dict[str, float]:
         server = _numbers(self._server.usage(passed_s))
         client = _numbers(self._ours.usage(passed_s))
-        pids = set(self._server_pids())
-        if pids & {child.pid for child in psutil.Process().children(recursive=True)}:  # it is contained in ours
-            client = {name: max(0.0, value - server[name]) for name, value in client.items()}
         disk, before = psutil.disk_io_counters(), self._disk
         self._disk = disk
         read = write = 0.0
@@ -62,7 +59,7 @@ class HostWatch:
             "read_bytes": read,
             "write_bytes": write,
             **{f"client_{name}": value for name, value in client.items()},
-            **({f"server_{name}": value for name, value in server.items()} if pids else {}),
+            **({f"server_{name}": value for name, value in server.items()} if self._server_pids() else {}),
         }
 
 

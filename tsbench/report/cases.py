@@ -160,13 +160,9 @@ def _notes(cells: Sequence[Cell], usage: pd.DataFrame, watched: Sequence[str], l
     """What is missing, and why."""
     notes = [_UNSEEN[who] for who in WHO if who not in watched]
     if not watched:
-        notes = [
-            "CPU and memory: not shown, for no run has samples of its measured window; bare Locust runs take none."
-        ]
+        notes = ["CPU and memory: not shown, for no run has samples of its measured window."]
     elif len(usage) < len(watched) * len(cells):
-        notes.append(
-            "CPU and memory, none: not sampled (embedded, on another machine, bare Locust, or ended too early)."
-        )
+        notes.append("CPU and memory, none: not sampled (embedded, on another machine, or ended too early).")
     if left_out:
         notes.append(f"{left_out} ops with a lower p99 are left out; each run's own table has them.")
     return notes

@@ -6,10 +6,10 @@ import gzip
 import json
 import os
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tsbench.encode import lines
@@ -19,13 +19,21 @@ from tsbench.targets.base import Payload, Unsupported, WriteMode
 from tsbench.targets.http import HttpConnection, Place, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Batch
     from tsbench.targets.httpparse import Response
 
 NO_LIMIT_S = 86_400.0
 """The time limit of statements that have none: sockets want a number."""
+
+
+class Connected(Protocol):
+    """A session, as far as it matters here."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,22 @@ class Writer:
         if response.status == 204:
             return payload.points
         raise refusal(response, write=True)
+
+
+@contextmanager
+def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, version: str) -> Iterator[None]:
+    """See that somebody answers on a session just made who lets us in; else it is closed, and said why in one line."""
+    place = endpoint.partition("?")[0]
+    try:
+        yield
+    except OpError as error:
+        session.close()
+        if error.cause == "permission":
+            raise UserMistake(f"{place} refuses the {login}: {error}; set {secrets}") from error
+        raise UserMistake(f"cannot connect to {place}: {error}; is InfluxDB {version} running there?") from error
+    except UserMistake:
+        session.close()
+        raise
 
 
 def refusal(response: Response, *, write: bool) -> OpError:

@@ -218,14 +218,8 @@ class Influx1Target:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
         session = Influx1Session(_parse(endpoint), timeout_s)
-        try:
+        with influx.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
             session.run([Statement("SHOW DATABASES")])
-        except OpError as error:
-            session.close()
-            place = endpoint.partition("?")[0]
-            if error.cause == "permission":
-                raise UserMistake(f"{place} refuses the login: {error}; set TSBENCH_PASSWORD(_FILE)") from error
-            raise UserMistake(f"cannot connect to {place}: {error}; is InfluxDB 1.x running there?") from error
         return session
 
 

@@ -234,17 +234,8 @@ class Influx2Target:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
         session = Influx2Session(_parse(endpoint), timeout_s)
-        try:
+        with influx.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
             session.claim()
-        except OpError as error:
-            session.close()
-            place = endpoint.partition("?")[0]
-            if error.cause == "permission":
-                raise UserMistake(f"{place} refuses the token: {error}; set TSBENCH_TOKEN(_FILE)") from error
-            raise UserMistake(f"cannot connect to {place}: {error}; is InfluxDB 2.x running there?") from error
-        except UserMistake:
-            session.close()
-            raise
         return session
 
 
