@@ -55,25 +55,41 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
 def campaign(
     scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf
 ) -> list[dict[str, Any]]:
-    """Run what is not complete yet; after every cell the set's summary and report are true for what there is.
+    """Run what is not complete yet; after every cell the set's summary is true for what there is.
+
+    So is the report, except that a large one is left for later: it takes a tenth of the time at most.
 
     Returns the summaries of the cells.
     """
     summaries: list[dict[str, Any]] = []
-    for number, cell in enumerate(cells, 1):
-        done = _done(results, cell)
-        if done is None:
-            with progress_of(f"[{number}/{len(cells)}] {cell.id}") as progress:
-                try:
+    report_due = 0.0
+    try:
+        for number, cell in enumerate(cells, 1):
+            done = _done(results, cell)
+            if done is None:
+                with progress_of(f"[{number}/{len(cells)}] {cell.id}") as progress:
                     done = run_cell(cell, results, progress)
-                except KeyboardInterrupt:
-                    _write(scenario, results, [*summaries, *_partial(results, cell)])
-                    raise
-        summaries.append(done)
-        _write(scenario, results, summaries)
-        if scenario.knee and done["verdict"]["valid"] is not True:
-            break  # what lies beyond the knee would only break harder
+            summaries.append(done)
+            _write(scenario, results, summaries)
+            if scenario.knee and done["verdict"]["valid"] is not True:
+                break  # what lies beyond the knee would only break harder
+            if time.monotonic() >= report_due and number < len(cells):
+                report_due = time.monotonic() + 10 * _report(results)
+    except (KeyboardInterrupt, UserMistake):
+        left = [*summaries, *(summary for cell in cells[len(summaries) :][:1] for summary in _partial(results, cell))]
+        if left:
+            _write(scenario, results, left)
+            _report(results)
+        raise
+    _report(results)
     return summaries
+
+
+def _report(results: Path) -> float:
+    """Write the report; the seconds that it took."""
+    started = time.monotonic()
+    write_report(results)
+    return time.monotonic() - started
 
 
 def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path) -> None:
@@ -116,7 +132,7 @@ def _partial(results: Path, cell: RunSpec) -> list[dict[str, Any]]:
 
 
 def _write(scenario: Scenario, results: Path, summaries: Sequence[dict[str, Any]]) -> None:
-    """Write the set's summary and report; cells of earlier attempts that are not in `summaries` stay."""
+    """Write the set's summary; cells of earlier attempts that are not in `summaries` stay."""
     path = results / "summary.json"
     earlier = read_optional(path).get("cells", [])
     cells = {summary["cell"]: summary for summary in [*earlier, *summaries]}
@@ -126,8 +142,6 @@ def _write(scenario: Scenario, results: Path, summaries: Sequence[dict[str, Any]
     content |= {"claims": claims} if claims else {}
     content |= {"knee": _knee(list(cells.values()))} if scenario.knee else {}
     write_json(path, content)
-    if cells:
-        write_report(results)
 
 
 def _knee(cells: Sequence[dict[str, Any]]) -> dict[str, str | None]:

@@ -98,9 +98,14 @@ class Command:
         self.wait_until(lambda: f": {name}\n" in self.stderr)
 
     def until_measured(self) -> None:
-        """Wait until a load process has written what it measured in its first second."""
+        """Wait until a load process has written what it did in two seconds, of which one may be a moment only."""
+
+        def seconds(path: Path) -> int:
+            lines = path.read_text(encoding="utf-8").splitlines()[:-1]  # the last one may not be whole
+            return len({json.loads(line)["second"] for line in lines})
+
         written = "results/*/*.partial/process/*.ops.jsonl"
-        self.wait_until(lambda: any(path.stat().st_size for path in self.place.glob(written)))
+        self.wait_until(lambda: any(seconds(path) >= 2 for path in self.place.glob(written)))
 
     def child(self, name: str) -> psutil.Process:
         """The direct child of that name."""
