@@ -166,6 +166,25 @@ def test_a_place_that_cannot_be_written_is_found_before_anything_runs(
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("gate", "code", "held"),
+    [
+        ("write:ops/s<40", 0, "users=1"),  # a user writes 8 to 20 times a second, 16 users 128 times at least
+        ("write:ops/s<1", 1, None),
+    ],
+)
+def test_a_ramp_that_ends_at_a_broken_gate_has_found_what_it_was_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gate: str, code: int, held: str | None
+):
+    matrix = '[matrix]\n"drive.users" = [1, 16]'
+    text = SCENARIO.format(gates=[gate], target="sqlite", drive='wait = "50ms"', check="", more=matrix)
+    scenario = tmp_path / "ramp.toml"
+    scenario.write_text("knee = true\n" + text, encoding="utf-8")
+    assert main(["run", str(scenario), f"--out={tmp_path / 'results'}"]) == code, capsys.readouterr().err
+    (summary,) = tmp_path.glob("results/*/summary.json")
+    assert json.loads(summary.read_text(encoding="utf-8"))["knee"]["held"] == held
+
+
 def locust(directory: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     file = ROOT / "locustfiles" / "sqlite.py"
     command = [sys.executable, "-m", "locust", "-f", str(file), "--headless", "-u", "2", "-r", "2", "-t", "4s"]

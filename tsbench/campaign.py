@@ -17,7 +17,7 @@ from tsbench.run import run_cell
 from tsbench.rundir import FORMAT, RunDir, read_json, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -152,6 +152,12 @@ def _knee(cells: Sequence[dict[str, Any]]) -> dict[str, str | None]:
             return {"held": held, "broke": cell["cell"], "reason": cell["verdict"]["reason"]}
         held = cell["cell"]
     return {"held": held, "broke": None, "reason": ""}
+
+
+def is_knee(cells: Sequence[Mapping[str, Any]], cell: Mapping[str, Any]) -> bool:
+    """Whether a cell is the end that one looks for in a ramp: a gate broke, nothing else did, and a lower load held."""
+    others = [verdict["valid"] for name, verdict in cell["verdicts"].items() if name != "gates"]
+    return cell is cells[-1] and len(cells) > 1 and all(valid is True for valid in others)
 
 
 def short(path: Path) -> str:

@@ -1,5 +1,9 @@
-"""The scenario's locustfile beside a greenlet that burns its process's CPU: a load generator that is in its own way."""
+"""The scenario's locustfile beside a greenlet that burns its process's CPU: a load generator that is in its own way.
 
+It stops the event loop for BURN_S (8 ms unless set) and lets it go on for REST_S (1 ms).
+"""
+
+import os
 import time
 
 import gevent
@@ -10,10 +14,10 @@ from tsbench.drive.locustfile import *  # noqa: F403 - it is that locustfile, an
 
 def burn() -> None:
     while True:
-        until = time.perf_counter() + 0.008
+        until = time.perf_counter() + float(os.environ.get("BURN_S", "0.008"))
         while time.perf_counter() < until:
             pass
-        gevent.sleep(0.001)
+        gevent.sleep(float(os.environ.get("REST_S", "0.001")))
 
 
 @events.test_start.add_listener

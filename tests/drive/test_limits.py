@@ -27,6 +27,18 @@ def test_the_same_load_without_the_burner_is_not(tmp_path):
     assert summary["verdicts"]["limit"]["valid"] is True
 
 
+def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "LOCUSTFILE", Path(__file__).parent / "burning.py")
+    monkeypatch.setenv("BURN_S", "0.05")
+    monkeypatch.setenv("REST_S", "0.45")
+    drive = {"loop": "open", "rate": 100, "users": 50, "wait": "0s", "duration": "4s"}
+    summary = run(tmp_path, {**MILLISECOND, "drive": {**MILLISECOND["drive"], **drive}})
+    schedule = summary["schedule"]
+    assert schedule["late"] > 0.03 * schedule["scheduled"]
+    assert schedule["overslept"] >= schedule["late"] - 2
+    assert summary["limited_by"] == "nothing"
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_histograms_locust_and_ledger_count_the_same(tmp_path, processes):
     summary = run(tmp_path, document(drive={"processes": processes}, op=[{"write": 1}]))

@@ -71,11 +71,15 @@ class Clock:
 
 @dataclass(slots=True)
 class Schedule:
-    """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished."""
+    """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished.
+
+    Of the late ones, `overslept` had a session in time: it was the load process that woke up late.
+    """
 
     scheduled: int = 0
     done: int = 0
     late: int = 0
+    overslept: int = 0
     dropped: int = 0
     unfinished: int = 0
 
@@ -197,12 +201,15 @@ class LoadProcess:
         self.schedule.scheduled += measured
         self._waiting += 1
         self._waiting_measured += measured
-        sleep_until_ns(due_ns, self.timebase.now_ns())
+        asked_ns = self.timebase.now_ns()
+        sleep_until_ns(due_ns, asked_ns)
+        late = self.timebase.now_ns() - due_ns > self.spec.drive.late_after
         if self._is_stopping():  # counted as dropped by `close`
             return None
         self._waiting -= 1
         self._waiting_measured -= measured
         self.schedule.unfinished += measured
+        self.schedule.overslept += measured and late and asked_ns <= due_ns
         return due_ns
 
     def _is_stopping(self) -> bool:

@@ -35,7 +35,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """How the ops of the whole run went: mean think time and response in ns; arrivals of an open loop."""
+    """How the ops of the whole run went: mean think time and response in ns; arrivals of an open loop.
+
+    `late` are those that had to wait for a session.
+    """
 
     think_ns: float
     response_ns: float
