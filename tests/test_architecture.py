@@ -46,7 +46,7 @@ ONLY: dict[str, set[str]] = {
 SAME_LEVEL = {
     "scenario": {"matrix", "explain", "measure.slo", "caps"},
     "precheck": {"scenario", "caps"},
-    "beside": {"collected"},
+    "beside": {"collected", "assess", "bulk", "precheck", "scenario"},
     "assess": {part for part in LEVELS[4] if part.startswith("measure.")} | {"scenario"},
     **{part: {other for other in LEVELS[4] if other.startswith("measure.")} for part in LEVELS[4] if "." in part},
     "campaign": {"run", "report", "launch", "progress", "claims"},

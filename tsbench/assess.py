@@ -17,7 +17,7 @@ from tsbench.model import OpError, Verdict, merge_verdicts
 from tsbench.targets.base import Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tsbench.rundir import RunDir
     from tsbench.scenario import RunSpec
@@ -139,7 +139,7 @@ def checked(
 
 
 def sized(
-    spec: RunSpec, session: Session, schema: Schema, found: Mapping[str, Any], *, directory_bytes: int
+    spec: RunSpec, session: Session, schema: Schema, found: Mapping[str, Any], *, directory_bytes: Callable[[], int]
 ) -> dict[str, Any]:
     """What the data takes once it is at rest, as the server tells, and the whole data directory where it is ours."""
     measurements = spec.world_at().measurements
@@ -152,7 +152,7 @@ def sized(
         "points": points,
         "bytes_per_point": total / points if points else None,
         "parts": sizes,
-        "directory_bytes": directory_bytes,
+        "directory_bytes": directory_bytes(),
     }
 
 

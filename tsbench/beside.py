@@ -1,6 +1,7 @@
-"""The collectors in a process of their own, beside a Locust that was not started by `tsbench run`.
+"""What a Locust that was not started by `tsbench run` leaves to processes of their own.
 
-In Locust's own process they would hold up the event loop, whose lateness is what is watched there.
+Collectors, the first data and the checks would hold up its event loop: whose lateness is what is watched there, which
+answers the web UI, and which tells a master that its workers live.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tsbench import targets
+from tsbench import assess, env, targets
+from tsbench.bulk import fill
 from tsbench.children import bind_to_parent
 from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector, Tree
 from tsbench.collect.sar import SarCollector
 from tsbench.collected import counting, watching
+from tsbench.errors import Broken, UserMistake
+from tsbench.model import OpError, Verdict
+from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
+from tsbench.scenario import RunSpec
+from tsbench.servers.files import allocated_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,19 +34,14 @@ if TYPE_CHECKING:
 PATIENCE_S = 20.0
 
 
+# --- in Locust's process ----------------------------------------------------------------------------------------------
+
+
 class Beside:
     """Watches from its making until `stop`, which needs the run's clock to be written: it is the rows' time axis."""
 
-    def __init__(self, run: RunDir, target: str, schema: str, endpoint: str, server: Sequence[int]) -> None:
-        job = {"run": str(run.path), "target": target, "schema": schema, "endpoint": endpoint}
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "tsbench.beside", json.dumps({**job, "server": [*server], "client": os.getpid()})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for Locust, which then stops this
-            preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - one system call, prepared before the fork
-        )
+    def __init__(self, run: RunDir, endpoint: str, server: Sequence[int]) -> None:
+        self._child = _started("watch", run, endpoint, server=[*server], client=os.getpid())
 
     def stop(self) -> str:
         """Let it write what it saw; why it could not, or nothing."""
@@ -49,8 +51,7 @@ class Beside:
             self.kill()
             return f"what the hosts did is lost: the collectors did not end within {PATIENCE_S:g} s"
         if self._child.returncode:
-            last = errors.decode(errors="replace").strip().rpartition("\n")[2]
-            return f"what the hosts did is lost: {last or f'the collectors ended with {self._child.returncode}'}"
+            return f"what the hosts did is lost: {_last_line(errors)}"
         return ""
 
     def kill(self) -> None:
@@ -59,22 +60,135 @@ class Beside:
         self._child.communicate()
 
 
-def watch(job: dict[str, Any]) -> None:
+def store(run: RunDir, endpoint: str) -> dict[str, Any]:
+    """Store the first data of the run's spec; what the load came to, as in summary.json.
+
+    Raises
+    ------
+    UserMistake
+        If the server cannot be had.
+    Broken
+        If a write failed.
+    """
+    return _asked(_started("store", run, endpoint))
+
+
+def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any]) -> dict[str, Any]:
+    """Check what was answered and written, and write the summary, which is returned.
+
+    Raises
+    ------
+    Broken
+        If that cannot be done.
+    """
+    _asked(_started("conclude", run, endpoint, loaded=loaded))
+    return run.read_json("summary.json")
+
+
+def _started(what: str, run: RunDir, endpoint: str, **job: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tsbench.beside", what, json.dumps({"run": str(run.path), "endpoint": endpoint, **job})],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for Locust
+        preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - one system call, prepared before the fork
+    )
+
+
+def _asked(child: subprocess.Popen[bytes]) -> dict[str, Any]:
+    try:
+        said, errors = child.communicate()
+    except BaseException:  # the greenlet that waits is killed
+        child.kill()
+        raise
+    if child.returncode == 2:
+        raise UserMistake(_last_line(errors))
+    if child.returncode:
+        raise Broken(_last_line(errors) or f"a process of tsbench ended with {child.returncode}")
+    result: dict[str, Any] = json.loads(said)
+    return result
+
+
+def _last_line(errors: bytes) -> str:
+    return errors.decode(errors="replace").strip().rpartition("\n")[2]
+
+
+# --- in their own -----------------------------------------------------------------------------------------------------
+
+
+def _watch(run: RunDir, spec: RunSpec, endpoint: str, job: dict[str, Any]) -> dict[str, Any]:
     """Watch until the input ends."""
-    run = RunDir(Path(job["run"]))
-    target = targets.get(job["target"])
-    schema = target.schemas[job["schema"]]
+    target = targets.get(spec.target.name)
+    schema = schema_of(spec, target)
     server: Sequence[int] = job["server"]
     client = Tree(lambda: [job["client"]], without=lambda: [*server, os.getpid()])
     collectors = (
         HostCollector(client),
         ServerCollector(lambda: server),
-        CounterCollector(lambda: counting(target.connect(job["endpoint"], schema))),
+        CounterCollector(lambda: counting(target.connect(endpoint, schema))),
         SarCollector(run / "sar.data"),
     )
     with watching(run, collectors):
         sys.stdin.read()
+    return {}
+
+
+def _store(run: RunDir, spec: RunSpec, endpoint: str, job: dict[str, Any]) -> dict[str, Any]:
+    del job
+    target = targets.get(spec.target.name)
+    schema = schema_of(spec, target)
+    world, load = spec.world_at(), spec.load
+    session = target.connect(endpoint, schema)
+    run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
+    loaded = fill(
+        session,
+        world,
+        target,
+        schema,
+        endpoint,
+        last_tick=world.ticks(load.window),
+        workers=load.workers,
+        batch=load.batch,
+        mode=load.mode,
+    )
+    session.close()
+    return loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
+
+
+def _conclude(run: RunDir, spec: RunSpec, endpoint: str, job: dict[str, Any]) -> dict[str, Any]:
+    target = targets.get(spec.target.name)
+    schema = schema_of(spec, target)
+    heading = {**assess.heading(spec, schema.name), "load": job["loaded"]}
+    summary, verdicts = assess.measured(run, spec)
+    data = run / "server"
+    try:
+        session = target.connect(endpoint, schema)
+        found, more = assess.checked(run, spec, session, schema, loaded_points=job["loaded"]["points"])
+        size = assess.sized(
+            spec, session, schema, found, directory_bytes=lambda: allocated_bytes(data) if data.exists() else 0
+        )
+        found = {**found, "size": size}
+        session.close()
+    except (UserMistake, OpError) as error:
+        found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
+    assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
+    return {}
+
+
+def main() -> NoReturn:
+    """Do what the arguments say: `watch`, `store` or `conclude`, and a job in JSON; the answer is JSON, too."""
+    jobs = {"watch": _watch, "store": _store, "conclude": _conclude}
+    job = json.loads(sys.argv[2])
+    run = RunDir(Path(job["run"]))
+    spec = RunSpec.model_validate(run.read_json("spec.json"))
+    try:
+        print(json.dumps(jobs[sys.argv[1]](run, spec, job["endpoint"], job)))
+    except (UserMistake, Broken, OpError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2 if isinstance(error, UserMistake) else 1)
+    sys.exit(0)
 
 
 if __name__ == "__main__":
-    watch(json.loads(sys.argv[1]))
+    main()

@@ -139,7 +139,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     progress.phase("check")
     with _session(parts) as session:
         found, found_verdicts = assess.checked(run, spec, session, parts.schema, loaded_points=loaded["points"])
-        size = assess.sized(spec, session, parts.schema, found, directory_bytes=parts.server.size())
+        size = assess.sized(spec, session, parts.schema, found, directory_bytes=parts.server.size)
     if died := _death(parts.server):  # under the checks' own queries
         found_verdicts = {"server": Verdict(False, died), **found_verdicts}
     return assess.conclude(run, spec, {**heading, **summary, **found, "size": size}, {**verdicts, **found_verdicts})

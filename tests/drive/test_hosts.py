@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -22,6 +23,10 @@ SECONDS = 8
 pytestmark = pytest.mark.netns
 
 
+SERIAL = itertools.count(1)
+"""For names: the kernel takes away a deleted namespace's devices some time later."""
+
+
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
@@ -37,7 +42,8 @@ def hosts():
         ip("link", "add", bridge, "type", "bridge")
         ip("link", "set", bridge, "up")
         for number, name in enumerate(names, 1):
-            outside, inside = f"o{os.getpid()}{number}"[:15], f"i{os.getpid()}{number}"[:15]
+            device = f"{os.getpid() % 10**7}x{next(SERIAL)}"
+            outside, inside = f"o{device}", f"i{device}"
             ip("netns", "add", name)
             ip("link", "add", outside, "type", "veth", "peer", "name", inside)
             ip("link", "set", outside, "master", bridge)

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gevent
+from gevent.lock import RLock
 from locust import events
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, WorkerRunner
 from pydantic import ValidationError
 
-from tsbench import assess, env, servers, targets
-from tsbench.beside import Beside
-from tsbench.bulk import fill
+from tsbench import beside, servers, targets
 from tsbench.collected import warn
 from tsbench.drive import options
 from tsbench.drive.coordinator import Coordinator, Run
@@ -25,7 +24,6 @@ from tsbench.drive.users import TimeSeriesUser
 from tsbench.drive.web import Correspondent, Page
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
-from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
 from tsbench.scenario import RunSpec
 
@@ -84,7 +82,8 @@ class _Test:
         self._dir: RunDir | None = None
         self._prepared: Run | None = None
         self._loaded: dict[str, Any] = {}
-        self._watch: Beside | None = None
+        self._watch: beside.Beside | None = None
+        self._busy = RLock()  # a next test waits until the one before is checked
         self.page: Page | None = None
         """Beside the web UI, if there is one."""
 
@@ -97,14 +96,14 @@ class _Test:
         if self.page is not None:
             self.page.planning()
         try:
-            run = self._prepared or self.prepare(environment)
+            with self._busy:
+                run = self._prepared or self.prepare(environment)
         except (UserMistake, Broken, OpError, OSError) as error:
             self.give_up(str(error))
             raise UserMistake(" ".join(str(error).split())) from None
         self._prepared = None
         if self._dir is not None:
-            target = run.spec.target
-            self._watch = Beside(self._dir, target.name, target.schema_ or "", run.endpoint, self.server_pids())
+            self._watch = beside.Beside(self._dir, run.endpoint, self.server_pids())
         if self.page is not None:
             self.page.planned(run)
         return run
@@ -123,55 +122,29 @@ class _Test:
             self._server = servers.SERVERS[spec.target.name](run / "server", {})
             self._server.start()
         endpoint = given or (self._server.endpoint if self._server else "")
-        self._store(spec, endpoint, run)
+        logger.info("storing the first data")
+        self._loaded = beside.store(run, endpoint)
         self._prepared = Run(spec, endpoint, run.path, ends=False)
         return self._prepared
-
-    def _store(self, spec: RunSpec, endpoint: str, run: RunDir) -> None:
-        target = targets.get(spec.target.name)
-        schema = schema_of(spec, target)
-        world = spec.world_at()
-        session = target.connect(endpoint, schema)
-        run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
-        logger.info("storing the first data")
-        load = spec.load
-        loaded = fill(
-            session,
-            world,
-            target,
-            schema,
-            endpoint,
-            last_tick=world.ticks(load.window),
-            workers=load.workers,
-            batch=load.batch,
-            mode=load.mode,
-        )
-        session.close()
-        self._loaded = loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
 
     def finish(self, environment: Environment, planned: Run) -> None:
         """Check what was answered and written, and write the summary."""
         run, spec = self._dir, planned.spec
         if run is None:
             return
-        target = targets.get(spec.target.name)
-        schema = schema_of(spec, target)
-        heading = {**assess.heading(spec, schema.name), "load": self._loaded}
-        watch, self._watch = self._watch, None
-        if watch is not None and (trouble := watch.stop()):
-            warn(run, [trouble])
-        summary, verdicts = assess.measured(run, spec)
-        try:
-            session = target.connect(planned.endpoint, schema)
-            found, more = assess.checked(run, spec, session, schema, loaded_points=self._loaded["points"])
-            directory_bytes = self._server.size() if self._server is not None else 0
-            found["size"] = assess.sized(spec, session, schema, found, directory_bytes=directory_bytes)
-            session.close()
-        except (UserMistake, OpError) as error:
-            found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
-        whole = assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
+        with self._busy:
+            watch, self._watch = self._watch, None
+            if watch is not None and (trouble := watch.stop()):
+                warn(run, [trouble])
+            try:
+                whole = beside.conclude(run, planned.endpoint, self._loaded)
+            except (UserMistake, Broken) as error:
+                logger.error("tsbench: not checked: %s", error)  # noqa: TRY400 - one line, no traceback
+                run.finish("failed", error=str(error))
+                environment.process_exit_code = 1
+                return
+            done = run.finish("complete")
         verdict = whole["verdict"]
-        done = run.finish("complete")
         logger.info("verdict: %s %s", Verdict(verdict["valid"]).word, verdict["reason"])
         logger.info("see: tsbench report %s", os.path.relpath(done.path.parent))
         if self.page is not None:
