@@ -90,9 +90,9 @@ def doctor() -> tuple[Table, bool]:
     )
     table.add_row("room for data", format_size(free), "" if room else "free 2 GB, or run with --out elsewhere")
     table.add_row("SQLite", sqlite3.sqlite_version, "")
-    table.add_row("embedded PostgreSQL", _yes(embedded), "" if embedded else "pip install 'tsbench[embedded]'")
+    table.add_row("embedded PostgreSQL", _yes(embedded), "" if embedded else "pip install 'tsbench\\[embedded]'")
     mysql = find_spec("MySQLdb") is not None
-    table.add_row("mysqlclient", _yes(mysql), "" if mysql else "pip install 'tsbench[mysql]' (needs a C compiler)")
+    table.add_row("mysqlclient", _yes(mysql), "" if mysql else "pip install 'tsbench\\[mysql]' (needs a C compiler)")
     sadc = sar.recorder() or ""
     table.add_row("sar", sadc or "no", "" if sadc else "install the system's package sysstat")
     missing = cgroup.missing()

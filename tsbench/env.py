@@ -15,7 +15,7 @@ import psutil
 
 from tsbench import __version__
 
-PACKAGES = ("locust", "gevent", "numpy", "polars", "psycopg", "pymongo", "influxdb-client", "hdrhistogram")
+PACKAGES = ("locust", "gevent", "numpy", "polars", "psycopg", "pymongo", "influxdb-client")
 
 
 def manifest() -> dict[str, Any]:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,9 @@ from tsbench.measure.hist import DIGITS, HIGHEST_NS, Histogram, Interval, read_l
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytest.importorskip("hdrh", reason="hdrhistogram, the reference implementation, has no wheels for this platform")
+from hdrh.histogram import HdrHistogram
 
 # Every order of magnitude, and the edges of the layout's buckets, where a counter too far would show.
 EDGES = [x + d for e in range(42) for x in (1 << e,) for d in (-1, 0, 1) if 0 <= x + d <= HIGHEST_NS]

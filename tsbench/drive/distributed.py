@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -211,5 +212,7 @@ class Member:
         if self._sends_from is not None:
             for piece in exchange.pieces(self._sends_from):
                 self._runner.send_message(FILE, piece)
+            shutil.rmtree(self._sends_from, ignore_errors=True)  # on a small device nobody would clear it away
+            self._sends_from = None
         self._runner._send_stats()  # noqa: SLF001 - or the master's count lacks up to 3 s
         self._runner.send_message(STOPPED, {})
