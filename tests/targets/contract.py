@@ -97,7 +97,8 @@ class TargetContract:
         for m in (CPU, DISK, LAG):
             batches = data.scattered(m, shared, 40, seed=7)
             for batch in batches:
-                pieces = schema.encode_singles(batch) if mode is WriteMode.SINGLE else [schema.encode(batch, mode)]
+                single = mode is WriteMode.SINGLE
+                pieces = [*schema.encode_singles(batch)] if single else [schema.encode(batch, mode)]
                 assert sum(session.write(p) for p in pieces) == len(batch) == sum(p.points for p in pieces)
                 assert all(p.nbytes > 0 and p.measurement == m.name and p.mode is mode for p in pieces)
             assert sorted(self.stored(url, m), key=_order) == sorted(_points(batches), key=_order)

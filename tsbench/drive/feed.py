@@ -32,6 +32,28 @@ class Write:
     offset: int
 
 
+class _Ready:
+    """Writes of one kind that are encoded, block by block."""
+
+    __slots__ = ("_blocks", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._blocks: deque[Iterator[Write]] = deque()
+
+    def add(self, writes: Iterator[Write], count: int) -> None:
+        self._blocks.append(writes)
+        self.count += count
+
+    def take(self) -> Write:
+        while True:
+            write = next(self._blocks[0], None)
+            if write is not None:
+                self.count -= 1
+                return write
+            self._blocks.popleft()
+
+
 class Feed:
     """Writes of whatever size is asked for, taken in turn from the owned streams.
 
@@ -55,7 +77,7 @@ class Feed:
             (stream, enumerate(world.batches(stream, points=block_points, first_tick=first_tick, last_tick=last_tick)))
             for stream in streams
         )
-        self._ready: dict[tuple[int, WriteMode], deque[Write]] = defaultdict(deque)
+        self._ready: dict[tuple[int, WriteMode], _Ready] = defaultdict(_Ready)
 
     def take(self, points: int, mode: WriteMode) -> Write | None:
         """The next write of so many points (fewer at the very end of a bounded stream); None when none is left.
@@ -66,25 +88,25 @@ class Feed:
             If writes of this size cannot be cut from the blocks without a remainder.
         """
         ready = self._ready[points, mode]
-        if not ready:
+        if not ready.count:
             if self._block_points % points:
                 text = f"writes of {points} points do not fit blocks of {self._block_points}"
                 raise UserMistake(f"{text}; set block_points of the user class to a multiple of {points}")
             self._refill(ready, points, mode)
-        return ready.popleft() if ready else None
+        return ready.take() if ready.count else None
 
     @property
     def exhausted(self) -> bool:
         """Whether everything was handed out, in whatever size."""
-        return not self._blocks and not any(self._ready.values())
+        return not self._blocks and not any(ready.count for ready in self._ready.values())
 
     def prepare(self, points: int, mode: WriteMode, count: int) -> None:
         """Encode ahead until `count` writes of this kind are ready (or the streams end)."""
         ready = self._ready[points, mode]
-        while len(ready) < count and self._refill(ready, points, mode):
+        while ready.count < count and self._refill(ready, points, mode):
             pass
 
-    def _refill(self, ready: deque[Write], points: int, mode: WriteMode) -> bool:
+    def _refill(self, ready: _Ready, points: int, mode: WriteMode) -> bool:
         started = time.perf_counter_ns()
         try:
             while self._blocks:
@@ -94,16 +116,19 @@ class Feed:
                     self._blocks.popleft()
                     continue
                 self._blocks.rotate(-1)
-                ready.extend(self._cut(stream, number, batch, points, mode))
+                writes, count = self._cut(stream, number, batch, points, mode)
+                ready.add(writes, count)
                 return True
             return False
         finally:
             self.encode_ns += time.perf_counter_ns() - started
 
-    def _cut(self, stream: int, block: int, batch: Batch, points: int, mode: WriteMode) -> Iterator[Write]:
+    def _cut(self, stream: int, block: int, batch: Batch, points: int, mode: WriteMode) -> tuple[Iterator[Write], int]:
         if mode is WriteMode.SINGLE:
-            for offset, payload in enumerate(self._schema.encode_singles(batch)):
-                yield Write(payload, stream, block, offset)
-            return
-        for offset in range(0, len(batch), points):
-            yield Write(self._schema.encode(batch.rows(offset, offset + points), mode), stream, block, offset)
+            singles = enumerate(self._schema.encode_singles(batch))
+            return (Write(payload, stream, block, offset) for offset, payload in singles), len(batch)
+        found = [
+            Write(self._schema.encode(batch.rows(offset, offset + points), mode), stream, block, offset)
+            for offset in range(0, len(batch), points)
+        ]
+        return iter(found), len(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.assemble import Part, Texts, assemble, gathered, joined
+from tsbench.encode.assemble import Part, Texts, assemble, assembled, joined
 from tsbench.encode.numbers import Column, number_parts, time_part
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def header(measurement: Measurement) -> bytes:
     return b",".join(_quoted(name) for name in names) + b"\n"
 
 
-def encode(batch: Batch) -> bytearray:
+def encode(batch: Batch) -> memoryview:
     """The batch's points, one line each, without a header.
 
     Raises
@@ -34,7 +34,7 @@ def encode(batch: Batch) -> bytearray:
     ValueError
         If a float is not finite.
     """
-    return gathered(blocks(batch))
+    return assembled(*_plan(batch)) if len(batch) else memoryview(b"")
 
 
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
@@ -45,8 +45,12 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
     ValueError
         As `encode`.
     """
-    if not len(batch):
-        return
+    if len(batch):
+        yield from assemble(*_plan(batch))
+
+
+def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
+    """The parts of the lines, how many lines, and what each begins with."""
     measurement, times_ns = batch.measurement, batch.time_ns
     groups = (measurement.tags, measurement.own_tags)
     heads = [_tag_texts(tuple(batch.tags[tag] for tag in tags)) for tags in groups if tags]
@@ -57,7 +61,7 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
         *number_parts(fields),
         time_part(b"\n", following, b""),
     ]
-    yield from assemble(parts, len(batch), lead=time_part(b"", times_ns, b""))
+    return parts, len(batch), time_part(b"", times_ns, b"")
 
 
 @lru_cache(maxsize=64)

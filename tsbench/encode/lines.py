@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
-from tsbench.encode.assemble import Part, Texts, assemble, gathered, joined, texts
+from tsbench.encode.assemble import Part, Texts, assemble, assembled, joined, texts
 from tsbench.encode.numbers import Column, number_parts, time_part
 from tsbench.model import Kind
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
 
 
-def encode(batch: Batch) -> bytearray:
+def encode(batch: Batch) -> memoryview:
     """The batch's points, one line each, every line ended.
 
     Raises
@@ -33,7 +33,7 @@ def encode(batch: Batch) -> bytearray:
         If a name or tag value has a form that the protocol cannot express (a line break, or a backslash at its end), or
         a float is not finite.
     """
-    return gathered(blocks(batch))
+    return assembled(*_plan(batch)) if len(batch) else memoryview(b"")
 
 
 def encode_singles(batch: Batch) -> list[bytes]:
@@ -55,8 +55,12 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
     ValueError
         As `encode`.
     """
-    if not len(batch):
-        return
+    if len(batch):
+        yield from assemble(*_plan(batch))
+
+
+def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
+    """The parts of the lines, how many lines, and what each begins with."""
     name = _escaped(batch.measurement.name, ", ")
     suffix = {Kind.INT: b"i", Kind.FLOAT: b""}
     fields = [
@@ -72,7 +76,7 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
     parts += number_parts(fields)
     # The name stands first in a line, yet is written as the end of the line before: one part less for every line.
     parts.append(time_part(b" ", batch.time_ns, b"\n" + name))
-    yield from assemble(parts, len(batch), lead=Part(texts([name])))
+    return parts, len(batch), Part(texts([name]))
 
 
 def _heads(batch: Batch) -> list[Texts]:

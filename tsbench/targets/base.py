@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
 
@@ -85,8 +85,11 @@ class Schema(Protocol):
         """What a session sends to write the batch. SINGLE takes a batch of one point."""
         ...
 
-    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
-        """One SINGLE payload per point of the batch, in order; faster than slicing the batch."""
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
+        """One SINGLE payload per point of the batch, in order; faster than slicing the batch.
+
+        The batch is encoded at once, the payloads are made as they are taken: a thousand of them would hold up others.
+        """
         ...
 
     def compile(self, query: Query) -> Statement:

@@ -74,8 +74,11 @@ class HttpConnection:
         self._context = ssl.create_default_context() if place.tls else None
         self._wire: Wire | None = None
 
-    def send(self, request: Request, body: bytes = b"", *, timeout_s: float | None = None) -> Response:
-        """Send a request and read its answer, whatever its status; the deadline is for both together."""
+    def send(self, request: Request, body: bytes | memoryview = b"", *, timeout_s: float | None = None) -> Response:
+        """Send a request and read its answer, whatever its status; the deadline is for both together.
+
+        A `body` that is a memoryview is one of bytes.
+        """
         limit_s = timeout_s or self._timeout_s
         deadline = time.monotonic() + limit_s
         wire = self._wire
@@ -123,7 +126,7 @@ class HttpConnection:
         return self._wire
 
 
-def _put(wire: Wire, head: bytes, body: bytes, deadline: float) -> OSError | None:
+def _put(wire: Wire, head: bytes, body: bytes | memoryview, deadline: float) -> OSError | None:
     """Send everything, or as much as the server takes: one that refuses a request may answer before it is whole."""
     try:
         wire.put(head, body, deadline)

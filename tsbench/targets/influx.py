@@ -19,7 +19,7 @@ from tsbench.targets.base import Payload, Unsupported, WriteMode
 from tsbench.targets.http import HttpConnection, Place, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from tsbench.model import Batch
     from tsbench.targets.httpparse import Response
@@ -115,18 +115,18 @@ class LineSchema:
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         if mode is WriteMode.SINGLE:
-            return self.encode_singles(batch)[0]
+            return next(self.encode_singles(batch))
         data = _lines(batch)
         return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
 
-    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One line per payload."""
         name = batch.measurement.name
         found = bytes(_lines(batch)).split(b"\n")[:-1]
-        return [Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found]
+        return (Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found)
 
 
-def _lines(batch: Batch) -> bytearray:
+def _lines(batch: Batch) -> memoryview:
     try:
         return lines.encode(batch)
     except ValueError as error:

@@ -34,7 +34,7 @@ from tsbench.model import (
 from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Aggregate, Measurement
     from tsbench.targets.base import Schema
@@ -133,9 +133,9 @@ class MemorySchema:
         name = batch.measurement.name
         return Payload(mode, name, f"add to {name}", batch, len(batch), len(batch) * 12 + batch.values * 8)
 
-    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One payload per point."""
-        return [self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch))]
+        return (self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch)))
 
     def compile(self, query: Query) -> Statement:
         """The query itself; its text is its representation, for people."""

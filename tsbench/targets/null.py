@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
@@ -19,7 +20,7 @@ from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 NOTHING = "it keeps nothing, so there is no answer to check"
 
@@ -48,9 +49,9 @@ class NullSchema:
         """No bytes."""
         return Payload(mode, batch.measurement.name, "", None, len(batch), 0)
 
-    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """No bytes, one payload per point."""
-        return [Payload(WriteMode.SINGLE, batch.measurement.name, "", None, 1, 0)] * len(batch)
+        return repeat(Payload(WriteMode.SINGLE, batch.measurement.name, "", None, 1, 0), len(batch))
 
     def compile(self, query: Query) -> Statement:  # noqa: ARG002
         """Not possible."""

@@ -12,7 +12,7 @@ from tsbench.targets.pgsession import NAMESPACE, PostgresSession, connect
 from tsbench.targets.sqltext import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
@@ -121,12 +121,12 @@ class PostgresSchema:
         text = f"INSERT INTO {_into(m)} SELECT * FROM unnest({arrays})"
         return Payload(mode, m.name, text, tuple(columns), len(batch), nbytes)
 
-    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One payload per point."""
         columns, m = _columns(batch), batch.measurement
         text = f"INSERT INTO {_into(m)} VALUES {sql.values(len(columns), 1, _mark)}"
         each = sql.width_bytes(columns) // max(1, len(batch))
-        return [Payload(WriteMode.SINGLE, m.name, text, row, 1, each) for row in sql.rows(columns)]
+        return (Payload(WriteMode.SINGLE, m.name, text, row, 1, each) for row in sql.rows(columns))
 
     def compile(self, query: Query) -> Statement:
         """The query as SQL."""

@@ -123,12 +123,12 @@ class SqliteSchema:
         text = pieces[0].text if pieces else ""
         return Payload(mode, batch.measurement.name, text, pieces, len(batch), nbytes)
 
-    def encode_singles(self, batch: Batch) -> Sequence[Payload]:
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One payload per point."""
         columns = _columns(batch)
         text, name = self._insert(batch.measurement, 1), batch.measurement.name
         each = sql.width_bytes(columns) // max(1, len(batch))
-        return [Payload(WriteMode.SINGLE, name, text, [row], 1, each) for row in sql.rows(columns)]
+        return (Payload(WriteMode.SINGLE, name, text, [row], 1, each) for row in sql.rows(columns))
 
     def compile(self, query: Query) -> Statement:
         """The query as SQL."""

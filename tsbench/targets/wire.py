@@ -57,7 +57,7 @@ class Wire(Protocol):
         """Whether nothing has come that nobody asked for: neither bytes nor the connection's end."""
         ...
 
-    def put(self, head: bytes, body: bytes, deadline: float) -> None:
+    def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
         """Send both."""
         ...
 
@@ -120,9 +120,9 @@ class _Plain:
     def is_quiet(self) -> bool:
         return not self._quiet(0)
 
-    def put(self, head: bytes, body: bytes, deadline: float) -> None:
+    def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
         if len(body) <= _JOINED_BYTES:
-            data = head + body
+            data = b"".join((head, body))
             sent = self._socket.send(data)  # an idle connection has room for at least a byte
             if sent == len(data):
                 return
@@ -166,9 +166,9 @@ class _Tls:
     def is_quiet(self) -> bool:
         return not self._quiet(0) and not self._socket.pending()
 
-    def put(self, head: bytes, body: bytes, deadline: float) -> None:
+    def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
         joined = len(body) <= _JOINED_BYTES
-        for piece in (head + body,) if joined else (head, body):
+        for piece in (b"".join((head, body)),) if joined else (head, body):
             self._socket.settimeout(left(deadline))
             self._socket.sendall(piece)
 
