@@ -191,6 +191,20 @@ def test_a_bare_locustfile_without_its_server_ends_with_one_line(place: Path) ->
     command = Command(place, "locust", "-f", file, "--headless", "-u", "1", "-t", "1s", "--endpoint", url)
     assert command.wait() == 2
     assert "Traceback" not in command.stderr
-    (line,) = (line for line in command.stderr.splitlines() if "tsbench: " in line)
+    (line,) = (line for line in command.stderr.splitlines() if "/ERROR/tsbench: " in line)
     says(line, f"cannot connect to {url}", "is the server running")
     assert content(only(place, "results/*/*.partial/status.json"))["state"] == "failed"
+
+
+def test_ctrl_c_while_a_bare_locustfile_stores_its_first_data_leaves_nothing_running(place: Path) -> None:
+    file = str(REPOSITORY / "locustfiles" / "sqlite.py")
+    words = ["--headless", "-u", "1", "-t", "1s", "--load-window", "600d", "--scale", "1000"]
+    command = Command(place, "locust", "-f", file, *words)
+    stored = "results/*/*.partial/server/**/*"
+    command.wait_until(lambda: sum(path.stat().st_size for path in place.glob(stored)) > 1_000_000)
+    command.signal(signal.SIGINT)
+    assert command.wait() == 130
+    assert "Traceback" not in command.stderr
+    says(command.stderr, "interrupted before the test began")
+    assert content(only(place, "results/*/*.partial/status.json"))["state"] == "interrupted"
+    assert not list(place.glob(stored))

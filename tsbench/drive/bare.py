@@ -71,6 +71,10 @@ def _init(environment: Environment, **_: Any) -> None:
             logger.error("tsbench: %s", " ".join(str(error).split()))  # noqa: TRY400 - one line, no traceback
             test.give_up(str(error))
             sys.exit(2 if isinstance(error, UserMistake) else 1)
+        except KeyboardInterrupt:
+            test.give_up("interrupted by the user", state="interrupted")
+            logger.error("tsbench: interrupted before the test began; nothing was measured")  # noqa: TRY400 - as above
+            sys.exit(130)
         gevent.get_hub().loop.update_now()
 
 
@@ -152,11 +156,11 @@ class _Test:
         if verdict["valid"] is False or (spec.gates and verdict["valid"] is None):  # who sets a gate waits for a yes
             environment.process_exit_code = 1
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self, reason: str, *, state: str = "failed") -> None:
         """Put away, and keep the reason with what was begun."""
         self.put_away()
         if self._dir is not None:
-            self._dir.finish("failed", error=reason)
+            self._dir.finish(state, error=reason)
 
     def end(self, environment: Environment) -> None:
         """End a test that still runs while its server does, so that it is checked; then put away."""
