@@ -169,12 +169,12 @@ def fill(
     schema: Schema,
     endpoint: str,
     *,
-    settling: Callable[[], None] = lambda: None,
+    phase: Callable[[str], None] = lambda _name: None,
     **how: Any,
 ) -> Loaded:
     """Create empty tables, fill them (`how` is `bulk_load`'s), and bring the database to rest.
 
-    `settling` is called before the last of these.
+    `phase` is told `load` and `settle` when the second and the third of these begin.
 
     Raises
     ------
@@ -183,8 +183,9 @@ def fill(
     """
     session.run(schema.drop(world.measurements))
     session.run(schema.create(world.measurements, world.tags()))
+    phase("load")
     loaded = bulk_load(world, target, schema, endpoint, **how)
-    settling()
+    phase("settle")
     session.run(schema.settle(world.measurements))
     return loaded
 

@@ -158,7 +158,7 @@ def _session(parts: Parts) -> Iterator[Session]:
 def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
     world, load = spec.world_at(), spec.load
     ticks = world.ticks(load.window)
-    progress.phase("load", world.count(None, 0, ticks))
+    points = world.count(None, 0, ticks)
     loaded = fill(
         session,
         world,
@@ -170,7 +170,7 @@ def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> 
         batch=load.batch,
         mode=load.mode,
         progress=progress.advance,
-        settling=lambda: progress.phase("settle"),
+        phase=lambda name: progress.phase(name, points if name == "load" else None),
     )
     return loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
 

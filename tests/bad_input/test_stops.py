@@ -58,7 +58,7 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     command = started(place, "--set", "drive.duration=3s")
     command.until_measured()
     command.signal(signal.SIGINT)
-    assert command.wait() == 130
+    assert command.wait() == 130, command.stderr
     line = complaint(command.stderr)
     says(line, "interrupted", "go on with: tsbench run tiny.toml", "--set=drive.duration=3s", "--resume results/")
     partial = only(place, "results/*/sqlite.partial")
@@ -80,7 +80,7 @@ def test_ctrl_c_while_loading_stops_the_server_and_deletes_its_data(place: Path,
     command = started(place, *POSTGRES, "--set", "load.window=1000h")
     command.until_phase("load")
     command.signal(signal.SIGINT)
-    assert command.wait() == 130
+    assert command.wait() == 130, command.stderr
     says(complaint(command.stderr), "interrupted", "--set=load.window=1000h", "--resume")
     partial = only(place, "results/*/postgres.partial")
     assert content(partial / "status.json")["state"] == "interrupted"
@@ -93,7 +93,7 @@ def test_sigterm_is_handled_like_ctrl_c(place: Path, embedded: None) -> None:
     command = started(place, *POSTGRES, *LONG)
     command.until_measured()
     command.signal(signal.SIGTERM)
-    assert command.wait() == 130
+    assert command.wait() == 130, command.stderr
     says(complaint(command.stderr), "interrupted", "--resume")
     partial = only(place, "results/*/postgres.partial")
     assert content(partial / "status.json")["state"] == "interrupted"
@@ -105,7 +105,7 @@ def test_a_killed_server_ends_the_run_with_a_false_verdict_that_says_so(place: P
     command = started(place, *POSTGRES, *LONG)
     command.until_measured()
     command.child("postgres").kill()
-    assert command.wait() == 1
+    assert command.wait() == 1, command.stderr
     says(complaint(command.stderr), "postgres", "the server died during the run")
     run = only(place, "results/*/postgres")
     verdict = content(run / "summary.json")["verdict"]
@@ -160,7 +160,7 @@ def test_a_full_disk_fails_the_run_and_says_where_to_go(place: Path) -> None:
         pytest.skip("this root may not mount a file system")
     try:
         command = started(place, "--out", "small/results", "--set", "load.window=100h")
-        assert command.wait() == 1
+        assert command.wait() == 1, command.stderr
         says(complaint(command.stderr), "sqlite", "disk full", "free some room", "--out")
         partial = only(place, "small/results/*/sqlite.partial")
         assert content(partial / "status.json")["state"] == "failed"
@@ -172,7 +172,7 @@ def test_a_full_disk_fails_the_run_and_says_where_to_go(place: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_generating_onto_a_full_disk_says_that_the_file_is_incomplete(place: Path) -> None:
     command = Command(place, "tsbench", "generate", "--out", "/dev/full", "--scale", "5")
-    assert command.wait() == 1
+    assert command.wait() == 1, command.stderr
     says(complaint(command.stderr), "/dev/full", "incomplete", "the disk is full")
 
 
@@ -203,7 +203,7 @@ def test_ctrl_c_while_a_bare_locustfile_stores_its_first_data_leaves_nothing_run
     stored = "results/*/*.partial/server/**/*"
     command.wait_until(lambda: sum(path.stat().st_size for path in place.glob(stored)) > 1_000_000)
     command.signal(signal.SIGINT)
-    assert command.wait() == 130
+    assert command.wait() == 130, command.stderr
     assert "Traceback" not in command.stderr
     says(command.stderr, "interrupted before the test began")
     assert content(only(place, "results/*/*.partial/status.json"))["state"] == "interrupted"
