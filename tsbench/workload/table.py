@@ -50,16 +50,22 @@ def cut(tables: Iterator[Table], rows: int) -> Iterator[Table]:
     for table in tables:
         start = 0
         while len(table) - start >= missing:
-            piece = join([*pending, table.take(slice(start, start + missing))])
+            pending.append(table.take(slice(start, start + missing)))
             start += missing
-            pending, missing = [], rows
+            missing = rows
             if start == len(table):
                 table = table.take(_NO_ROWS)  # noqa: PLW2901 - nothing is held while others have their turn
                 start = 0
-            yield piece
-            del piece
+            yield _joined_out(pending)
         if start < len(table):
             pending.append(table.take(slice(start, None)))
             missing -= len(table) - start
     if pending:
         yield join(pending)
+
+
+def _joined_out(tables: list[Table]) -> Table:
+    """The tables as one; the list is empty then."""
+    whole = join(tables)
+    tables.clear()
+    return whole

@@ -19,6 +19,8 @@ from tsbench.workload.walks import Bits
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from tsbench.model import Codes, Measurement
     from tsbench.workload.layout import Layout, UseCase
 
@@ -211,16 +213,18 @@ class World:
             if shuffler is not None:
                 shuffler.skip(ticks)
         for tick, ticks in _pieces(first_tick, last_tick, points, len(series)):
-            times = self.time_ns(tick) + np.arange(ticks) * spec.interval_ns
-            columns = np.repeat(times, len(series)), np.tile(series, ticks)
-            table = Table(*columns, motion.advance(ticks))
-            if shuffler is not None:
-                table = shuffler.push(table)
-            yield table
-            del table, columns  # while it is another measurement's turn, nothing but the state is kept
+            # Named nowhere: while it is another measurement's turn, nothing but the state is kept.
+            yield self._table(motion, shuffler, series, tick, ticks)
         held = None if shuffler is None else shuffler.flush()
         if held is not None:
             yield held
+
+    def _table(
+        self, motion: Motion, shuffler: Shuffler | None, series: NDArray[np.int32], tick: int, ticks: int
+    ) -> Table:
+        times = self.time_ns(tick) + np.arange(ticks) * self.spec.interval_ns
+        table = Table(np.repeat(times, len(series)), np.tile(series, ticks), motion.advance(ticks))
+        return table if shuffler is None else shuffler.push(table)
 
     def _bits(self, purpose: int, *names: str, stream: int = 0) -> Bits:
         """The random numbers for a purpose. Names count by their CRC, so that no table's order matters."""
