@@ -11,16 +11,15 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tsbench import assess, env, targets
 from tsbench.bulk import fill
 from tsbench.children import bind_to_parent
-from tsbench.collect.counters import CounterCollector
-from tsbench.collect.processes import HostCollector, ServerCollector, Tree
-from tsbench.collect.sar import SarCollector
-from tsbench.collected import counting, watching
+from tsbench.collect.processes import Tree
+from tsbench.collected import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
 from tsbench.precheck import schema_of
@@ -30,6 +29,8 @@ from tsbench.servers.files import allocated_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tsbench.targets.base import Session
 
 PATIENCE_S = 20.0
 
@@ -117,59 +118,59 @@ def _last_line(errors: bytes) -> str:
 # --- in their own -----------------------------------------------------------------------------------------------------
 
 
-def _watch(run: RunDir, spec: RunSpec, endpoint: str, job: dict[str, Any]) -> dict[str, Any]:
+class _Job:
+    """A run, and what its spec and the arguments say."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.asked = asked
+        self.run = RunDir(Path(asked["run"]))
+        self.spec = RunSpec.model_validate(self.run.read_json("spec.json"))
+        self.target = targets.get(self.spec.target.name)
+        self.schema = schema_of(self.spec, self.target)
+        self.endpoint: str = asked["endpoint"]
+
+    def connect(self) -> Session:
+        return self.target.connect(self.endpoint, self.schema)
+
+
+def _watch(job: _Job) -> dict[str, Any]:
     """Watch until the input ends."""
-    target = targets.get(spec.target.name)
-    schema = schema_of(spec, target)
-    server: Sequence[int] = job["server"]
-    client = Tree(lambda: [job["client"]], without=lambda: [*server, os.getpid()])
-    collectors = (
-        HostCollector(client),
-        ServerCollector(lambda: server),
-        CounterCollector(lambda: counting(target.connect(endpoint, schema))),
-        SarCollector(run / "sar.data"),
-    )
-    with watching(run, collectors):
+    server: Sequence[int] = job.asked["server"]
+    client = Tree(lambda: [job.asked["client"]], without=lambda: [*server, os.getpid()])
+    with watching(job.run, collectors_for(job.run, lambda: server, lambda: counting(job.connect()), client)):
         sys.stdin.read()
     return {}
 
 
-def _store(run: RunDir, spec: RunSpec, endpoint: str, job: dict[str, Any]) -> dict[str, Any]:
-    del job
-    target = targets.get(spec.target.name)
-    schema = schema_of(spec, target)
-    world, load = spec.world_at(), spec.load
-    session = target.connect(endpoint, schema)
-    run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
-    loaded = fill(
-        session,
-        world,
-        target,
-        schema,
-        endpoint,
-        last_tick=world.ticks(load.window),
-        workers=load.workers,
-        batch=load.batch,
-        mode=load.mode,
-    )
-    session.close()
-    return loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
+def _store(job: _Job) -> dict[str, Any]:
+    world, load = job.spec.world_at(), job.spec.load
+    with closing(job.connect()) as session:
+        job.run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
+        return fill(
+            session,
+            world,
+            job.target,
+            job.schema,
+            job.endpoint,
+            last_tick=world.ticks(load.window),
+            workers=load.workers,
+            batch=load.batch,
+            mode=load.mode,
+        )
 
 
-def _conclude(run: RunDir, spec: RunSpec, endpoint: str, job: dict[str, Any]) -> dict[str, Any]:
-    target = targets.get(spec.target.name)
-    schema = schema_of(spec, target)
-    heading = {**assess.heading(spec, schema.name), "load": job["loaded"]}
+def _conclude(job: _Job) -> dict[str, Any]:
+    run, spec, schema, loaded = job.run, job.spec, job.schema, job.asked["loaded"]
+    heading = {**assess.heading(spec, schema.name), "load": loaded}
     summary, verdicts = assess.measured(run, spec)
     data = run / "server"
     try:
-        session = target.connect(endpoint, schema)
-        found, more = assess.checked(run, spec, session, schema, loaded_points=job["loaded"]["points"])
-        size = assess.sized(
-            spec, session, schema, found, directory_bytes=lambda: allocated_bytes(data) if data.exists() else 0
-        )
+        with closing(job.connect()) as session:
+            found, more = assess.checked(run, spec, session, schema, loaded_points=loaded["points"])
+            size = assess.sized(
+                spec, session, schema, found, directory_bytes=lambda: allocated_bytes(data) if data.exists() else 0
+            )
         found = {**found, "size": size}
-        session.close()
     except (UserMistake, OpError) as error:
         found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
     assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
@@ -179,11 +180,8 @@ def _conclude(run: RunDir, spec: RunSpec, endpoint: str, job: dict[str, Any]) ->
 def main() -> NoReturn:
     """Do what the arguments say: `watch`, `store` or `conclude`, and a job in JSON; the answer is JSON, too."""
     jobs = {"watch": _watch, "store": _store, "conclude": _conclude}
-    job = json.loads(sys.argv[2])
-    run = RunDir(Path(job["run"]))
-    spec = RunSpec.model_validate(run.read_json("spec.json"))
     try:
-        print(json.dumps(jobs[sys.argv[1]](run, spec, job["endpoint"], job)))
+        print(json.dumps(jobs[sys.argv[1]](_Job(json.loads(sys.argv[2])))))
     except (UserMistake, Broken, OpError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         sys.exit(2 if isinstance(error, UserMistake) else 1)

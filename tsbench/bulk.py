@@ -169,10 +169,14 @@ def fill(
     schema: Schema,
     endpoint: str,
     *,
+    last_tick: int,
+    workers: int,
+    batch: int,
+    mode: WriteMode,
+    progress: Callable[[int], None] = lambda _points: None,
     phase: Callable[[str], None] = lambda _name: None,
-    **how: Any,
-) -> Loaded:
-    """Create empty tables, fill them (`how` is `bulk_load`'s), and bring the database to rest.
+) -> dict[str, Any]:
+    """Create empty tables, fill them as `bulk_load` does, bring the database to rest; give the load's summary.
 
     `phase` is told `load` and `settle` when the second and the third of these begin.
 
@@ -184,10 +188,20 @@ def fill(
     session.run(schema.drop(world.measurements))
     session.run(schema.create(world.measurements, world.tags()))
     phase("load")
-    loaded = bulk_load(world, target, schema, endpoint, **how)
+    loaded = bulk_load(
+        world,
+        target,
+        schema,
+        endpoint,
+        last_tick=last_tick,
+        workers=workers,
+        batch=batch,
+        mode=mode,
+        progress=progress,
+    )
     phase("settle")
     session.run(schema.settle(world.measurements))
-    return loaded
+    return loaded.summary(workers=workers, batch=batch, mode=mode)
 
 
 def mixed_batches(

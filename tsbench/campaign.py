@@ -76,7 +76,7 @@ def campaign(
             if time.monotonic() >= report_due and number < len(cells):
                 report_due = time.monotonic() + 10 * _report(results)
     except (KeyboardInterrupt, UserMistake):
-        left = [*summaries, *(summary for cell in cells[len(summaries) :][:1] for summary in _partial(results, cell))]
+        left = [*summaries, *_partial(results, cell)]
         if left:
             _write(scenario, results, left)
             _report(results)

@@ -10,20 +10,39 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tsbench.collect import sadf
+from tsbench.collect.counters import CounterCollector
+from tsbench.collect.processes import HostCollector, ServerCollector
+from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake
 from tsbench.rundir import COLLECTED, RunDir, find_runs
 from tsbench.targets.base import Counting
 from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tsbench.collect.base import Collector, Row
     from tsbench.collect.counters import Source
+    from tsbench.collect.processes import Tree
     from tsbench.targets.base import Session
 
 _TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
+
+
+def collectors_for(
+    run: RunDir,
+    server: Callable[[], Sequence[int]],
+    sources: Callable[[], Sequence[Source]],
+    client: Tree | None = None,
+) -> tuple[Collector, ...]:
+    """All that watch a run: the host and the load processes (`client`), the server's processes, counters, sar."""
+    return (
+        HostCollector(client),
+        ServerCollector(server),
+        CounterCollector(sources),
+        SarCollector(run / "sar.data"),
+    )
 
 
 @contextmanager

@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tsbench import assess, caps, env, launch, servers, targets
 from tsbench.bulk import fill
-from tsbench.collect.counters import CounterCollector
-from tsbench.collect.processes import HostCollector, ServerCollector
-from tsbench.collect.sar import SarCollector
-from tsbench.collected import counting, watching
+from tsbench.collected import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.precheck import schema_of
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.collect.base import Collector
+    from tsbench.collect.counters import Source
     from tsbench.scenario import RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target
@@ -72,9 +70,11 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
     else:
         server = servers.SERVERS[spec.target.name](run / "server", spec.target.settings)
     schema = schema_of(spec, target)
-    counters = CounterCollector(lambda: [*counting(target.connect(server.endpoint, schema)), *caps.sources()])
-    collectors = (HostCollector(), ServerCollector(server.pids), counters, SarCollector(run / "sar.data"))
-    return Parts(target, schema, server, collectors)
+
+    def sources() -> list[Source]:
+        return [*counting(target.connect(server.endpoint, schema)), *caps.sources()]
+
+    return Parts(target, schema, server, collectors_for(run, server.pids, sources))
 
 
 def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> 
     world, load = spec.world_at(), spec.load
     ticks = world.ticks(load.window)
     points = world.count(None, 0, ticks)
-    loaded = fill(
+    return fill(
         session,
         world,
         parts.target,
@@ -172,7 +172,6 @@ def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> 
         progress=progress.advance,
         phase=lambda name: progress.phase(name, points if name == "load" else None),
     )
-    return loaded.summary(workers=load.workers, batch=load.batch, mode=load.mode)
 
 
 def _expect_plausible(spec: RunSpec, schema: Schema, session: Session, points: int) -> None:

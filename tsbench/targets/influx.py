@@ -116,19 +116,22 @@ class LineSchema:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         if mode is WriteMode.SINGLE:
             return next(self.encode_singles(batch))
-        data = _lines(batch)
+        with _expressible():
+            data = lines.encode(batch)
         return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One line per payload."""
         name = batch.measurement.name
-        found = bytes(_lines(batch)).split(b"\n")[:-1]
+        with _expressible():
+            found = lines.encode_singles(batch)
         return (Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found)
 
 
-def _lines(batch: Batch) -> memoryview:
+@contextmanager
+def _expressible() -> Iterator[None]:
     try:
-        return lines.encode(batch)
+        yield
     except ValueError as error:
         raise Unsupported(str(error)) from error
 

@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -126,14 +125,11 @@ class _Plain:
             sent = self._socket.send(data)  # an idle connection has room for at least a byte
             if sent == len(data):
                 return
-            rest = memoryview(data)[sent:]
+            self._put_rest(memoryview(data)[sent:], deadline)
         else:
             sent = self._socket.sendmsg([head, body])
-            rest = memoryview(head)[sent:] if sent < len(head) else memoryview(body)[sent - len(head) :]
-            if sent < len(head):
-                self._put_rest(rest, deadline)
-                rest = memoryview(body)
-        self._put_rest(rest, deadline)
+            self._put_rest(memoryview(head)[sent:], deadline)
+            self._put_rest(memoryview(body)[max(0, sent - len(head)) :], deadline)
 
     def _put_rest(self, rest: memoryview, deadline: float) -> None:
         while rest:
@@ -209,7 +205,7 @@ class _Polling:
 def _poll(fd: int, events: int) -> Callable[[int], list[Any]]:
     """Python's own `poll` of one descriptor; where gevent has patched it, looking would let other greenlets run."""
     monkey = sys.modules.get("gevent.monkey")
-    made = monkey.get_original("select", "poll")() if monkey is not None else import_module("select").poll()
+    made = monkey.get_original("select", "poll")() if monkey is not None else select.poll()
     made.register(fd, events)
     poll: Callable[[int], list[Any]] = made.poll
     return poll
