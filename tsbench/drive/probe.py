@@ -37,7 +37,8 @@ class Probe:
         write_log_head(self._log, start_s=timebase.now_ns() / 1e9)
         self._lags: dict[int, array[int]] = {}
         self._waits: dict[int, array[int]] = {}
-        self._cpu_mark = (time.thread_time_ns(), time.perf_counter_ns())
+        self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
+        self._used: list[tuple[int, int, int]] = []
         self._greenlet = gevent.spawn(self._run)
 
     def _run(self) -> None:
@@ -45,11 +46,26 @@ class Probe:
             asked = time.perf_counter_ns()
             gevent.sleep(PERIOD_S)
             lag_ns = time.perf_counter_ns() - asked - int(PERIOD_S * 1e9)
-            self._lags.setdefault(self._timebase.now_ns() // 1_000_000_000, array("q")).append(max(0, lag_ns))
+            second = self._second()
+            if second != self._mark[0]:
+                self._end_second()
+            self._lags.setdefault(second, array("q")).append(max(0, lag_ns))
+
+    def _second(self) -> int:
+        return self._timebase.now_ns() // 1_000_000_000
+
+    def _end_second(self) -> None:
+        """Note what was used of the second that has ended: a window of whole seconds has only its own.
+
+        What comes before the window (payloads made, tables collected) keeps a core busy and is nobody's load.
+        """
+        second, cpu_ns, wall_ns = self._mark
+        self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
+        self._used.append((second, self._mark[1] - cpu_ns, self._mark[2] - wall_ns))
 
     def waited(self, wait_ns: int) -> None:
         """Note how long an op waited for a thread of the pool."""
-        self._waits.setdefault(self._timebase.now_ns() // 1_000_000_000, array("q")).append(wait_ns)
+        self._waits.setdefault(self._second(), array("q")).append(wait_ns)
 
     def flush(self) -> None:
         """Append what was seen since the last flush. Call it from the event loop's thread, about once a second."""
@@ -60,19 +76,18 @@ class Probe:
                 if self.outbox is not None:
                     self.outbox.saw(tag, second, histogram)
             seen.clear()
-        cpu_ns, wall_ns = time.thread_time_ns(), time.perf_counter_ns()
-        used_ns, passed_ns = cpu_ns - self._cpu_mark[0], wall_ns - self._cpu_mark[1]
-        self._cpu_mark = (cpu_ns, wall_ns)
-        line = {"second": self._timebase.now_ns() // 1_000_000_000 - 1, "cpu_ns": used_ns, "wall_ns": passed_ns}
-        self._cpu.write(json.dumps(line) + "\n")
-        if self.outbox is not None:
-            self.outbox.used(line["second"], used_ns, passed_ns)
+        for second, cpu_ns, wall_ns in self._used:
+            self._cpu.write(json.dumps({"second": second, "cpu_ns": cpu_ns, "wall_ns": wall_ns}) + "\n")
+            if self.outbox is not None:
+                self.outbox.used(second, cpu_ns, wall_ns)
+        self._used.clear()
         self._log.flush()
         self._cpu.flush()
 
     def close(self) -> None:
         """Stop sampling, flush, close the files."""
         self._greenlet.kill()
+        self._end_second()
         self.flush()
         self._log.close()
         self._cpu.close()
