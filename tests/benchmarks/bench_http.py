@@ -1,10 +1,12 @@
 """Clients that write to the same InfluxDB 1.x: ours, Locust's FastHttpUser, wrk, and the peer's loader.
 
 One point per request with 50 users, in one process each, rounds in turn; ratios are medians of the rounds' ratios, so
-that a machine whose speed drifts favours nobody. wrk is C with an event loop: what the server can take. At half our
-rate an open loop's service times are put beside wrk's at the same rate: what is more is the client's own. Batches of
-5,000 lines are loaded beside `tsbs_load_influx` (from a directory in TSBS_BIN, or from PATH), which reads what its own
-generator wrote before, while tsbench generates as it loads.
+that a machine whose speed drifts favours nobody. wrk is C with an event loop: what the server can take. That is done
+twice, with the server's data on a disk, where writes wait for each other's fsync and no client can do more than the
+disk, and in memory, where it is the clients that differ. At half our rate an open loop's service times are put beside
+wrk's at the same rate: what is more is the client's own. Batches of 5,000 lines are loaded beside `tsbs_load_influx`
+(from a directory in TSBS_BIN, or from PATH), which reads what its own generator wrote before, while tsbench generates
+as it loads.
 """
 
 from __future__ import annotations
@@ -22,17 +24,22 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import psutil
 
 from tsbench.servers.influxdb import InfluxServer1
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[2]
 USERS, SECONDS, ROUNDS = 50, 8, 5
 SCALE, HOURS, BATCH = 100, 48, 5_000
 ROWS = SCALE * HOURS * 360
 BIN = Path(sys.executable).parent
+DISK, MEMORY = Path("/var/tmp"), Path("/dev/shm")
 
 FAST = """
 import itertools
@@ -116,13 +123,25 @@ class Rate:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
+    with serving(DISK) as (endpoint, directory):
+        print("data on disk:", end=" ")
+        ours = single_points(endpoint, directory)
+        half_rate(endpoint, directory, ours / 2)
+        batches(endpoint, directory)
+    if MEMORY.is_dir():
+        with serving(MEMORY) as (endpoint, directory):
+            print("data in memory:", end=" ")
+            single_points(endpoint, directory)
+
+
+@contextlib.contextmanager
+def serving(place: Path) -> Iterator[tuple[str, Path]]:
+    """A server with its data below a place, and a directory there."""
+    with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir=place) as directory:
         server = InfluxServer1(Path(directory) / "server")
         server.start()
         try:
-            ours = single_points(server.endpoint, Path(directory))
-            half_rate(server.endpoint, Path(directory), ours / 2)
-            batches(server.endpoint, Path(directory))
+            yield server.endpoint, Path(directory)
         finally:
             server.stop()
             server.remove()

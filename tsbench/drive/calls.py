@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, TypeVarTuple
 
 import gevent
 from gevent.threadpool import ThreadPool
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-P = ParamSpec("P")
+A = TypeVarTuple("A")
 
 
 @dataclass(slots=True)  # not frozen: one is made for every op, and a frozen one takes three times as long to make
@@ -28,12 +28,14 @@ class Timed(Generic[T]):
     error: Exception | None
     service_ns: int
     wait_ns: int = 0
+    response_ns: int = 0
+    """From when the op was due until it ended; known once it is recorded."""
 
 
 class Caller(Protocol):
     """Makes timed calls; exceptions are returned, not raised, so that they are timed too."""
 
-    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Timed[T]:
+    def call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
         """Call it and time it."""
         ...
 
@@ -42,11 +44,11 @@ class Caller(Protocol):
         ...
 
 
-def timed(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Timed[T]:
+def timed(function: Callable[[*A], T], *args: *A) -> Timed[T]:
     """Call and time in the current thread."""
     started = time.perf_counter_ns()
     try:
-        value = function(*args, **kwargs)
+        value = function(*args)
     except Exception as error:  # noqa: BLE001 - handed to the caller, who sorts it
         return Timed(None, error, time.perf_counter_ns() - started)
     return Timed(value, None, time.perf_counter_ns() - started)
@@ -55,9 +57,7 @@ def timed(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Timed[
 class Direct:
     """For drivers that yield while they wait."""
 
-    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Timed[T]:
-        """Call on the event loop."""
-        return timed(function, *args, **kwargs)
+    call = staticmethod(timed)
 
     def add_user(self) -> None:
         """Nothing to do: greenlets are cheap."""
@@ -75,12 +75,12 @@ class Pooled:
         self._users += 1
         self._pool.maxsize = max(1, self._users)
 
-    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Timed[T]:
+    def call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
         """Call in a thread; the event loop goes on. The wait is from asking for a thread to running in it."""
         asked = time.perf_counter_ns()
 
         def work() -> tuple[Timed[T], int]:
-            return timed(function, *args, **kwargs), time.perf_counter_ns()
+            return timed(function, *args), time.perf_counter_ns()
 
         result = self._pool.spawn(work)
         outcome, ended = result.get()

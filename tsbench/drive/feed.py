@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tsbench.workload.world import World
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, as `Payload`
 class Write:
     """One encoded write and its place."""
 

@@ -6,7 +6,7 @@ import gc
 import json
 import logging
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import gevent
 from gevent.event import Event
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Session
 
 T = TypeVar("T")
-P = ParamSpec("P")
+A = TypeVarTuple("A")
 
 logger = logging.getLogger("tsbench")
 
@@ -245,7 +245,7 @@ class LoadProcess:
         """Count a user that got no session: the run went on without it."""
         outcome, cause = _sort(error)
         now_ns = self.timebase.now_ns()
-        self.recorder.op("connect", due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
+        self.recorder.op("connect", now_ns, now_ns, 0, 0, outcome, cause)
         self._state.unconnected[str(error)] = self._state.unconnected.get(str(error), 0) + 1
 
     def _open(self) -> Session:
@@ -265,12 +265,12 @@ class LoadProcess:
             self.recorder.wrote(*place, outcome)
         return result
 
-    def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Timed[T]:
+    def _call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
         if not self._in_flight:
             self._idle.clear()
         self._in_flight += 1
         try:
-            return self.caller.call(function, *args, **kwargs)
+            return self.caller.call(function, *args)
         finally:
             self._in_flight -= 1
             if not self._in_flight:
@@ -302,24 +302,20 @@ class LoadProcess:
         return Window(self.world.time_ns(0), self.world.time_ns(self.loaded_ticks))
 
     def _record(self, name: str, due_ns: int, started_ns: int, result: Timed[Any], *, points: int = 0) -> Outcome:
-        ended_ns = self.timebase.now_ns()
-        outcome, cause = Outcome.OK, ""
+        end_ns = max(self.timebase.now_ns(), due_ns)
+        result.response_ns = end_ns - due_ns
+        outcome, cause, acknowledged = Outcome.OK, "", points
         if result.error is not None:
             outcome, cause = _sort(result.error)
+            acknowledged = 0
             self._state.failures[str(result.error)] = self._state.failures.get(str(result.error), 0) + 1
-        acknowledged = 0 if outcome is not Outcome.OK else result.value if isinstance(result.value, int) else points
-        self.recorder.op(
-            name,
-            due_ns=due_ns,
-            end_ns=max(ended_ns, due_ns),
-            service_ns=result.service_ns,
-            points=acknowledged,
-            outcome=outcome,
-            cause=cause,
-        )
+        elif type(result.value) is int:  # a session knows better than its payload
+            acknowledged = result.value
+        self.recorder.op(name, due_ns, end_ns, result.service_ns, acknowledged, outcome, cause)
         if result.wait_ns:
             self.probe.waited(result.wait_ns)
-        self.arrived(due_ns, started_ns)
+        if self.stripe is not None:
+            self.arrived(due_ns, started_ns)
         return outcome
 
     # --- the end ------------------------------------------------------------------------------------------------------

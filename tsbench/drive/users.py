@@ -39,11 +39,14 @@ class TimeSeriesUser(User):
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
         self._session: Session | None = None
+        self._process: LoadProcess | None = None
         self._coordinator = Coordinator.of(environment)
 
     def on_start(self) -> None:
         """Connect, and wait until all users have."""
-        process = self._process
+        process = self._process = self._coordinator.process
+        if process is None:  # the run could not begin; the coordinator has said why
+            raise StopUser
         try:
             self._session = process.connect()
         except (UserMistake, OpError) as error:
@@ -55,31 +58,22 @@ class TimeSeriesUser(User):
     def on_stop(self) -> None:
         """Close the session, off the event loop if its driver blocks: SQLite checkpoints when the last one closes."""
         session, self._session = self._session, None
-        process = self._coordinator.process
+        process = self._process
         if session is not None and process is not None:
             process.caller.call(session.close)
-
-    @property
-    def _process(self) -> LoadProcess:
-        process = self._coordinator.process
-        if process is None:  # the run could not begin; the coordinator has said why
-            raise StopUser
-        return process
 
     def write(self, points: int = 1, mode: WriteMode | None = None) -> None:
         """Write the next `points` points of a stream that this process owns, in one request."""
         process, session = self._process, self._session
-        due_ns = process.next_due_ns()
-        mode = mode or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI)
-        if due_ns is None or session is None:
+        if process is None or session is None or (due_ns := process.next_due_ns()) is None:
             raise StopUser
-        write = process.feed.take(points, mode)
+        write = process.feed.take(points, mode or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI))
         if write is None:
             self._nothing_left(process)
             return
         name = f"write-{points}"
         result = process.write(session, write, name, due_ns)
-        self._done(process, "write", name, due_ns, write.payload.nbytes, result)
+        self._done(process, "write", name, write.payload.nbytes, result)
 
     def _nothing_left(self, process: LoadProcess) -> None:
         """Everything of this size that the scenario's window has was written; other sizes may still have some."""
@@ -91,16 +85,12 @@ class TimeSeriesUser(User):
     def query(self, kind: str) -> None:
         """Ask the next question of a kind (`tsbench list queries`) and fetch the whole answer."""
         process, session = self._process, self._session
-        due_ns = process.next_due_ns()
-        if due_ns is None or session is None:
+        if process is None or session is None or (due_ns := process.next_due_ns()) is None:
             raise StopUser
         result = process.query(session, kind, due_ns)
-        self._done(process, "query", kind, due_ns, 0 if result.value is None else len(result.value), result)
+        self._done(process, "query", kind, 0 if result.value is None else len(result.value), result)
 
-    def _done(
-        self, process: LoadProcess, request_type: str, name: str, due_ns: int, length: int, result: Timed[Any]
-    ) -> None:
-        response_ns = process.timebase.now_ns() - due_ns
-        self._coordinator.tally.add(request_type, name, response_ns, length, result.error)
+    def _done(self, process: LoadProcess, request_type: str, name: str, length: int, result: Timed[Any]) -> None:
+        self._coordinator.tally.add(request_type, name, result.response_ns, length, result.error)
         if result.error is not None and process.stripe is None:
             gevent.sleep(FAILURE_PAUSE_S)

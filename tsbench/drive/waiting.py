@@ -41,9 +41,11 @@ class GreenletWaiter:
         if deadline < self._timer_ends:
             self._start_timer(deadline)
         self._deadline, self._greenlet = deadline, getcurrent()
+        watcher.start(self._greenlet.switch)
         try:
-            self._hub.wait(watcher)
+            self._hub.switch()
         finally:
+            watcher.stop()
             self._greenlet = None
 
     def _start_timer(self, deadline: float) -> None:

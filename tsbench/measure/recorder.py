@@ -41,14 +41,11 @@ class Observer(Protocol):
 class _Op:
     """Buffers of one op since the last flush."""
 
-    __slots__ = ("causes", "due_ns", "end_ns", "outcome", "points", "service_ns")
+    __slots__ = ("causes", "numbers")
 
     def __init__(self) -> None:
-        self.due_ns = array("q")
-        self.end_ns = array("q")
-        self.service_ns = array("q")
-        self.points = array("q")
-        self.outcome = array("b")
+        self.numbers = array("q")
+        """Five of each op: due, end and service time in ns, points, outcome."""
         self.causes: Counter[tuple[int, str]] = Counter()
 
 
@@ -74,7 +71,6 @@ class Recorder:
     def op(
         self,
         name: str,
-        *,
         due_ns: int,
         end_ns: int,
         service_ns: int,
@@ -84,11 +80,7 @@ class Recorder:
     ) -> None:
         """Record an op that has ended. `points` are the acknowledged ones."""
         buffers = self._ops[name]
-        buffers.due_ns.append(due_ns)
-        buffers.end_ns.append(end_ns)
-        buffers.service_ns.append(service_ns)
-        buffers.points.append(points)
-        buffers.outcome.append(outcome)
+        buffers.numbers.extend((due_ns, end_ns, service_ns, points, outcome))
         if outcome is not Outcome.OK:
             buffers.causes[end_ns // NS_PER_S, cause] += 1
         self.total += 1
@@ -114,11 +106,8 @@ class Recorder:
             file.flush()
 
     def _flush_op(self, name: str, buffers: _Op) -> None:
-        due_ns = np.frombuffer(buffers.due_ns, dtype=np.int64)
-        end_ns = np.frombuffer(buffers.end_ns, dtype=np.int64)
-        service_ns = np.frombuffer(buffers.service_ns, dtype=np.int64)
-        outcome = np.frombuffer(buffers.outcome, dtype=np.int8)
-        points = np.frombuffer(buffers.points, dtype=np.int64)
+        numbers = np.frombuffer(buffers.numbers, dtype=np.int64)
+        due_ns, end_ns, service_ns, points, outcome = numbers.reshape(-1, 5).T
         due_s, end_s = due_ns // NS_PER_S, end_ns // NS_PER_S
         for second in np.unique(due_s).tolist():
             chosen = due_s == second

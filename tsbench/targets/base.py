@@ -34,7 +34,7 @@ class Statement:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: one is made for every point, and a frozen one takes five times as long
 class Payload:
     """An encoded batch: `data` is what the session of the same target sends, unchanged.
 

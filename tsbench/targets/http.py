@@ -86,11 +86,15 @@ class HttpConnection:
             wire = self._connect(deadline)
         keep = False
         try:
-            lost = _put(wire, request.head(len(body)), body, deadline)
-            response = _get(wire, deadline)
-            if lost is not None and response.status < 400:  # it accepts what it did not read
-                raise lost
-            keep = response.keep_alive and lost is None
+            try:
+                wire.put(request.head(len(body)), body, deadline)
+            except TimeoutError:
+                raise
+            except OSError as error:  # one that refuses a request may answer before it is whole
+                return _refused(wire, deadline, error)
+            data = wire.get(deadline)
+            response = at_once(data) or _read(wire, data, deadline)
+            keep = response.keep_alive
             return response
         except TimeoutError:
             raise OpError(Outcome.UNKNOWN, "timeout", f"no answer from {self.place} within {limit_s:g} s") from None
@@ -126,22 +130,16 @@ class HttpConnection:
         return self._wire
 
 
-def _put(wire: Wire, head: bytes, body: bytes | memoryview, deadline: float) -> OSError | None:
-    """Send everything, or as much as the server takes: one that refuses a request may answer before it is whole."""
-    try:
-        wire.put(head, body, deadline)
-    except TimeoutError:
-        raise
-    except OSError as error:
-        return error
-    return None
+def _refused(wire: Wire, deadline: float, lost: OSError) -> Response:
+    """The answer of a server that did not read the whole request; one that accepts what it did not read is none."""
+    response = _read(wire, wire.get(deadline), deadline)
+    if response.status < 400:
+        raise lost
+    return response
 
 
-def _get(wire: Wire, deadline: float) -> Response:
-    data = wire.get(deadline)
-    response = at_once(data)
-    if response is not None:
-        return response
+def _read(wire: Wire, data: bytes, deadline: float) -> Response:
+    """The answer that begins with `data`."""
     parser = ResponseParser()
     while True:
         response = parser.feed(data) if data else parser.end()
