@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import psutil
@@ -130,3 +131,23 @@ def test_sheltered_data_goes_when_its_server_directory_is_gone(tmp_path: Path, m
     unprivileged.make(two)
     assert not unprivileged.place(one).exists()
     assert unprivileged.place(two).exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
+def test_servers_that_start_at_the_same_time_clear_away_the_same_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unprivileged, "_shelter", lambda: tmp_path / "shelter")
+    old = [tmp_path / f"old-{number}" for number in range(200)]
+    new = [tmp_path / f"new-{number}" for number in range(16)]
+    for directory in [*old, *new]:
+        directory.mkdir(mode=0o700)
+    for directory in old:
+        unprivileged.make(directory)
+    for directory in old:
+        (directory / "server").unlink()
+        directory.rmdir()
+    with ThreadPoolExecutor(len(new)) as starting:
+        list(starting.map(unprivileged.make, new))
+    assert not any(unprivileged.place(directory).exists() for directory in old)
+    assert all(unprivileged.place(directory).exists() for directory in new)

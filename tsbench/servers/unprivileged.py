@@ -54,7 +54,7 @@ def make(directory: Path) -> None:
     if where.parent != directory:
         with suppress(FileExistsError):
             (directory / "server").symlink_to(where)
-        _origin(where).write_text(str(directory), encoding="utf-8")
+        _write_origin(where, directory)
     (where / "socket").mkdir(mode=0o700, exist_ok=True)
     name = user()
     if name is not None:
@@ -120,11 +120,20 @@ def _sweep() -> None:
     for origin in _origins():
         try:
             gone = not Path(origin.read_text(encoding="utf-8")).exists()
+        except FileNotFoundError:  # another process that starts a server just now was faster
+            continue
         except OSError as error:
             raise Broken(f"{origin} cannot be read: {error.strerror}") from error
         if gone:
             shutil.rmtree(origin.with_suffix(""), ignore_errors=True)
             origin.unlink(missing_ok=True)
+
+
+def _write_origin(where: Path, directory: Path) -> None:
+    """Whole or not at all: other processes look through these notes at any time."""
+    draft = where.with_name(f"{where.name}.{os.getpid()}")
+    draft.write_text(str(directory), encoding="utf-8")
+    draft.replace(_origin(where))
 
 
 def _origins() -> Iterator[Path]:
