@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
 BURST_POINTS = 40_000
 """Batches are made so many points at a time: one by one, each after the server has had the processor's caches to itself
 for a while, they take half as long again."""
+
+ENCODERS = max(1, (os.cpu_count() or 1) // 2)
+"""Threads that make batches, for all workers together: each makes two million points a second, which few servers take,
+and more of them wait for each other and for the processors that the server works on."""
+
+PATIENCE_S = 10.0
+"""How long an interrupted load waits for the batches that are on their way."""
 
 
 @dataclass(slots=True)
@@ -54,25 +63,41 @@ class _Encoded:
 class _Load:
     """The workers' common state: a failure of one stops the others."""
 
-    def __init__(self, schema: Schema, mode: WriteMode, progress: Callable[[int], None]) -> None:
-        self.schema, self.mode, self.progress = schema, mode, progress
+    def __init__(
+        self, schema: Schema, mode: WriteMode, progress: Callable[[int], None], encoders: ThreadPoolExecutor
+    ) -> None:
+        self.schema, self.mode, self.progress, self.encoders = schema, mode, progress, encoders
         self.total = Loaded()
         self.failure: Exception | None = None
         self._lock = threading.Lock()
         self.stopping = threading.Event()
 
     def work(self, session: Session, batches: Iterator[Batch]) -> None:
+        """Send batches until none is left or a worker has failed; the session is closed here and nowhere else.
+
+        Closed by another thread in the middle of a batch, libpq's would take the process with it.
+        """
         try:
-            with ThreadPoolExecutor(1) as encoder:
-                ready = encoder.submit(self._next, batches)
-                while burst := ready.result():
-                    ready = encoder.submit(self._next, batches)  # while the server works on these
-                    for encoded in burst:
-                        if self.stopping.is_set():
-                            return
-                        self._send(session, encoded)
+            ready = self.encoders.submit(self._next, batches)
+            while burst := ready.result():
+                ready = self.encoders.submit(self._next, batches)  # while the server works on these
+                for encoded in burst:
+                    if self.stopping.is_set():
+                        return
+                    self._send(session, encoded)
         except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
             self.stop(error)
+        finally:
+            session.close()
+
+    def end(self, threads: Sequence[threading.Thread]) -> None:
+        """See the workers off; after Ctrl-C each is in the middle of a batch, and a dead server's may hang in it."""
+        self.stopping.set()
+        self.encoders.shutdown()
+        give_up = time.monotonic() + PATIENCE_S
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(max(0.0, give_up - time.monotonic()))
 
     def _next(self, batches: Iterator[Batch]) -> list[_Encoded]:
         burst: list[_Encoded] = []
@@ -127,20 +152,12 @@ def bulk_load(
         If a write fails: one line with the cause.
     """
     workers = min(workers, world.spec.streams)
-    load = _Load(schema, mode, progress)
-    sessions = [target.connect(endpoint, schema) for _ in range(workers)]
-    try:
-        shares = [range(w, world.spec.streams, workers) for w in range(workers)]
-        threads = [
-            threading.Thread(
-                target=load.work,
-                args=(session, mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick)),
-                daemon=True,
-            )
-            for session, streams in zip(sessions, shares, strict=True)
-        ]
-        gc.collect()
-        gc.freeze()  # what is there already stays; to look through it again and again would cost a twentieth
+    load = _Load(schema, mode, progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"))
+    shares = [range(w, world.spec.streams, workers) for w in range(workers)]
+    mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
+    sessions = _connected(target, schema, endpoint, workers)
+    threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in zip(sessions, mixed, strict=True)]
+    with _garbage_frozen():
         started, cpu = time.perf_counter(), time.process_time()
         for thread in threads:
             thread.start()
@@ -149,17 +166,35 @@ def bulk_load(
                 while thread.is_alive():
                     thread.join(0.2)  # a join without a time limit would hold back Ctrl-C
         finally:
-            load.stopping.set()
-            gc.unfreeze()
+            load.end(threads)
         load.total.duration_s = time.perf_counter() - started
         load.total.client_cpu_s = time.process_time() - cpu
-    finally:
-        for session in sessions:
-            session.close()
     if load.failure is not None:
         cause = f"{load.failure.cause}: " if isinstance(load.failure, OpError) else ""
         raise Broken(f"the bulk load failed: {cause}{load.failure}") from load.failure
     return load.total
+
+
+def _connected(target: Target, schema: Schema, endpoint: str, count: int) -> list[Session]:
+    """So many sessions, or none: if one cannot be had, those before it are closed."""
+    sessions: list[Session] = []
+    with ExitStack() as opened:
+        for _ in range(count):
+            sessions.append(target.connect(endpoint, schema))
+            opened.callback(sessions[-1].close)
+        opened.pop_all()
+    return sessions
+
+
+@contextmanager
+def _garbage_frozen() -> Iterator[None]:
+    """What is there already stays: to look through it again and again would cost a load a twentieth."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def fill(

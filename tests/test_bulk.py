@@ -1,0 +1,110 @@
+"""The bulk load's end, whatever ends it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tsbench.bulk import bulk_load
+from tsbench.errors import Broken
+from tsbench.model import OpError, Outcome
+from tsbench.targets.base import WriteMode
+from tsbench.targets.null import NullSchema, NullSession, NullTarget
+from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.targets.base import Payload
+
+ENDPOINT = "null://?service=20ms"
+
+
+@dataclass(frozen=True)
+class Watched(NullTarget):
+    """Sessions that know whether they were closed in the middle of a write."""
+
+    refused: int = 1_000_000
+    sessions: list[WatchedSession] = field(default_factory=list)
+
+    def connect(self, endpoint: str, schema: object, *, timeout_s: float = 30.0) -> WatchedSession:
+        if len(self.sessions) == self.refused:
+            raise OpError(Outcome.FAILED, "refused", "too many connections")
+        self.sessions.append(WatchedSession(super().connect(endpoint, schema, timeout_s=timeout_s)))
+        return self.sessions[-1]
+
+
+class WatchedSession(NullSession):
+    def __init__(self, session: NullSession) -> None:
+        super().__init__(session._behaviour)
+        self.writing = threading.Lock()
+        self.closed: list[bool] = []
+
+    def write(self, payload: Payload) -> int:
+        with self.writing:
+            return super().write(payload)
+
+    def close(self) -> None:
+        self.closed.append(self.writing.locked())
+
+
+def load(target: NullTarget, progress: Callable[[int], None] = lambda _points: None) -> int:
+    world = World(WorldSpec("cpu-only", 8, 1, 1_451_606_400 * 10**9, 10**10, streams=4))
+    done = bulk_load(
+        world,
+        target,
+        NullSchema(),
+        ENDPOINT,
+        last_tick=world.ticks(3_600 * 10**9),
+        workers=4,
+        batch=100,
+        mode=WriteMode.BULK,
+        progress=progress,
+    )
+    return done.points
+
+
+def test_every_session_is_closed_once_after_its_last_write() -> None:
+    target = Watched()
+    assert load(target) == 8 * 360
+    assert [session.closed for session in target.sessions] == [[False]] * 4
+
+
+def test_ctrl_c_closes_no_session_in_the_middle_of_a_write() -> None:
+    target = Watched()
+    sent: list[int] = []
+
+    def stop(points: int) -> None:
+        sent.append(points)
+        if len(sent) == 4:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    before = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        load(target, stop)
+    assert time.monotonic() - before < 5
+    assert [session.closed for session in target.sessions] == [[False]] * 4
+    assert sum(sent) < 8 * 360
+
+
+def test_a_session_that_cannot_be_had_closes_those_before_it() -> None:
+    target = Watched(refused=2)
+    with pytest.raises(OpError, match="too many connections"):
+        load(target)
+    assert [session.closed for session in target.sessions] == [[False]] * 2
+
+
+def test_a_failed_write_stops_all_workers_and_is_one_line() -> None:
+    target = Watched()
+
+    def fail(_points: int) -> None:
+        raise OpError(Outcome.UNKNOWN, "timeout", "no answer within 30 s")
+
+    with pytest.raises(Broken, match="the bulk load failed: timeout: no answer within 30 s"):
+        load(target, fail)
+    assert [session.closed for session in target.sessions] == [[False]] * 4
