@@ -95,14 +95,14 @@ def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | No
             stack.enter_context(caps.capped(spec.server, run))
             stack.callback(_put_away, parts.server, run)
             summary = _carry_out(spec, run, parts, progress)
-    except KeyboardInterrupt:
-        salvage(run, spec, "interrupted by the user")
-        run.finish("interrupted", error="interrupted by the user")
-        raise
     except UserMistake as error:
         run.finish("failed", error=str(error))
         raise
-    except (Broken, OpError, OSError) as error:
+    except (KeyboardInterrupt, Broken, OpError, OSError) as error:
+        if _interrupted(error):
+            salvage(run, spec, "interrupted by the user")
+            run.finish("interrupted", error="interrupted by the user")
+            raise KeyboardInterrupt from error
         reason = _reason(error)
         summary = salvage(run, spec, reason)
         run.finish("failed", error=reason)
@@ -238,7 +238,14 @@ def _tail(server: Server) -> str:
     return f": {lines[-1]}" if lines else ""
 
 
-def _reason(error: Exception) -> str:
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether somebody stopped the run, even if what was being done then failed for it on the way out."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+def _reason(error: BaseException) -> str:
     """The error in one line."""
     cause = f"{error.cause}: " if isinstance(error, OpError) else ""
     text = " ".join(f"{cause}{error}".split())
