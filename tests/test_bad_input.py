@@ -263,6 +263,22 @@ def test_a_result_set_is_not_resumed_with_another_scenario(
     says(refused(capsys, "run", "tiny.toml", "--resume", "sets"), "no such result set; did you mean set?")
 
 
+def test_resuming_a_run_whose_world_began_before_now_keeps_what_is_complete(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario(place)
+    run = ["run", "tiny.toml", *sets("world.start=now-1h")]
+    assert main(run) == 0
+    (results,) = (place / "results").iterdir()
+    before = (results / "sqlite" / "status.json").read_bytes()
+    capsys.readouterr()
+    assert main([*run, "--resume", str(results)]) == 0
+    assert capsys.readouterr().err == ""
+    assert (results / "sqlite" / "status.json").read_bytes() == before
+    words = ["run", "tiny.toml", *sets("world.start=2024-01-01"), "--resume", str(results)]
+    says(refused(capsys, *words), "sqlite was made from another version")
+
+
 def test_resuming_what_is_complete_does_nothing_and_keeps_cells_that_were_not_asked_for(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

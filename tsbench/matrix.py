@@ -95,6 +95,14 @@ def put(document: dict[str, Any], key: str, value: Any) -> None:
     document[last] = value
 
 
+def value_at(document: Mapping[str, Any], key: str) -> Any:
+    """What a dotted key names; None where there is nothing."""
+    found: Any = document
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
 def copied(value: Any) -> Any:
     """A copy of nested tables and lists."""
     if isinstance(value, dict):

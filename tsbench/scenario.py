@@ -196,6 +196,8 @@ class RunSpec(_Part):
     scenario: str
     question: str = ""
     labels: dict[str, str] = {}
+    relative_start: bool = False
+    """Whether `world.start` was given as a distance from now, so that it differs each time the file is read."""
     world: WorldPart
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
@@ -324,7 +326,12 @@ class Scenario:
             known = known_keys((), RunSpec, _PARTS, hidden=_INTERNAL)
             raise UserMistake(f"{self.path}: {taken}: unknown key; known are {', '.join(known)}")
         labels = matrix.labels_of(chosen, document.get("target"))
-        made = {"id": matrix.slug_of(labels, document.get("target")), "scenario": self.name, "labels": labels}
+        made = {
+            "id": matrix.slug_of(labels, document.get("target")),
+            "scenario": self.name,
+            "labels": labels,
+            "relative_start": units.is_relative_time(matrix.value_at(document, "world.start")),
+        }
         if not document.get("op"):
             raise UserMistake(f"{self.path}: op: is missing; add [[op]] tables with write = POINTS or query = 'KIND'")
         try:
@@ -351,7 +358,7 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
     return [cell for cell in cells if not only or cell.id in named]
 
 
-_INTERNAL = {"id", "scenario", "labels", "block"}
+_INTERNAL = {"id", "scenario", "labels", "relative_start", "block"}
 WHOLE = {"matrix", "name", "claim", "knee"}
 """Keys of a file that are about all of its cells."""
 _PARTS: dict[str, type[BaseModel]] = {

@@ -59,6 +59,11 @@ def parse_offset_s(text: str) -> float:
     return sign * parse_duration_ns(stripped.lstrip("+-")) / NS_PER_S
 
 
+def is_relative_time(value: object) -> bool:
+    """Whether it is `now`, or a distance from it."""
+    return isinstance(value, str) and value.strip().startswith("now")
+
+
 def parse_time_ns(text: str, *, now_ns: int) -> int:
     """UTC nanoseconds since 1970 of an ISO 8601 time, of `now`, or of `now-6h` / `now+10m`.
 
