@@ -62,16 +62,20 @@ class Loopback:
         self.requests: list[bytes] = []
         self.connections = 0
         self._peers: list[Peer] = []
+        self._ended = False
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()  # or it might accept once more, from the next listener that has this one's descriptor
         self._listener.close()
         for peer in self._peers:
             peer.close()
@@ -83,7 +87,7 @@ class Loopback:
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 peer = Peer(self._wrap(accepted) if self._wrap else accepted)
             except OSError:
-                if self._listener.fileno() < 0:
+                if self._ended:
                     return
                 continue
             self.connections += 1
