@@ -159,9 +159,9 @@ def bulk_load(
     threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in zip(sessions, mixed, strict=True)]
     with _garbage_frozen():
         started, cpu = time.perf_counter(), time.process_time()
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             for thread in threads:
                 while thread.is_alive():
                     thread.join(0.2)  # a join without a time limit would hold back Ctrl-C
@@ -209,11 +209,11 @@ def fill(
     batch: int,
     mode: WriteMode,
     progress: Callable[[int], None] = lambda _points: None,
-    phase: Callable[[str], None] = lambda _name: None,
+    phase: Callable[[str, float | None], None] = lambda _name, _points: None,
 ) -> dict[str, Any]:
     """Create empty tables, fill them as `bulk_load` does, bring the database to rest; give the load's summary.
 
-    `phase` is told `load` and `settle` when the second and the third of these begin.
+    `phase` is told `load`, with the points that it has, and `settle`, when the second and the third of these begin.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def fill(
     """
     session.run(schema.drop(world.measurements))
     session.run(schema.create(world.measurements, world.tags()))
-    phase("load")
+    phase("load", world.count(None, 0, last_tick))
     loaded = bulk_load(
         world,
         target,
@@ -234,7 +234,7 @@ def fill(
         mode=mode,
         progress=progress,
     )
-    phase("settle")
+    phase("settle", None)
     session.run(schema.settle(world.measurements))
     return loaded.summary(workers=workers, batch=batch, mode=mode)
 

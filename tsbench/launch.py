@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tsbench.children import bind_to_parent
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers.process import free_port
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 LOCUSTFILE = Path(__file__).parent / "drive" / "locustfile.py"
 LOCUSTFILES = (Path(__file__).parent / "locustfiles", Path(__file__).parent.parent / "locustfiles")
 """Where the locustfiles of the databases are: in an installed package, or in a checkout."""
-NS_PER_S = 1_000_000_000
 START_S = 60.0
 """Locust's own start, connecting all users and the end's bookkeeping may take so long beyond the run itself."""
 

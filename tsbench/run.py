@@ -157,20 +157,18 @@ def _session(parts: Parts) -> Iterator[Session]:
 
 def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
     world, load = spec.world_at(), spec.load
-    ticks = world.ticks(load.window)
-    points = world.count(None, 0, ticks)
     return fill(
         session,
         world,
         parts.target,
         parts.schema,
         parts.server.endpoint,
-        last_tick=ticks,
+        last_tick=world.ticks(load.window),
         workers=load.workers,
         batch=load.batch,
         mode=load.mode,
         progress=progress.advance,
-        phase=lambda name: progress.phase(name, points if name == "load" else None),
+        phase=progress.phase,
     )
 
 

@@ -64,7 +64,7 @@ class CounterCollector:
     def stop(self) -> Sequence[Row]:
         """Stop and give the rows. A total belongs to the moment it was read at: the end of the stretch before."""
         rows = self._sampler.stop()
-        for source in self._sources:
+        for source in self._sources if not self._sampler.is_running() else ():  # not while one is asked: see `bulk`
             with suppress(OpError, OSError):
                 source.close()
         return rows

@@ -53,6 +53,10 @@ class Sampler:
             self._thread.join(30 * self._period_s)
         return self._rows
 
+    def is_running(self) -> bool:
+        """Whether a sample is still being taken, also after `stop` has given up waiting for it."""
+        return self._thread.is_alive()
+
     def _work(self) -> None:
         last = self._begun
         due = last + self._period_s

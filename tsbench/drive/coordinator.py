@@ -22,6 +22,7 @@ from tsbench.drive.timebase import Timebase
 from tsbench.errors import Broken, UserMistake
 from tsbench.rundir import write_json
 from tsbench.scenario import RunSpec
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-NS_PER_S = 1_000_000_000
 LEAD_NS = 300_000_000
 """From the decision to start until the first op: time for the message to reach every worker."""
 

@@ -20,6 +20,7 @@ from tsbench.drive.process import Clock, Share
 from tsbench.drive.timebase import Ping, offset_ns
 from tsbench.errors import UserMistake
 from tsbench.scenario import RunSpec
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from locust.runners import MasterRunner, WorkerRunner
@@ -31,7 +32,6 @@ logger = logging.getLogger("tsbench")
 PING, PONG, SHARE, GO, DRAINED, STOP, FILE, STOPPED = (
     f"tsbench-{word}" for word in ("ping", "pong", "share", "go", "drained", "stop", "file", "stopped")
 )
-NS_PER_S = 1_000_000_000
 PINGS = 8
 PING_TIMEOUT_S = 2.0
 

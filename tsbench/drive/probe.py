@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import gevent
 
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ class Probe:
             self._lags.setdefault(second, array("q")).append(max(0, lag_ns))
 
     def _second(self) -> int:
-        return self._timebase.now_ns() // 1_000_000_000
+        return self._timebase.now_ns() // NS_PER_S
 
     def _end_second(self) -> None:
         """Note what was used of the second that has ended: a window of whole seconds has only its own.

@@ -216,10 +216,8 @@ class LoadProcess:
         return self._stopping
 
     def arrived(self, due_ns: int, started_ns: int) -> None:
-        """Count a measured arrival that has ended as done, or as late if it had to wait for a session."""
-        if self.stripe is None or self.clock is None:
-            return
-        if due_ns >= self.clock.start_ns:
+        """Count an arrival that has ended, if it is a measured one: as done, or as late if it waited for a session."""
+        if self.clock is not None and due_ns >= self.clock.start_ns:
             self.schedule.unfinished -= 1
             if started_ns - due_ns > self.spec.drive.late_after:
                 self.schedule.late += 1
@@ -245,7 +243,7 @@ class LoadProcess:
         """Count a user that got no session: the run went on without it."""
         outcome, cause = _sort(error)
         now_ns = self.timebase.now_ns()
-        self.recorder.op("connect", now_ns, now_ns, 0, 0, outcome, cause)
+        self.recorder.op("connect", due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
         self._state.unconnected[str(error)] = self._state.unconnected.get(str(error), 0) + 1
 
     def _open(self) -> Session:
