@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tsbench.errors import Broken, UserMistake
 from tsbench.measure import slo
 from tsbench.measure.checks import Answers, account, ask, given_answers, guarded, read_back
 from tsbench.measure.gold import Gold, read_ledgers
@@ -33,6 +34,7 @@ class Processes:
 
     start_s: int
     end_s: int
+    stopped_s: float
     shares: list[dict[str, Any]]
     locust_requests: int | None
     users: int
@@ -46,7 +48,14 @@ class Processes:
         names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
         shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
         window = int(clock["start_s"]), int(clock["end_s"])
-        return cls(*window, shares, locust.get("requests"), locust.get("users", 0), locust.get("shares", []))
+        return cls(
+            *window,
+            clock.get("stopped_s", window[1]),
+            shares,
+            locust.get("requests"),
+            locust.get("users", 0),
+            locust.get("shares", []),
+        )
 
     def missing(self) -> list[dict[str, Any]]:
         """The workers that were given a share and did not come to their end."""
@@ -172,6 +181,20 @@ def conclude(run: RunDir, spec: RunSpec, parts: Mapping[str, Any], verdicts: Map
     return summary
 
 
+def salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
+    """Write a summary of a failed or interrupted run from whatever it measured, and return it."""
+    about = heading(spec, spec.target.schema_ or "")
+    verdicts = {"run": Verdict(False, reason)}
+    try:
+        summary, found = measured(run, spec)
+    except (UserMistake, ValueError, OSError):  # nothing was measured yet, or the files are not whole
+        summary, found = {}, {}
+    try:
+        return conclude(run, spec, {**about, **summary}, {**verdicts, **found})
+    except (Broken, OSError):  # the disk is full: the directory's other files are what there is
+        return {**about, "verdict": {"valid": False, "reason": reason, "counts": {}}}
+
+
 def heading(spec: RunSpec, schema_name: str) -> dict[str, Any]:
     """What a summary says about which run it is."""
     return {
@@ -257,7 +280,9 @@ def _ops_verdict(sums: Mapping[str, OpTotals], allowed: float, processes: Proces
         reason, _ = unconnected.most_common(1)[0]
         return Verdict(False, f"{unconnected.total()} users could not connect: {reason}", counts)
     if not done:
-        return Verdict(False, "no op ended in the measured window", counts)
+        early_s = processes.start_s - processes.stopped_s
+        why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
+        return Verdict(False, f"no op ended in the measured window{why}", counts)
     if failed + unknown > allowed * done:
         causes = sum((totals.causes for totals in sums.values()), start=type(OpTotals().causes)())
         most = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(3))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -43,6 +44,9 @@ class Beside:
 
     def __init__(self, run: RunDir, endpoint: str, server: Sequence[int]) -> None:
         self._child = _started("watch", run, endpoint, server=[*server], client=os.getpid())
+        # Its start takes a second or two, which the first seconds of a test must not lack.
+        if self._child.stdout is not None:
+            select.select([self._child.stdout], [], [], PATIENCE_S)
 
     def stop(self) -> str:
         """Let it write what it saw; why it could not, or nothing."""
@@ -74,15 +78,17 @@ def store(run: RunDir, endpoint: str) -> dict[str, Any]:
     return _asked(_started("store", run, endpoint))
 
 
-def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any]) -> dict[str, Any]:
-    """Check what was answered and written, and write the summary, which is returned.
+def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any], *, failure: str, death: str) -> dict[str, Any]:
+    """Check what was answered and written, write the summary, and return it.
+
+    Nothing is asked of a database after a `failure` of the run; a server's `death` is in the verdicts.
 
     Raises
     ------
     Broken
         If that cannot be done.
     """
-    _asked(_started("conclude", run, endpoint, loaded=loaded))
+    _asked(_started("conclude", run, endpoint, loaded=loaded, failure=failure, death=death))
     return run.read_json("summary.json")
 
 
@@ -138,6 +144,7 @@ def _watch(job: _Job) -> dict[str, Any]:
     server: Sequence[int] = job.asked["server"]
     client = Tree(lambda: [job.asked["client"]], without=lambda: [*server, os.getpid()])
     with watching(job.run, collectors_for(job.run, lambda: server, lambda: counting(job.connect()), client)):
+        print(json.dumps({"watching": True}), flush=True)
         sys.stdin.read()
     return {}
 
@@ -161,8 +168,15 @@ def _store(job: _Job) -> dict[str, Any]:
 
 def _conclude(job: _Job) -> dict[str, Any]:
     run, spec, schema, loaded = job.run, job.spec, job.schema, job.asked["loaded"]
+    if job.asked["failure"]:
+        assess.salvage(run, spec, job.asked["failure"])
+        return {}
     heading = {**assess.heading(spec, schema.name), "load": loaded}
     summary, verdicts = assess.measured(run, spec)
+    if job.asked["death"]:
+        died = {"server": Verdict(False, job.asked["death"])}
+        assess.conclude(run, spec, {**heading, **summary}, {**died, **verdicts})
+        return {}
     data = run / "server"
     try:
         with closing(job.connect()) as session:

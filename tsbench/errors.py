@@ -7,3 +7,8 @@ class UserMistake(Exception):  # noqa: N818 - it is the user's, not the program'
 
 class Broken(Exception):  # noqa: N818
     """A run could not be carried through (a server died, the disk is full): exit code 1."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error on one line, or its type's name if it has none."""
+    return " ".join(str(error).split()) or type(error).__name__

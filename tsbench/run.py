@@ -9,7 +9,6 @@ No step knows which database it deals with.
 from __future__ import annotations
 
 import errno
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
+from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.targets.base import Unsupported
 from tsbench.units import format_time
@@ -93,18 +93,18 @@ def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | No
         parts = parts or real_parts(spec, run)
         with ExitStack() as stack:
             stack.enter_context(caps.capped(spec.server, run))
-            stack.callback(_put_away, parts.server, run)
+            stack.callback(put_away, parts.server, run / "server.log")
             summary = _carry_out(spec, run, parts, progress)
     except UserMistake as error:
         run.finish("failed", error=str(error))
         raise
     except (KeyboardInterrupt, Broken, OpError, OSError) as error:
         if _interrupted(error):
-            salvage(run, spec, "interrupted by the user")
+            assess.salvage(run, spec, "interrupted by the user")
             run.finish("interrupted", error="interrupted by the user")
             raise KeyboardInterrupt from error
         reason = _reason(error)
-        summary = salvage(run, spec, reason)
+        summary = assess.salvage(run, spec, reason)
         run.finish("failed", error=reason)
         return summary
     run.finish("complete")
@@ -196,44 +196,9 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
     parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
 
 
-def salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
-    """Summarise what a run that did not end well has measured."""
-    heading = assess.heading(spec, spec.target.schema_ or "")
-    verdicts = {"run": Verdict(False, reason)}
-    try:
-        summary, found = assess.measured(run, spec)
-    except (UserMistake, ValueError, OSError):  # nothing was measured yet, or the files are not whole
-        summary, found = {}, {}
-    try:
-        return assess.conclude(run, spec, {**heading, **summary}, {**found, **verdicts})
-    except (Broken, OSError):  # the disk is full: the directory's other files are what there is
-        return {**heading, "verdict": {"valid": False, "reason": reason, "counts": {}}}
-
-
-def _put_away(server: Server, run: RunDir) -> None:
-    """Stop the server, keep its log, delete its data."""
-    server.stop()
-    log = server.log()
-    try:
-        if log is not None and log.exists():
-            shutil.copyfile(log, run / "server.log")
-    finally:  # also on a full disk, which this makes less full
-        server.remove()
-
-
 def _death(server: Server) -> str:
-    """Why the server cannot be asked any more, or why what it says of itself is no measure; empty where all is well."""
-    if killed := caps.killed():
-        return killed
-    return "" if server.alive() else f"the server died during the run{_tail(server)}"
-
-
-def _tail(server: Server) -> str:
-    log = server.log()
-    if log is None or not log.exists():
-        return ""
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f": {lines[-1]}" if lines else ""
+    """Return why the server cannot be asked any more, or why its answers are no measure; "" where all is well."""
+    return caps.killed() or death(server)
 
 
 def _interrupted(error: BaseException | None) -> bool:

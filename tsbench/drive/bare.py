@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import signal
 import sys
 import time
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gevent
 from gevent.lock import RLock
 from locust import events
-from locust.runners import STATE_RUNNING, STATE_SPAWNING, WorkerRunner
+from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRunner
 from pydantic import ValidationError
 
-from tsbench import beside, servers, targets
+from tsbench import assess, beside, servers, targets
 from tsbench.collected import warn
 from tsbench.drive import options
 from tsbench.drive.coordinator import Coordinator, Run
 from tsbench.drive.users import TimeSeriesUser
 from tsbench.drive.web import Correspondent, Page
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError, Verdict
 from tsbench.rundir import RunDir
 from tsbench.scenario import RunSpec
+from tsbench.servers.base import death, put_away
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from locust.env import Environment
 
     from tsbench.servers.base import Server
 
 logger = logging.getLogger("tsbench")
+
+WORKERS_TIMEOUT_S = 600.0
+"""How long a headless master waits for its workers, unless --expect-workers-max-wait says otherwise."""
 
 
 def standalone() -> None:
@@ -48,13 +55,17 @@ def standalone() -> None:
 
 
 def _init(environment: Environment, **_: Any) -> None:
-    test = _Test()
-    coordinator = Coordinator(environment, test.plan)
+    test = _Test(environment)
+    coordinator = test.coordinator
     if isinstance(environment.runner, WorkerRunner):
         Correspondent(environment, coordinator)
         return
-    coordinator.finished.append(lambda run: test.finish(environment, run))
-    environment.events.quitting.add_listener(lambda **_: test.end(environment))
+    coordinator.finished.append(test.finish)
+    coordinator.failed.append(test.give_up)
+    environment.events.quitting.add_listener(lambda **_: test.end())
+    environment.events.quit.add_listener(lambda **_: test.say_last())
+    atexit.register(test.give_up, "Locust ended before the test did", state="interrupted")
+    gevent.signal_handler(signal.SIGINT, _interrupt_main)
     if environment.web_ui is not None:
         try:
             options.endpoint_of(environment)
@@ -62,65 +73,101 @@ def _init(environment: Environment, **_: Any) -> None:
         except UserMistake as error:
             logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
             sys.exit(2)
-    if environment.web_ui is None:
-        # Prepared here, the first data does not eat into --run-time, which Locust counts from its own start; and its
-        # timers start from when the event loop last looked at the clock, which was before the imports.
-        try:
-            test.prepare(environment)
-        except (UserMistake, Broken, OpError, OSError) as error:
-            logger.error("tsbench: %s", " ".join(str(error).split()))  # noqa: TRY400 - one line, no traceback
-            test.give_up(str(error))
-            sys.exit(2 if isinstance(error, UserMistake) else 1)
-        except KeyboardInterrupt:
-            test.give_up("interrupted by the user", state="interrupted")
-            logger.error("tsbench: interrupted before the test began; nothing was measured")  # noqa: TRY400 - as above
-            sys.exit(130)
-        gevent.get_hub().loop.update_now()
+        return
+    # Prepared here, the first data does not eat into --run-time, which Locust counts from its own start; and its
+    # timers start from when the event loop last looked at the clock, which was before the imports.
+    try:
+        test.prepare()
+        _await_workers(environment)
+    except (UserMistake, Broken, OpError, OSError) as error:
+        logger.error("tsbench: %s", one_line(error))  # noqa: TRY400 - one line, no traceback
+        test.give_up(one_line(error))
+        sys.exit(2 if isinstance(error, UserMistake) else 1)
+    except KeyboardInterrupt:
+        test.give_up("interrupted by the user", state="interrupted")
+        logger.error("tsbench: interrupted before the test began; nothing was measured")  # noqa: TRY400 - as above
+        sys.exit(130)
+    gevent.get_hub().loop.update_now()
+
+
+def _interrupt_main() -> None:
+    """Raise KeyboardInterrupt where the main greenlet waits; Python itself would in whichever greenlet runs."""
+    gevent.get_hub().handle_system_error(KeyboardInterrupt, KeyboardInterrupt())
+
+
+def _await_workers(environment: Environment) -> None:
+    """Wait for a master's workers; Locust itself would do so for ever, and end with a traceback at Ctrl-C.
+
+    Raises
+    ------
+    Broken
+        If they have not come after --expect-workers-max-wait seconds.
+    """
+    runner, given = environment.runner, environment.parsed_options or Namespace()
+    if not isinstance(runner, MasterRunner):
+        return
+    limit_s = given.expect_workers_max_wait or WORKERS_TIMEOUT_S
+    give_up = time.monotonic() + limit_s
+    told_s = 0.0
+    while (connected := len(runner.clients.ready)) < given.expect_workers:
+        if time.monotonic() > give_up:
+            text = f"only {connected} of {given.expect_workers} workers connected within {limit_s:g} s"
+            raise Broken(f"{text}; --expect-workers-max-wait is the limit")
+        if time.monotonic() - told_s > 5:
+            told_s = time.monotonic()
+            logger.info("waiting for workers: %d of %d have connected", connected, given.expect_workers)
+        gevent.sleep(0.1)
 
 
 class _Test:
-    """The test that is running: its server and its run directory."""
+    """The test that is running: its server, its run directory, its checks and how it ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Environment) -> None:
+        self.coordinator = Coordinator(environment, lambda _environment: self.plan())
+        self.page: Page | None = None
+        """Beside the web UI, if there is one."""
+        self._environment = environment
         self._server: Server | None = None
         self._dir: RunDir | None = None
+        self._spec: RunSpec | None = None
         self._prepared: Run | None = None
         self._loaded: dict[str, Any] = {}
         self._watch: beside.Beside | None = None
+        self._checks: gevent.Greenlet | None = None
+        self._last = ""
         self._busy = RLock()  # a next test waits until the one before is checked
-        self.page: Page | None = None
-        """Beside the web UI, if there is one."""
 
     def server_pids(self) -> Sequence[int]:
         """The processes of the server that was started here."""
         return self._server.pids() if self._server is not None else ()
 
-    def plan(self, environment: Environment) -> Run:
+    # --- before -------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> Run:
         """What is to be done: as prepared, or for another test of the web UI prepared now."""
         if self.page is not None:
             self.page.planning()
         try:
             with self._busy:
-                run = self._prepared or self.prepare(environment)
-        except (UserMistake, Broken, OpError, OSError) as error:
-            self.give_up(str(error))
-            raise UserMistake(" ".join(str(error).split())) from None
+                run = self._prepared or self.prepare()
+        except OpError as error:
+            raise Broken(str(error)) from error
         self._prepared = None
-        if self._dir is not None:
-            self._watch = beside.Beside(self._dir, run.endpoint, self.server_pids())
         if self.page is not None:
             self.page.planned(run)
         return run
 
-    def prepare(self, environment: Environment) -> Run:
+    def prepare(self) -> Run:
         """Start or find the server and store the first data."""
-        self.put_away()
-        self._dir = None
+        self._put_away()
+        self._dir = self._spec = None
+        environment = self._environment
         given, asked = options.endpoint_of(environment), environment.parsed_options or Namespace()
         spec = _spec(environment, asked, given)
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         results = Path(asked.results).absolute() / f"{stamp}-locust"
         run = self._dir = RunDir.create(results, spec.id)
+        self._spec = spec
         run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
         if not given:
             self._server = servers.SERVERS[spec.target.name](run / "server", {})
@@ -128,56 +175,113 @@ class _Test:
         endpoint = given or (self._server.endpoint if self._server else "")
         logger.info("storing the first data")
         self._loaded = beside.store(run, endpoint)
-        self._prepared = Run(spec, endpoint, run.path, ends=False)
+        self._watch = beside.Beside(run, endpoint, self.server_pids())
+        self._prepared = Run(spec, endpoint, run.path, timed=False)
         return self._prepared
 
-    def finish(self, environment: Environment, planned: Run) -> None:
-        """Check what was answered and written, and write the summary."""
-        run, spec = self._dir, planned.spec
+    # --- after --------------------------------------------------------------------------------------------------------
+
+    def finish(self, planned: Run, failure: str) -> None:
+        """Check what was answered and written, and write the summary.
+
+        That is done in a greenlet of its own: the one that ended the test may be killed by Locust's quit meanwhile.
+        """
+        self._checks = gevent.spawn(self._conclude, planned, failure)
+        self._checks.join()
+
+    def _conclude(self, planned: Run, failure: str) -> None:
+        run = self._dir
         if run is None:
             return
         with self._busy:
-            watch, self._watch = self._watch, None
-            if watch is not None and (trouble := watch.stop()):
-                warn(run, [trouble])
+            state, error = ("failed", failure) if failure else ("complete", "")
             try:
-                whole = beside.conclude(run, planned.endpoint, self._loaded)
-            except (UserMistake, Broken) as error:
-                logger.error("tsbench: not checked: %s", error)  # noqa: TRY400 - one line, no traceback
-                run.finish("failed", error=str(error))
-                environment.process_exit_code = 1
-                return
-            done = run.finish("complete")
-        verdict = whole["verdict"]
-        logger.info("verdict: %s %s", Verdict(verdict["valid"]).word, verdict["reason"])
-        logger.info("see: tsbench report %s", os.path.relpath(done.path.parent))
+                watch, self._watch = self._watch, None
+                if watch is not None and (trouble := watch.stop()):
+                    warn(run, [trouble])
+                died = death(self._server) if self._server is not None else ""
+                logger.info("checking answers and writes")
+                whole = beside.conclude(run, planned.endpoint, self._loaded, failure=failure, death=died)
+            except gevent.GreenletExit:
+                state, error = "interrupted", "interrupted by the user while answers and writes were checked"
+                whole = self._salvage(run, planned.spec, error)
+            except (UserMistake, Broken, OSError) as why:
+                state, error = "failed", one_line(why)
+                whole = self._salvage(run, planned.spec, f"answers and writes were not checked: {error}")
+            self._close(state, error, whole["verdict"])
+            self.say_last()
+
+    @staticmethod
+    def _salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
+        """Summarise in a thread: it takes seconds, in which the web UI and a master's workers want to be answered."""
+        return gevent.get_hub().threadpool.apply(assess.salvage, (run, spec, reason))  # type: ignore[no-any-return]
+
+    def _close(self, state: str, error: str, verdict: Mapping[str, Any]) -> None:
+        """Put the server away, give the directory its final name, and say how the test ended."""
+        run = self._dir
+        if run is None:
+            return
+        self._put_away()
+        self._dir = self._spec = None
+        try:
+            run = run.finish(state, error=error)
+        except Broken as why:
+            verdict = {"valid": False, "reason": "; ".join(filter(None, (verdict["reason"], str(why))))}
+        code = {True: 0, None: 1, False: 1}[verdict["valid"]] if state != "interrupted" else 130
+        environment = self._environment
+        environment.process_exit_code = max(environment.process_exit_code or 0, code)
+        self._last = f"verdict: {Verdict(verdict['valid']).word} {verdict['reason']}".strip()
+        self._last += f"; see: tsbench report {os.path.relpath(run.path.parent)}"
         if self.page is not None:
-            self.page.reported(done.path.parent)
-        if verdict["valid"] is False or (spec.gates and verdict["valid"] is None):  # who sets a gate waits for a yes
-            environment.process_exit_code = 1
+            self.page.reported(run.path.parent)
+        elif environment.runner is not None:  # without a page there is nothing left to do, with or without workers
+            gevent.spawn(environment.runner.quit)
 
     def give_up(self, reason: str, *, state: str = "failed") -> None:
-        """Put away, and keep the reason with what was begun."""
-        self.put_away()
-        if self._dir is not None:
-            self._dir.finish(state, error=reason)
+        """Put away a test that could not begin, or did not come to its end, and keep the reason with what there is."""
+        run, spec = self._dir, self._spec
+        if run is None or spec is None:
+            self._put_away()
+            return
+        with suppress(Broken):  # on a full disk there is only what is logged
+            heading = assess.heading(spec, spec.target.schema_ or "")
+            assess.conclude(run, spec, heading, {"run": Verdict(False, reason)})
+        self._close(state, reason, {"valid": False, "reason": reason})
 
-    def end(self, environment: Environment) -> None:
-        """End a test that still runs while its server does, so that it is checked; then put away."""
-        runner = environment.runner
-        if runner is not None and runner.state in {STATE_SPAWNING, STATE_RUNNING}:
-            runner.stop()
-        self.put_away()
+    # --- Locust's end -------------------------------------------------------------------------------------------------
 
-    def put_away(self) -> None:
-        """Stop the server that was started here and delete its data."""
+    def end(self) -> None:
+        """End a test that still runs, and wait until it is checked; somebody who quits again while it is, means it."""
+        runner = self._environment.runner
+        assert runner is not None  # noqa: S101 - this is its end
+        # Locust quits because its runner has ended, which leaves none of its greenlets, or because somebody wants it.
+        impatient = self._checks is not None and not self._checks.ready() and len(runner.greenlet) > 0
+        try:
+            if not impatient:
+                if runner.state in {STATE_SPAWNING, STATE_RUNNING}:
+                    runner.stop()
+                self.coordinator.stop()
+                gevent.joinall([self._checks] if self._checks is not None else [])
+        except KeyboardInterrupt:
+            impatient = True
+        if impatient and self._checks is not None:
+            with suppress(KeyboardInterrupt):
+                self._checks.kill()
+        self.give_up("Locust ended before the test did", state="interrupted")
+
+    def say_last(self) -> None:
+        """Say how the last test ended; at Locust's end once more, below its tables."""
+        if self._last:
+            logger.info("%s", self._last)
+
+    def _put_away(self) -> None:
+        """Stop the server that was started here and delete its data; its log stays in the run's directory."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.kill()
         server, self._server = self._server, None
         if server is not None:
-            server.stop()
-            server.remove()
+            put_away(server, self._dir / "server.log" if self._dir is not None else None)
 
 
 def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpec:

@@ -1,7 +1,7 @@
 """Ties Locust's events to a run: who writes which streams, when the clock starts, and what is left at the end.
 
-The same object lives in every Locust process. A single process does all of it; a master decides and tells its `Team`;
-a worker is a `Member` that is told.
+The same object lives in every Locust process. A single process does all of it; a master decides and instructs its
+workers through `Team`; a worker follows through `Member`.
 """
 
 from __future__ import annotations
@@ -9,24 +9,26 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
 import gevent
 from gevent.event import Event
+from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive.distributed import Member, Team
 from tsbench.drive.process import Clock, LoadProcess, Share
 from tsbench.drive.tally import Tally
 from tsbench.drive.timebase import Timebase
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.rundir import write_json
 from tsbench.scenario import RunSpec
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from locust.env import Environment
 
@@ -36,11 +38,18 @@ LEAD_NS = 300_000_000
 """From the decision to start until the first op: time for the message to reach every worker."""
 
 
+@dataclass(frozen=True, slots=True)
 class Run:
-    """What is to be done, by which server, kept where; `ends` tells whether tsbench or the user stops it."""
+    """What is to be done, by which server, and the directory that keeps the results.
 
-    def __init__(self, spec: RunSpec, endpoint: str, directory: Path, *, ends: bool) -> None:
-        self.spec, self.endpoint, self.directory, self.ends = spec, endpoint, directory, ends
+    A `timed` run (of a scenario) begins when all users have been spawned and ends after the scenario's duration. Any
+    other begins with its first user, so that a ramp is measured as one, and ends when Locust or somebody stops it.
+    """
+
+    spec: RunSpec
+    endpoint: str
+    directory: Path
+    timed: bool
 
 
 class Coordinator:
@@ -50,8 +59,11 @@ class Coordinator:
         self.environment = environment
         self.process: LoadProcess | None = None
         self.tally = Tally(environment)
-        self.began: list[Callable[[Run, LoadProcess], None]] = []
-        self.finished: list[Callable[[Run], None]] = []
+        self.began: list[Callable[[LoadProcess], None]] = []
+        self.finished: list[Callable[[Run, str], None]] = []
+        """Called when a test has ended, with the reason if its files are not complete."""
+        self.failed: list[Callable[[str], None]] = []
+        """Called with the reason when a test could not begin."""
         self.trouble = ""
         """Why the last test could not begin, if it could not."""
         self.patient = False
@@ -59,6 +71,9 @@ class Coordinator:
         self._plan = plan
         self._run: Run | None = None
         self._clock: Clock | None = None
+        self._stopping = RLock()
+        self._stopped_ns: int | None = None
+        self._unrecorded = ""
         self._drained = Event()
         runner = environment.runner
         self._team = Team(runner) if isinstance(runner, MasterRunner) else None
@@ -83,31 +98,50 @@ class Coordinator:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _on_test_start(self, **_: Any) -> None:
-        self.process, self._clock, self.trouble = None, None, ""
-        self._drained.clear()
+        self.trouble = ""
         try:
             if self._member is not None:
-                self._member.begin(Run)
+                self._expect_share(self._member)
                 return
+            self.process, self._clock, self._stopped_ns, self._unrecorded = None, None, None, ""
+            self._drained.clear()
             run = self._run = self._plan(self.environment)
             if self._team is not None:
                 self._team.share_out(run)
             else:
-                self.begin(run, Share("local", 0, 1, tuple(range(run.spec.world.spec().streams))), 0)
+                own = Share("local", 0, 1, tuple(range(run.spec.world.spec().streams)))
+                self.begin(run.spec, run.endpoint, run.directory, own, 0)
+            if not run.timed:
+                self._start_clock(run)
         except (UserMistake, Broken, OSError) as error:  # Locust would log a traceback and go on without us
-            if self.patient and self._member is not None:  # its master could not begin either, and has said why
-                return
-            self._give_up(str(error))
+            self._give_up(one_line(error), code=2 if isinstance(error, UserMistake) else 1)
             if self.patient:
                 gevent.sleep(1)  # until `_abort` ends this greenlet, which would start users of no run
 
-    def _give_up(self, reason: str) -> None:
-        logger.error("tsbench: %s", reason)
+    def _expect_share(self, member: Member) -> None:
+        if member.has_share or self.patient:  # a patient one's master could not begin either, and has said why
+            return
+        raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
+
+    def _give_up(self, reason: str, *, code: int) -> None:
+        """End a test that could not begin."""
         self.trouble = reason
+        for listener in self.failed:
+            listener(reason)
+        self._quit(reason, code)
+
+    def _cannot_record(self, reason: str) -> None:
+        """End a test of which no more results can be kept; what was kept is summarised."""
+        if not self._unrecorded:
+            self._unrecorded = reason
+            self._quit(reason, 1)
+
+    def _quit(self, reason: str, code: int) -> None:
+        logger.error("tsbench: %s", reason)
         if self.patient and self._member is None:
             gevent.spawn(self._abort)
             return
-        self.environment.process_exit_code = 2
+        self.environment.process_exit_code = code
         if self.environment.runner is not None:
             gevent.spawn(self.environment.runner.quit)
 
@@ -119,14 +153,15 @@ class Coordinator:
         if runner is not None:
             runner.stop()
 
-    def begin(self, run: Run, share: Share, clock_offset_ns: int) -> None:
+    def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Take a share of a run: make its payloads and its files."""
-        self.process = LoadProcess(run.spec, share, run.endpoint, run.directory, Timebase(clock_offset_ns))
-        self.process.failed = self._give_up
+        self.close_process()  # of a test that another worker could not take part in
+        process = self.process = LoadProcess(spec, share, endpoint, directory, Timebase(clock_offset_ns))
+        process.failed = self._cannot_record
         self.tally.start()
-        self.process.drained.rawlink(lambda _: self._tell_drained())
+        process.drained.rawlink(lambda _: self._tell_drained())
         for listener in self.began:
-            listener(run, self.process)
+            listener(process)
 
     def _tell_drained(self) -> None:
         if self._member is not None:
@@ -136,18 +171,21 @@ class Coordinator:
 
     def _on_spawning_complete(self, **_: Any) -> None:
         run = self._run
-        if self._member is not None or run is None or self._clock is not None:
-            return
+        if self._member is None and run is not None and run.timed and self._clock is None:
+            self._start_clock(run)
+
+    def _start_clock(self, run: Run) -> None:
+        """Set the measured window, the same for all processes, and let users begin."""
+        go_ns = time.time_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
-        go_s = -(-(time.time_ns() + LEAD_NS) // NS_PER_S)
-        start_s = go_s + run.spec.drive.warmup // NS_PER_S
-        end_s = start_s + run.spec.drive.duration // NS_PER_S if run.ends else None
-        self._clock = Clock(go_s * NS_PER_S, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
+        start_s = -(-(go_ns + run.spec.drive.warmup) // NS_PER_S)
+        end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
+        clock = self._clock = Clock(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
         if self._team is not None:
-            self._team.go(self._clock)
-        self.go(self._clock)
-        if self._clock.end_ns is not None:
-            gevent.spawn(self._end_in_time, run, self._clock.end_ns)
+            self._team.go(clock)
+        self.go(clock)
+        if clock.end_ns is not None:
+            gevent.spawn(self._end_in_time, run, clock.end_ns)
 
     def go(self, clock: Clock) -> None:
         """Start the clock of this process."""
@@ -168,10 +206,19 @@ class Coordinator:
         if self.environment.runner is not None:
             self.environment.runner.quit()
 
+    def stop(self) -> None:
+        """End the test whatever Locust has done so far: its quit may have killed the greenlet that was ending it."""
+        if self._run is not None:
+            self._on_test_stopping()
+            self._on_test_stop()
+
     def _on_test_stopping(self, **_: Any) -> None:
-        if self._team is not None and self._run is not None:
-            self._team.stop(self._run)
-        self.close_process()
+        with self._stopping:  # a second one waits until the first is done
+            first = self._stopped_ns is None
+            self._stopped_ns = self._stopped_ns or time.time_ns()
+            if first and self._team is not None and self._run is not None:
+                self._team.stop(self._run)
+            self.close_process()
 
     def close_process(self) -> None:
         """Finish the ops in flight and write all files."""
@@ -181,24 +228,30 @@ class Coordinator:
             try:
                 self.process.close()
             except OSError as error:
-                self._give_up(f"cannot write results: {error.strerror}; free some room")
+                self._cannot_record(f"cannot write results: {error.strerror}; free some room")
 
     def _on_test_stop(self, **_: Any) -> None:
         self.process = None
         run, self._run = self._run, None
-        if run is None or self._clock is None:
+        if run is None or self.trouble:  # also a master or a single process whose test could not begin
             return
-        self._write_end(run, self._clock)
+        try:
+            if self._clock is not None:
+                self._write_end(run, self._clock, self._stopped_ns or time.time_ns())
+        except Broken as error:
+            self._cannot_record(str(error))
+        reason = self._unrecorded or ("" if self._clock is not None else "the test ended before it began to measure")
         for listener in self.finished:
-            listener(run)
+            listener(run, reason)
 
-    def _write_end(self, run: Run, clock: Clock) -> None:
+    def _write_end(self, run: Run, clock: Clock, stopped_ns: int) -> None:
         """Write what only the leader knows: the window, cut to whole seconds where the run was stopped, and counts."""
-        end_ns = min(clock.end_ns or time.time_ns(), time.time_ns()) // NS_PER_S * NS_PER_S
+        end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
         times = {
             "go_s": clock.go_ns // NS_PER_S,
             "start_s": clock.start_ns // NS_PER_S,
             "end_s": max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S,
+            "stopped_s": stopped_ns / NS_PER_S,
         }
         write_json(run.directory / "process" / "clock.json", times)
         runner = self.environment.runner

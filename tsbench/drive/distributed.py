@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
+import psutil
 from gevent.event import Event
+from locust import runners
 from locust.runners import STATE_MISSING
 
 from tsbench.drive import exchange
 from tsbench.drive.process import Clock, Share
 from tsbench.drive.timebase import Ping, offset_ns
-from tsbench.errors import UserMistake
+from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.scenario import RunSpec
 from tsbench.units import NS_PER_S
 
@@ -29,11 +32,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-PING, PONG, SHARE, GO, DRAINED, STOP, FILE, STOPPED = (
-    f"tsbench-{word}" for word in ("ping", "pong", "share", "go", "drained", "stop", "file", "stopped")
+PING, PONG, SHARE, READY, GO, DRAINED, STOP, FILE, STOPPED = (
+    f"tsbench-{word}" for word in ("ping", "pong", "share", "ready", "go", "drained", "stop", "file", "stopped")
 )
 PINGS = 8
 PING_TIMEOUT_S = 2.0
+READY_TIMEOUT_S = 60.0
+"""How long workers may take to make their first payloads: on a busy small device that is seconds."""
+WATCH_PERIOD_S = 0.5
+SILENCE_S = 10
+"""A worker that has sent no heartbeat for so long counts as lost. Locust's own 3 s are less than a worker on a busy
+machine needs for its first payloads, or one of a loaded host for a turn on the processor."""
 
 
 class Team:
@@ -47,18 +56,30 @@ class Team:
         self._awaited: set[str] = set()
         self._all_stopped = Event()
         self._pongs: dict[str, tuple[Event, list[int]]] = {}
+        self._errors: dict[str, str] = {}
+        self._pids: dict[str, int] = {}
+        self._watcher: gevent.Greenlet | None = None
         self._run: Run | None = None
-        for message, listener in ((PONG, self._on_pong), (DRAINED, self._on_drained), (FILE, self._on_file)):
+        listeners = {
+            PONG: self._on_pong,
+            READY: self._on_ready,
+            DRAINED: self._on_drained,
+            FILE: self._on_file,
+            STOPPED: self._on_stopped,
+        }
+        for message, listener in listeners.items():
             runner.register_message(message, listener)
-        runner.register_message(STOPPED, self._on_stopped)
+        runners.HEARTBEAT_LIVENESS = SILENCE_S // runners.HEARTBEAT_INTERVAL
 
     def share_out(self, run: Run) -> None:
-        """Tell every connected worker which streams are its own, and by how much its clock differs.
+        """Give every connected worker its streams and its clock's offset; return when all of them are ready.
 
         Raises
         ------
         UserMistake
-            If there are no workers, or more than streams.
+            If there are no workers, more than streams, or one of them cannot take part.
+        Broken
+            If a worker is lost or does not get ready in time.
         """
         clients = sorted(client.id for client in [*self._runner.clients.ready, *self._runner.clients.running])
         streams = run.spec.world.spec().streams
@@ -70,6 +91,8 @@ class Team:
         self.shares = []
         self.drained.clear()
         self._drained_members.clear()
+        self._errors.clear()
+        self._pids.clear()
         token = exchange.mark(run.directory)
         for index, client in enumerate(clients):
             share = {
@@ -89,6 +112,36 @@ class Team:
                 "share": share,
             }
             self._runner.send_message(SHARE, message, client_id=client)
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        """Wait for all workers: one whose heartbeat is overdue because it is busy is still waited for."""
+        give_up = time.monotonic() + READY_TIMEOUT_S
+        ours = {share["client"]: share["name"] for share in self.shares}
+        while waiting := [client for client in ours if client not in self._errors or client not in self._present()]:
+            for client, error in self._errors.items():
+                if error:
+                    raise UserMistake(f"{ours[client]} ({client}) cannot take part: {error}")
+            gone = next((client for client in waiting if client not in self._runner.clients), None)
+            if gone is not None:
+                raise Broken(f"{ours[gone]} ({gone}) ended before the test began")
+            if time.monotonic() > give_up:
+                raise Broken(f"{ours[waiting[0]]} ({waiting[0]}) was not ready within {READY_TIMEOUT_S:g} s")
+            gevent.sleep(0.05)
+
+    def _on_ready(self, msg: Any, **_: Any) -> None:
+        self._errors[msg.node_id] = msg.data["error"]
+        if _machine() == msg.data["machine"] != "":
+            self._pids[msg.node_id] = msg.data["pid"]
+            self._watcher = self._watcher or gevent.spawn(self._watch_local)
+
+    def _watch_local(self) -> None:
+        """Report a worker of this machine as lost when its process has ended, instead of after a time of silence."""
+        while True:
+            gevent.sleep(WATCH_PERIOD_S)
+            for client, pid in self._pids.items():
+                if client in self._runner.clients and not _runs(pid):
+                    self._runner.clients[client].heartbeat = -1
 
     def _offset_of(self, client: str) -> int:
         pings = []
@@ -108,7 +161,7 @@ class Team:
         answered.set()
 
     def go(self, clock: Clock) -> None:
-        """Start the clock everywhere."""
+        """Send the start signal to all workers."""
         self._runner.send_message(GO, {"go_ns": clock.go_ns, "start_ns": clock.start_ns, "end_ns": clock.end_ns})
 
     def _on_drained(self, msg: Any, **_: Any) -> None:
@@ -151,12 +204,12 @@ class Team:
 class Role(Protocol):
     """What a worker's coordinator does when its master speaks."""
 
-    def begin(self, run: Run, share: Share, clock_offset_ns: int) -> None:
+    def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Take a share of a run."""
         ...
 
     def go(self, clock: Clock) -> None:
-        """Start."""
+        """Start the clock."""
         ...
 
     def close_process(self) -> None:
@@ -169,7 +222,8 @@ class Member:
 
     def __init__(self, runner: WorkerRunner, role: Role) -> None:
         self._runner, self._role = runner, role
-        self._told: dict[str, Any] | None = None
+        self.has_share = False
+        """Whether the master has given it streams for the test that begins next."""
         self._sends_from: Path | None = None
         runner.register_message(PING, self._on_ping)
         runner.register_message(SHARE, self._on_share)
@@ -180,25 +234,21 @@ class Member:
         self._runner.send_message(PONG, {"time_ns": time.time_ns()})
 
     def _on_share(self, msg: Any, **_: Any) -> None:
-        self._told = msg.data
+        """Get ready for a test before its users are spawned, and report that, or why it is not possible."""
+        error = ""
+        try:
+            self._take(msg.data)
+        except (UserMistake, Broken, OSError, ValueError) as why:  # ValueError: a spec of another version of tsbench
+            error = one_line(why)
+        self.has_share = not error
+        self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})
 
-    def begin(self, run_of: type[Run]) -> None:
-        """Do what was told before the test started.
-
-        Raises
-        ------
-        UserMistake
-            If nothing was: the worker came too late.
-        """
-        told, self._told = self._told, None
-        if told is None:
-            raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
-        place, sends = exchange.place_for(Path(told["directory"]), told["token"])
+    def _take(self, given: dict[str, Any]) -> None:
+        place, sends = exchange.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
-        share = told["share"]
-        run = run_of(RunSpec.model_validate(told["spec"]), told["endpoint"], place, ends=False)
+        share = given["share"]
         own = Share(share["name"], share["index"], share["of"], tuple(share["streams"]))
-        self._role.begin(run, own, share["clock_offset_ns"])
+        self._role.begin(RunSpec.model_validate(given["spec"]), given["endpoint"], place, own, share["clock_offset_ns"])
 
     def drained(self) -> None:
         """Tell the master that nothing is left to do."""
@@ -208,6 +258,7 @@ class Member:
         self._role.go(Clock(msg.data["go_ns"], msg.data["start_ns"], msg.data["end_ns"]))
 
     def _on_stop(self, **_: Any) -> None:
+        self.has_share = False
         self._role.close_process()
         if self._sends_from is not None:
             for piece in exchange.pieces(self._sends_from):
@@ -216,3 +267,17 @@ class Member:
             self._sends_from = None
         self._runner._send_stats()  # noqa: SLF001 - or the master's count lacks up to 3 s
         self._runner.send_message(STOPPED, {})
+
+
+def _machine() -> str:
+    """Return what is the same for processes that know each other by their process ids, and for no others."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    space = Path("/proc/self/ns/pid")
+    return f"{boot.read_text('ascii').strip()} {space.stat().st_ino}" if boot.exists() and space.exists() else ""
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -42,7 +42,7 @@ class SpecUser(TimeSeriesUser):
 
 @events.init.add_listener
 def _coordinate(environment: Environment, **_: Any) -> None:
-    run = Run(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, ends=True)
+    run = Run(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, timed=True)
     Coordinator(environment, lambda _environment: run)
 
 

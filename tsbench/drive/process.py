@@ -135,7 +135,7 @@ class LoadProcess:
         self.drained = Event()
         self.failed: Callable[[str], None] = logger.error
         """Is told when results can no longer be kept."""
-        self._directory = directory
+        self.directory = directory
         self._state = _State()
         self._started = Event()
         self._in_flight = self._waiting = self._waiting_measured = 0
@@ -347,7 +347,7 @@ class LoadProcess:
             self.schedule.dropped = left + self._waiting_measured
         self.recorder.close()
         self.probe.close()
-        place = self._directory / "process"
+        place = self.directory / "process"
         with (place / f"{self.share.name}.answers.jsonl").open("w", encoding="utf-8") as out:
             for answer in self._state.answers:
                 out.write(json.dumps(answer.line()) + "\n")

@@ -43,7 +43,7 @@ class TimeSeriesUser(User):
         self._coordinator = Coordinator.of(environment)
 
     def on_start(self) -> None:
-        """Connect, and wait until all users have."""
+        """Connect, and wait for the run's start, which in bare Locust is that of its first user."""
         process = self._process = self._coordinator.process
         if process is None:  # the run could not begin; the coordinator has said why
             raise StopUser

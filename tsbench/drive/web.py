@@ -56,7 +56,7 @@ class Correspondent:
         self._coordinator.patient = True
         self._test = msg.data["test"]
 
-    def _on_began(self, _run: Run, process: LoadProcess) -> None:
+    def _on_began(self, process: LoadProcess) -> None:
         self._outbox = _attach(self._test, process) if self._test else None
 
     def _on_report(self, data: dict[str, Any], **_: Any) -> None:
@@ -115,8 +115,8 @@ class Page:
         """A test was checked, and its results are in this directory."""
         self._results, self._why_no_report = results, ""
 
-    def _on_began(self, run: Run, process: LoadProcess) -> None:
-        self._outbox = _attach(str(run.directory), process)
+    def _on_began(self, process: LoadProcess) -> None:
+        self._outbox = _attach(str(process.directory), process)
 
     def _on_worker_report(self, data: dict[str, Any], **_: Any) -> None:
         if "tsbench" in data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -63,3 +64,24 @@ class Server(Protocol):
     def settings(self) -> Mapping[str, str]:
         """The configuration that tsbench gave it (for the manifest)."""
         ...
+
+
+def death(server: Server) -> str:
+    """Return that a server which should run does not, with its last log line; "" if it runs."""
+    if server.alive():
+        return ""
+    log = server.log()
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log is not None and log.exists() else []
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return "the server died during the run" + (f": {last.strip()}" if last else "")
+
+
+def put_away(server: Server, log_copy: Path | None) -> None:
+    """Stop a server and delete its data; keep its log as `log_copy`."""
+    server.stop()
+    log = server.log()
+    try:
+        if log is not None and log_copy is not None and log.exists():
+            shutil.copyfile(log, log_copy)
+    finally:  # also on a full disk, which this makes less full
+        server.remove()

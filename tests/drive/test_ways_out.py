@@ -1,0 +1,191 @@
+"""However a bare Locust run ends: a status, a summary of what was measured, a verdict, an exit code that tells it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from tests.bad_input.support import Command, content, needs_root, nothing_left
+from tsbench.servers.process import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsbench.servers.postgres import PostgresServer
+
+LOCUSTFILES = Path(__file__).parents[2] / "locustfiles"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    with nothing_left():
+        yield tmp_path
+
+
+class Bare:
+    """A bare headless Locust, and what it leaves behind."""
+
+    def __init__(self, place: Path, *words: str, target: str = "sqlite", **env: str | None) -> None:
+        port = str(free_port())
+        small = ["--scale", "4", "--load-window", "2h", "--warmup", "0s", "--only-summary", "--master-bind-port", port]
+        small += ["--master-port", port] if "--master" not in words else []
+        file = str(LOCUSTFILES / f"{target}.py")
+        self.place = place
+        self.command = Command(place, "locust", "-f", file, "--headless", *small, *words, env=env)
+
+    @property
+    def said(self) -> str:
+        return self.command.stderr
+
+    def until(self, text: str) -> None:
+        self.command.wait_until(lambda: text in self.said)
+
+    def until_measured(self) -> None:
+        """Wait until every load process has recorded ops."""
+
+        def recorded() -> list[int]:
+            return [path.stat().st_size for path in self.place.rglob("*.ops.jsonl")]
+
+        self.command.wait_until(lambda: recorded() and all(recorded()))
+        time.sleep(1.5)
+
+    def workers(self) -> list[psutil.Process]:
+        """The forked load processes."""
+        children = psutil.Process(self.command.process.pid).children()
+        return [child for child in children if child.cmdline() == psutil.Process(self.command.process.pid).cmdline()]
+
+    def ended(self) -> tuple[int, dict[str, Any], dict[str, Any]]:
+        """Its exit code, its status, its summary; its last line must tell the verdict."""
+        code = self.command.wait()
+        assert "Traceback" not in self.said, self.said
+        (status,) = self.place.rglob("status.json")
+        (summary,) = status.parent.glob("summary.json")
+        assert not (status.parent / "server").exists(), "the server's data is still there"
+        assert "verdict: " in self.said.strip().splitlines()[-1], self.said
+        return code, content(status), content(summary)
+
+
+def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place: Path) -> None:
+    code, status, summary = Bare(place, "-u", "20", "-r", "1", "-t", "5s", "--warmup", "1s").ended()
+    assert status["state"] == "complete"
+    assert summary["measured"]["ops"]["write-1"]["count"] > 20
+    assert 2 <= summary["measured"]["duration_s"] <= 5
+    assert code == (0 if summary["verdict"]["valid"] else 1)
+
+
+def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: Path) -> None:
+    code, status, summary = Bare(place, "-u", "2", "-r", "2", "-t", "2s", "--warmup", "30s").ended()
+    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
+    assert re.search(r"no op ended in the measured window: the test was stopped \d+\.\d s before the warm-up was over",
+                     summary["verdict"]["reason"])  # fmt: skip
+
+
+def test_a_lost_worker_is_named(place: Path) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "8s", "--processes", "2")
+    run.until_measured()
+    run.workers()[0].kill()
+    code, status, summary = run.ended()
+    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
+    assert "1 of 2 workers ended early: worker-" in summary["verdicts"]["workers"]["reason"]
+    assert summary["measured"]["ops"]["write-1"]["count"] > 10
+
+
+@pytest.mark.parametrize("limit_s", [6, 60])
+def test_a_run_that_lost_all_workers_ends_by_itself_and_is_summarised(place: Path, limit_s: int) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", f"{limit_s}s", "--processes", "2", "--stop-timeout", "1")
+    run.until_measured()
+    began = time.monotonic()
+    for worker in run.workers():
+        worker.kill()
+    code, status, summary = run.ended()
+    assert time.monotonic() - began < 50
+    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
+    assert "2 of 2 workers ended early" in summary["verdicts"]["workers"]["reason"]
+    assert summary["measured"]["ops"]["write-1"]["count"] > 10
+
+
+def test_workers_that_never_come_end_the_run_in_time(place: Path) -> None:
+    run = Bare(place, "-u", "2", "-t", "2s", "--master", "--expect-workers-max-wait", "2")
+    code, status = run.command.wait(), content(next(place.rglob("status.json")))
+    assert (code, status["state"]) == (1, "failed")
+    assert "only 0 of 1 workers connected within 2 s; --expect-workers-max-wait" in run.said
+    assert "Traceback" not in run.said
+
+
+def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
+    run = Bare(place, "-u", "2", "-t", "2s", "--master")
+    run.until("waiting for workers: 0 of 1")
+    run.command.signal(signal.SIGINT)
+    assert run.command.wait() == 130
+    assert "Traceback" not in run.said
+    assert content(next(place.rglob("status.json")))["state"] == "interrupted"
+    assert content(next(place.rglob("summary.json")))["verdict"]["valid"] is False
+
+
+@pytest.mark.postgres
+def test_a_killed_server_is_named(place: Path, postgres_server: PostgresServer) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "6s", target="postgres")
+    run.until_measured()
+    run.command.child("postgres").kill()
+    code, status, summary = run.ended()
+    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
+    assert summary["verdict"]["reason"].startswith("the server died during the run")
+    assert summary["measured"]["ops"]["write-1"]["count"] > 10
+    assert next(place.rglob("server.log")).stat().st_size
+
+
+def test_ctrl_c_ends_the_measuring_and_the_checks_follow(place: Path) -> None:
+    run = Bare(place, "-u", "4", "-r", "4")
+    run.until_measured()
+    run.command.signal(signal.SIGINT)
+    code, status, summary = run.ended()
+    assert status["state"] == "complete"
+    assert code == (0 if summary["verdict"]["valid"] else 1)
+    assert summary["answers"]["checked"] > 100
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "4s", "--scale", "20", "--load-window", "24h")
+    run.until("checking answers and writes")
+    run.command.signal(number)
+    code, status, summary = run.ended()
+    assert (code, status["state"], summary["verdict"]["valid"]) == (130, "interrupted", False)
+    assert "interrupted by the user while answers and writes were checked" in summary["verdict"]["reason"]
+    assert summary["measured"]["ops"]["write-1"]["count"] > 10
+    assert "answers" not in summary["verdicts"]
+
+
+@needs_root
+def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
+    small = place / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(small)], check=False)
+    if mounted.returncode:
+        pytest.skip("this root may not mount a file system")
+    try:
+        run = Bare(place, "-u", "4", "-r", "4", "-t", "60s", "--results", str(small / "results"))
+        run.until_measured()
+        filler = os.open(small / "filler", os.O_WRONLY | os.O_CREAT)
+        try:
+            while os.write(filler, bytes(4096)):
+                pass
+        except OSError:
+            pass
+        finally:
+            os.close(filler)
+        code = run.command.wait()
+        assert code == 1, run.said
+        assert "Traceback" not in run.said, run.said
+        assert "cannot write" in run.said
+        assert "verdict: false" in run.said.strip().splitlines()[-1]
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
