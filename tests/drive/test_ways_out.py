@@ -186,6 +186,8 @@ def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
         assert code == 1, run.said
         assert "Traceback" not in run.said, run.said
         assert "cannot write" in run.said
+        assert content(next(small.rglob("status.json")))["state"] == "failed"
+        assert content(next(small.rglob("summary.json")))["verdict"]["valid"] is False
         assert "verdict: false" in run.said.strip().splitlines()[-1]
     finally:
         subprocess.run(["umount", str(small)], check=True)

@@ -211,9 +211,9 @@ class _Test:
             self._close(state, error, whole["verdict"])
             self.say_last()
 
-    @staticmethod
-    def _salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
+    def _salvage(self, run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
         """Summarise in a thread: it takes seconds, in which the web UI and a master's workers want to be answered."""
+        self._put_away()  # which makes room on a full disk
         return gevent.get_hub().threadpool.apply(assess.salvage, (run, spec, reason))  # type: ignore[no-any-return]
 
     def _close(self, state: str, error: str, verdict: Mapping[str, Any]) -> None:
