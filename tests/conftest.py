@@ -74,6 +74,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
         pytest.skip(str(mistake))
     yield server
     server.stop()
+    server.remove()
 
 
 _numbers = itertools.count()
@@ -110,6 +111,7 @@ def influxdb_server(
     yield start
     for server in started.values():
         server.stop()
+        server.remove()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.drive import support
+from tests.servers.test_process import when
 from tsbench import caps
 from tsbench.caps import ServerPart
 from tsbench.errors import Broken, UserMistake
@@ -52,7 +53,7 @@ class TestHeld:
         """
         process = server(tmp_path, program)
         with cgroup.within(cgroup.create(Caps(cpu=0.5))) as group:
-            process.start(lambda: "ready" in process.tail())
+            process.start(when(lambda: "ready" in process.tail()))
             group.mark()
             begun = time.monotonic()
             time.sleep(2)
@@ -79,7 +80,7 @@ class TestHeld:
         with pytest.raises(Broken, match=said), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
             group = cgroup.current()
             assert group is not None
-            process.start(lambda: "ready" in process.tail())
+            process.start(when(lambda: "ready" in process.tail()))
             assert caps.killed() == ""
             _until(lambda: not process.alive())
             assert caps.killed() == "the server was killed for lack of memory (cap 64.0 MB)"
@@ -95,7 +96,7 @@ class TestHeld:
         process = server(tmp_path, "print('ready'); import time; time.sleep(60)")
         run = RunDir.create(tmp_path, "cell")
         with pytest.raises(Broken, match=r"^gone$"), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
-            process.start(lambda: "ready" in process.tail())
+            process.start(when(lambda: "ready" in process.tail()))
             process.kill()
             raise Broken("gone")
 
@@ -105,7 +106,7 @@ class TestHeld:
         (tmp_path / "log").touch()
         process = ServerProcess(["/usr/bin/env", "python3", "-c", own], log=tmp_path / "log", user=unprivileged.user())
         with cgroup.within(cgroup.create(Caps(0.5, 64 * MB))) as group:
-            process.start(lambda: "cpu" in process.tail(99))
+            process.start(when(lambda: "cpu" in process.tail(99)))
             text = process.tail(99)
             process.kill()
             group.remove()
@@ -113,7 +114,7 @@ class TestHeld:
 
     def test_servers_started_outside_are_not_in_any_group(self, tmp_path: Path) -> None:
         process = server(tmp_path, "print(open('/proc/self/cgroup').read()); import time; time.sleep(60)")
-        process.start(lambda: "\n" in process.tail(99))
+        process.start(when(lambda: "\n" in process.tail(99)))
         assert "tsbench-" not in process.tail(99)
         process.kill()
 
