@@ -100,7 +100,7 @@ class TestHeld:
             process.kill()
             raise Broken("gone")
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
+    @pytest.mark.root
     def test_a_server_that_runs_as_another_user_is_in_the_group_from_the_start(self, tmp_path: Path) -> None:
         own = "import sys; print(open('/proc/self/cgroup').read(), flush=True); import time; time.sleep(60)"
         (tmp_path / "log").touch()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.bad_input.support import Command, content, only
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench import servers, targets
@@ -66,3 +67,18 @@ def test_a_server_and_its_sessions_take_any_path(
         server.kill()
         server.remove()
     assert not place.exists()
+
+
+@pytest.mark.postgres
+def test_a_bare_locustfile_measures_the_data_of_the_server_that_it_starts_in_any_directory(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    # As root with pytest's directory, which is private, the server's data lies apart from the run's.
+    request.getfixturevalue("postgres_server")
+    file = str(Path(__file__).parents[2] / "locustfiles" / "postgres.py")
+    words = ["--headless", "-u", "2", "-t", "3s", "--warmup", "1s", "--load-window", "2h", "--scale", "5"]
+    command = Command(tmp_path, "locust", "-f", file, *words, "--results", AWKWARD, "SingleWriter")
+    command.wait()
+    summary = content(only(tmp_path, "*/*-locust/postgres-btree/summary.json"))
+    assert summary["verdicts"]["writes"]["valid"] is True, command.stderr
+    assert summary["size"]["directory_bytes"] > summary["size"]["bytes"] > 100_000

