@@ -13,6 +13,7 @@ from tests.bad_input.support import Command, content, only
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench import servers, targets
+from tsbench.errors import UserMistake
 from tsbench.model import Count
 from tsbench.targets.base import WriteMode
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
 
-AWKWARD = "a b = 100% #1?x=y&z+w;,'q\"$`\\%41ü€𝄞"
+AWKWARD = "a b = 100% #1?x=y&z+w;,'q\"$`\\%41ü€𝄞[b]*"
 KINDS: list[object] = ["memory", "null", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 KINDS += [pytest.param(f"influxdb-{v}", marks=getattr(pytest.mark, f"influxdb-{v}")) for v in ("1.6", "1.8", "2")]
 
@@ -82,3 +83,11 @@ def test_a_bare_locustfile_measures_the_data_of_the_server_that_it_starts_in_any
     summary = content(only(tmp_path, "*/*-locust/postgres-btree/summary.json"))
     assert summary["verdicts"]["writes"]["valid"] is True, command.stderr
     assert summary["size"]["directory_bytes"] > summary["size"]["bytes"] > 100_000
+
+
+def test_a_path_that_a_url_would_cut_off_is_refused_with_the_cure(tmp_path: Path) -> None:
+    target = targets.get("sqlite")
+    for sign in "?#":
+        with pytest.raises(UserMistake, match="in a path write %3F for a question mark and %23 for a number sign"):
+            target.connect(f"sqlite://{tmp_path}/a{sign}b.db", target.schemas["wal"])
+    assert not list(tmp_path.iterdir())

