@@ -79,6 +79,16 @@ def test_a_wait_ends_at_once_on_an_error_that_time_does_not_cure(tmp_path: Path)
     assert not process.alive()
 
 
+def test_a_server_that_found_its_port_taken_says_so_although_another_answered(tmp_path: Path) -> None:
+    process = serving(tmp_path, "import time; time.sleep(0.1); print('the port is taken'); raise SystemExit(1)")
+
+    def refused_by_another() -> None:
+        raise Broken("the password is wrong")
+
+    with pytest.raises(Broken, match=r"ended at start \(exit 1\): the port is taken"):
+        process.start(refused_by_another)
+
+
 def test_a_server_that_will_not_stop_is_killed(tmp_path: Path) -> None:
     program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(99)"
     process = serving(tmp_path, program)

@@ -136,7 +136,7 @@ class PostgresServer(ManagedServer):
         except psycopg.OperationalError as error:
             text = " ".join(str(error).split())
             # A server that speaks of its own state will be ready soon; any other refusal stays what it is.
-            if "FATAL" in text and "the database system is" not in text:
+            if "Permission denied" in text or ("FATAL" in text and "the database system is" not in text):
                 raise Broken(f"PostgreSQL refuses its first log-in: {text}") from error
             raise NotReady(text) from error
         except psycopg.Error as error:  # of psycopg itself, before anything was sent

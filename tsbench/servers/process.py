@@ -93,23 +93,24 @@ class ServerProcess:
                 preexec_fn=lambda: (bind(), enter()),  # noqa: PLW1509 - a few system calls, prepared before the fork
             )
         try:
-            self._wait_until(self._process, ready, timeout_s, every_s)
-        except Exception:
+            self._wait_until(ready, timeout_s, every_s)
+        except Exception as error:
+            with suppress(subprocess.TimeoutExpired):  # another server, which has the port, may have answered
+                self._process.wait(0.5)
+            ended = self._process.poll()
             self.kill()
-            raise
+            if ended is None:
+                raise
+            raise Broken(f"{self.name} ended at start (exit {ended}): {self.tail()}") from error
 
-    def _wait_until(
-        self, process: subprocess.Popen[bytes], ready: Callable[[], object], timeout_s: float, every_s: float
-    ) -> None:
+    def _wait_until(self, ready: Callable[[], object], timeout_s: float, every_s: float) -> None:
         give_up = time.monotonic() + timeout_s
         while True:
             try:
                 ready()
                 return
             except NotReady as reason:
-                if process.poll() is not None:
-                    raise Broken(f"{self.name} ended at start (exit {process.returncode}): {self.tail()}") from None
-                if time.monotonic() > give_up:
+                if not self.alive() or time.monotonic() > give_up:
                     text = f"{self.name} did not answer within {timeout_s:g} s ({reason})"
                     raise Broken(f"{text}; its log ends with: {self.tail()}") from None
             time.sleep(every_s)
