@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,7 +23,13 @@ from tsbench.rundir import RunDir
 from tsbench.scenario import Scenario
 from tsbench.servers import cgroup, unprivileged
 from tsbench.servers.cgroup import Caps
+from tsbench.servers.influxdb import InfluxServer1
 from tsbench.servers.process import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.servers.base import Server
 
 MB = 1_000_000
 
@@ -111,6 +118,23 @@ class TestHeld:
             process.kill()
             group.remove()
         assert text.count(group.directories[0].name) >= len(group.directories)
+
+    @getattr(pytest.mark, "influxdb-1.8")
+    def test_an_influxdb_that_root_starts_as_nobody_is_in_the_group_from_the_start(
+        self, tmp_path: Path, influxdb_server: Callable[[str], Server]
+    ) -> None:
+        influxdb_server("1.8")
+        server = InfluxServer1(tmp_path / "i", {"version": "1.8"})
+        with cgroup.within(cgroup.create(Caps(1.0, 256 * MB))) as group:
+            server.start()
+            try:
+                assert list(server.pids()) == list(group.pids())
+                server.cold()
+                assert list(server.pids()) == list(group.pids())
+            finally:
+                server.kill()
+                server.remove()
+                group.remove()
 
     def test_servers_started_outside_are_not_in_any_group(self, tmp_path: Path) -> None:
         process = server(tmp_path, "print(open('/proc/self/cgroup').read()); import time; time.sleep(60)")
