@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,12 @@ SERVER_MARKS = (
     "cgroup",
     "sysstat",
     "chromium",
+    "root",
 )
-"""A test that needs a server is marked with its name, and skips with a reason where the server is not to be had."""
+"""A test that needs a server is marked with its name, and skips with a reason where the server is not to be had.
+
+So is one that needs root's rights; that one skips by its mark alone.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         metavar="NAME",
         choices=SERVER_MARKS,
-        help="a test marked NAME that skips is a failure (may be given several times)",
+        help="a test that skips is a failure if all that it is marked with is NAME (may be given several times)",
     )
     parser.addoption("--update-snapshots", action="store_true", help="write what is compiled now as the new snapshots")
 
@@ -51,16 +56,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: needs that server")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Turn a skip into a failure where the test's server is required."""
+    """Turn a skip into a failure where all that the test needs is required: else another lack may be the reason."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
-    required = [name for name in item.config.getoption("--require") if item.get_closest_marker(name)]
+    needed = [name for name in SERVER_MARKS if item.get_closest_marker(name)]
+    required = bool(needed) and {*needed} <= {*item.config.getoption("--require")}
     if report.skipped and required and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
-        report.longrepr = f"--require {required[0]}: {reason}"
+        report.longrepr = f"--require {' --require '.join(needed)}: {reason}"
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +85,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
         pytest.skip(str(mistake))
     yield server
     server.stop()
+    server.remove()
 
 
 _numbers = itertools.count()
@@ -110,6 +122,7 @@ def influxdb_server(
     yield start
     for server in started.values():
         server.stop()
+        server.remove()
 
 
 @pytest.fixture

@@ -132,7 +132,10 @@ def test_the_workflow_runs_what_ci_runs_with_no_more_rights_than_reading():
 def test_what_the_workflow_keeps_is_what_ci_leaves():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     workflow = WORKFLOW.read_text(encoding="utf-8")
-    assert "--junit results/ci/" in script
-    assert "--markdown results/ci/quickstart.md" in script
-    assert "results/ci/quickstart.md" in workflow
+    assert "--junit results/quickstart.xml --markdown results/quickstart.md" in script
+    assert "--junitxml=results/tests.xml" in script
+    for copy, name in (("own", "ci"), ("other", "ci-other")):
+        assert f"keep {copy} {name}\n" in script
+    assert "for name in ci ci-other; do" in workflow
+    assert "results/$name/quickstart.md" in workflow
     assert "path: results/" in workflow

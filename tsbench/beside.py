@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tsbench import assess, env, targets
+from tsbench import assess, env, servers, targets
 from tsbench.bulk import fill
 from tsbench.children import bind_to_parent
 from tsbench.collect.processes import Tree
@@ -26,7 +26,6 @@ from tsbench.model import OpError, Verdict
 from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
 from tsbench.scenario import RunSpec
-from tsbench.servers.files import allocated_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,18 +176,21 @@ def _conclude(job: _Job) -> dict[str, Any]:
         died = {"server": Verdict(False, job.asked["death"])}
         assess.conclude(run, spec, {**heading, **summary}, {**died, **verdicts})
         return {}
-    data = run / "server"
     try:
         with closing(job.connect()) as session:
             found, more = assess.checked(run, spec, session, schema, loaded_points=loaded["points"])
-            size = assess.sized(
-                spec, session, schema, found, directory_bytes=lambda: allocated_bytes(data) if data.exists() else 0
-            )
+            size = assess.sized(spec, session, schema, found, directory_bytes=lambda: _stored_bytes(job))
         found = {**found, "size": size}
     except (UserMistake, OpError) as error:
         found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
     assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
     return {}
+
+
+def _stored_bytes(job: _Job) -> int:
+    """Return what the data directory of a server takes that was started for this run; 0 if there is none."""
+    directory, target = job.run / "server", job.spec.target
+    return servers.SERVERS[target.name](directory, target.settings).size() if directory.exists() else 0
 
 
 def main() -> NoReturn:

@@ -140,7 +140,7 @@ def run(
         return _fail(f"interrupted; what was measured is kept; go on with: {go_on}", 130)
     exports.write([results])
     print_summary(stdout, results)
-    stdout.print(f"report: {short(results / 'report.html')}", soft_wrap=True, highlight=False)
+    stdout.print(f"report: {short(results / 'report.html')}", soft_wrap=True, highlight=False, markup=False)
     doubtful = [
         s for s in summaries if s["verdict"]["valid"] is not True and not (asked.knee and is_knee(summaries, s))
     ]
@@ -179,7 +179,7 @@ def report(
     exports.write(results)
     for result in results:
         print_summary(stdout, result)
-        stdout.print(f"report: {short(write_report(result))}", soft_wrap=True, highlight=False)
+        stdout.print(f"report: {short(write_report(result))}", soft_wrap=True, highlight=False, markup=False)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -131,7 +131,7 @@ def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row])
     new = _frame("sar", inside, start_s)
     path = run / "sar.parquet"
     try:
-        old = pl.read_parquet(path) if path.exists() else new.clear()
+        old = pl.read_parquet(path, glob=False) if path.exists() else new.clear()
         joined = pl.concat([new, old]).group_by("second", "host").agg(pl.all().drop_nulls().first())
         joined.select(list(COLLECTED["sar"])).sort("host", "second").write_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -181,6 +180,3 @@ def content(path: Path) -> dict[str, Any]:
     found = json.loads(path.read_text())
     assert isinstance(found, dict)
     return found
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system to fill")

@@ -16,7 +16,6 @@ from tests.bad_input.support import (
     Command,
     complaint,
     content,
-    needs_root,
     nothing_left,
     only,
     says,
@@ -151,7 +150,7 @@ def test_results_that_cannot_be_written_are_noticed_before_anything_starts(place
     assert ": start" not in command.stderr
 
 
-@needs_root
+@pytest.mark.root
 def test_a_full_disk_fails_the_run_and_says_where_to_go(place: Path) -> None:
     small = place / "small"
     small.mkdir()

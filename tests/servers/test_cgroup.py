@@ -9,10 +9,12 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.drive import support
+from tests.servers.test_process import when
 from tsbench import caps
 from tsbench.caps import ServerPart
 from tsbench.errors import Broken, UserMistake
@@ -21,7 +23,13 @@ from tsbench.rundir import RunDir
 from tsbench.scenario import Scenario
 from tsbench.servers import cgroup, unprivileged
 from tsbench.servers.cgroup import Caps
+from tsbench.servers.influxdb import InfluxServer1
 from tsbench.servers.process import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.servers.base import Server
 
 MB = 1_000_000
 
@@ -52,7 +60,7 @@ class TestHeld:
         """
         process = server(tmp_path, program)
         with cgroup.within(cgroup.create(Caps(cpu=0.5))) as group:
-            process.start(lambda: "ready" in process.tail())
+            process.start(when(lambda: "ready" in process.tail()))
             group.mark()
             begun = time.monotonic()
             time.sleep(2)
@@ -79,7 +87,7 @@ class TestHeld:
         with pytest.raises(Broken, match=said), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
             group = cgroup.current()
             assert group is not None
-            process.start(lambda: "ready" in process.tail())
+            process.start(when(lambda: "ready" in process.tail()))
             assert caps.killed() == ""
             _until(lambda: not process.alive())
             assert caps.killed() == "the server was killed for lack of memory (cap 64.0 MB)"
@@ -95,25 +103,42 @@ class TestHeld:
         process = server(tmp_path, "print('ready'); import time; time.sleep(60)")
         run = RunDir.create(tmp_path, "cell")
         with pytest.raises(Broken, match=r"^gone$"), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
-            process.start(lambda: "ready" in process.tail())
+            process.start(when(lambda: "ready" in process.tail()))
             process.kill()
             raise Broken("gone")
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
+    @pytest.mark.root
     def test_a_server_that_runs_as_another_user_is_in_the_group_from_the_start(self, tmp_path: Path) -> None:
         own = "import sys; print(open('/proc/self/cgroup').read(), flush=True); import time; time.sleep(60)"
         (tmp_path / "log").touch()
         process = ServerProcess(["/usr/bin/env", "python3", "-c", own], log=tmp_path / "log", user=unprivileged.user())
         with cgroup.within(cgroup.create(Caps(0.5, 64 * MB))) as group:
-            process.start(lambda: "cpu" in process.tail(99))
+            process.start(when(lambda: "cpu" in process.tail(99)))
             text = process.tail(99)
             process.kill()
             group.remove()
         assert text.count(group.directories[0].name) >= len(group.directories)
 
+    @getattr(pytest.mark, "influxdb-1.8")
+    def test_an_influxdb_that_root_starts_as_nobody_is_in_the_group_from_the_start(
+        self, tmp_path: Path, influxdb_server: Callable[[str], Server]
+    ) -> None:
+        influxdb_server("1.8")
+        server = InfluxServer1(tmp_path / "i", {"version": "1.8"})
+        with cgroup.within(cgroup.create(Caps(1.0, 256 * MB))) as group:
+            server.start()
+            try:
+                assert list(server.pids()) == list(group.pids())
+                server.cold()
+                assert list(server.pids()) == list(group.pids())
+            finally:
+                server.kill()
+                server.remove()
+                group.remove()
+
     def test_servers_started_outside_are_not_in_any_group(self, tmp_path: Path) -> None:
         process = server(tmp_path, "print(open('/proc/self/cgroup').read()); import time; time.sleep(60)")
-        process.start(lambda: "\n" in process.tail(99))
+        process.start(when(lambda: "\n" in process.tail(99)))
         assert "tsbench-" not in process.tail(99)
         process.kill()
 

@@ -43,6 +43,7 @@ def server(
     made.start()
     yield made
     made.kill()
+    made.remove()
 
 
 def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(server: InfluxServer1 | InfluxServer2) -> None:

@@ -5,7 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.servers.test_process import gone
-from tsbench.errors import UserMistake
+from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.postgres import PostgresServer
 
@@ -31,6 +31,7 @@ def server(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Postgres
     server.start()
     yield server
     server.kill()
+    server.remove()
 
 
 def ask(server: PostgresServer, text: str) -> object:
@@ -103,51 +104,21 @@ def test_a_missing_wheel_is_answered_with_the_cure(tmp_path: Path, monkeypatch: 
         PostgresServer(tmp_path).start()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
-def test_programs_that_the_servers_user_cannot_reach_are_copied_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_log_in_that_is_refused_ends_the_wait_at_once(server: PostgresServer) -> None:
+    server.stop()
+    server._passfile.write_text("127.0.0.1:*:*:postgres:another\n")
+    began = time.monotonic()
+    with pytest.raises(Broken, match=r"refuses its first log-in.*password authentication failed"):
+        server.start()
+    assert time.monotonic() - began < 30
+    assert not server.alive()
+
+
+def test_an_endpoint_that_libpq_cannot_read_ends_the_wait_at_once(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unprivileged, "_shelter", lambda: tmp_path / "shelter")
-    hidden = tmp_path / "hidden"
-    (hidden / "bin").mkdir(parents=True)
-    (hidden / "bin" / "program").write_text("#!/bin/sh\n")
-    (hidden / "bin" / "program").chmod(0o700)
-    hidden.chmod(0o700)
-    copy = unprivileged.reachable_copy(hidden, "psycopg")
-    assert copy == unprivileged.reachable_copy(hidden, "psycopg") != hidden
-    assert stat.S_IMODE((copy / "bin" / "program").stat().st_mode) & 0o555 == 0o555
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
-def test_sheltered_data_goes_when_its_server_directory_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unprivileged, "_shelter", lambda: tmp_path / "shelter")
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir(mode=0o700)
-    unprivileged.make(one)
-    assert (one / "server").resolve() == unprivileged.place(one)
-    (one / "server").unlink()
-    one.rmdir()
-    two.mkdir(mode=0o700)
-    unprivileged.make(two)
-    assert not unprivileged.place(one).exists()
-    assert unprivileged.place(two).exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as another user")
-def test_servers_that_start_at_the_same_time_clear_away_the_same_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unprivileged, "_shelter", lambda: tmp_path / "shelter")
-    old = [tmp_path / f"old-{number}" for number in range(200)]
-    new = [tmp_path / f"new-{number}" for number in range(16)]
-    for directory in [*old, *new]:
-        directory.mkdir(mode=0o700)
-    for directory in old:
-        unprivileged.make(directory)
-    for directory in old:
-        (directory / "server").unlink()
-        directory.rmdir()
-    with ThreadPoolExecutor(len(new)) as starting:
-        list(starting.map(unprivileged.make, new))
-    assert not any(unprivileged.place(directory).exists() for directory in old)
-    assert all(unprivileged.place(directory).exists() for directory in new)
+    server.stop()
+    monkeypatch.setattr(PostgresServer, "endpoint", "postgresql://postgres@127.0.0.1/x?passfile=a=b")
+    with pytest.raises(Broken, match=r"cannot be asked at .*passfile=a=b: extra key/value separator"):
+        server.start()
+    assert not server.alive()

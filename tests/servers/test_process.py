@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from tsbench.errors import Broken
-from tsbench.servers.process import ServerProcess, free_port
+from tsbench.servers.process import NotReady, ServerProcess, free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -26,6 +27,16 @@ def serving(tmp_path: Path, program: str, **more: object) -> ServerProcess:
     )
 
 
+def when(condition: Callable[[], object]) -> Callable[[], None]:
+    """What `ServerProcess.start` tries, which is ready when the condition holds."""
+
+    def ready() -> None:
+        if not condition():
+            raise NotReady("not yet")
+
+    return ready
+
+
 def said(process: ServerProcess, word: str) -> bool:
     return word in process.tail(99)
 
@@ -33,7 +44,7 @@ def said(process: ServerProcess, word: str) -> bool:
 def test_it_is_started_waited_for_and_stopped(tmp_path: Path) -> None:
     process = serving(tmp_path, "print('ready'); import time; time.sleep(99)")
     assert not process.alive()
-    process.start(lambda: said(process, "ready"))
+    process.start(when(lambda: said(process, "ready")))
     assert process.alive()
     assert len(process.pids()) == 1
     process.stop()
@@ -45,20 +56,43 @@ def test_it_is_started_waited_for_and_stopped(tmp_path: Path) -> None:
 def test_a_server_that_ends_at_start_is_broken_with_its_last_word(tmp_path: Path) -> None:
     process = serving(tmp_path, "print('first'); print('the port is taken'); raise SystemExit(3)")
     with pytest.raises(Broken, match=r"exit 3.*the port is taken"):
-        process.start(lambda: False)
+        process.start(when(lambda: False))
 
 
 def test_a_server_that_never_answers_is_killed_and_broken(tmp_path: Path) -> None:
     process = serving(tmp_path, "import time; time.sleep(99)")
-    with pytest.raises(Broken, match=r"did not answer within 0\.1 s"):
-        process.start(lambda: False, timeout_s=0.1)
+    with pytest.raises(Broken, match=r"did not answer within 0\.1 s \(not yet\); its log ends with: its log is empty"):
+        process.start(when(lambda: False), timeout_s=0.1)
     assert not process.alive()
+
+
+def test_a_wait_ends_at_once_on_an_error_that_time_does_not_cure(tmp_path: Path) -> None:
+    process = serving(tmp_path, "import time; time.sleep(99)")
+
+    def refused() -> None:
+        raise Broken("the password is wrong")
+
+    began = time.monotonic()
+    with pytest.raises(Broken, match="the password is wrong"):
+        process.start(refused)
+    assert time.monotonic() - began < 10
+    assert not process.alive()
+
+
+def test_a_server_that_found_its_port_taken_says_so_although_another_answered(tmp_path: Path) -> None:
+    process = serving(tmp_path, "import time; time.sleep(0.1); print('the port is taken'); raise SystemExit(1)")
+
+    def refused_by_another() -> None:
+        raise Broken("the password is wrong")
+
+    with pytest.raises(Broken, match=r"ended at start \(exit 1\): the port is taken"):
+        process.start(refused_by_another)
 
 
 def test_a_server_that_will_not_stop_is_killed(tmp_path: Path) -> None:
     program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(99)"
     process = serving(tmp_path, program)
-    process.start(lambda: said(process, "deaf"))
+    process.start(when(lambda: said(process, "deaf")))
     process.stop(timeout_s=0.1)
     assert not process.alive()
 
@@ -71,7 +105,7 @@ def test_its_children_go_with_it(tmp_path: Path) -> None:
         time.sleep(99)
     """
     process = serving(tmp_path, program)
-    process.start(lambda: said(process, "child"))
+    process.start(when(lambda: said(process, "child")))
     pids = process.pids()
     assert len(pids) == 2
     process.kill()
@@ -86,7 +120,7 @@ def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         from tsbench.servers.process import ServerProcess
         command = [sys.executable, "-c", "import time; time.sleep(99)"]
         process = ServerProcess(command, log=Path({str(tmp_path / "log")!r}))
-        process.start(process.alive)
+        process.start(lambda: None)
         print(process.pids()[0], flush=True)
         time.sleep(99)
     """

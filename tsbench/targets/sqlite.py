@@ -253,6 +253,8 @@ class SqliteTarget:
         path = Path(unquote(url.path))
         if url.scheme != "sqlite" or url.netloc or not path.is_absolute():
             raise UserMistake(f"'{endpoint}' is not an SQLite endpoint; write sqlite:///absolute/path.db")
+        if url.query or url.fragment:
+            raise UserMistake(f"'{endpoint}': in a path write %3F for a question mark and %23 for a number sign")
         if not path.parent.is_dir():
             raise UserMistake(f"the directory {path.parent} does not exist; make it first")
         try:
