@@ -32,7 +32,9 @@ class Watched(NullTarget):
     refused: int = 1_000_000
     sessions: list[WatchedSession] = field(default_factory=list)
 
-    def connect(self, endpoint: str, schema: object, *, timeout_s: float = 30.0) -> WatchedSession:
+    def connect(
+        self, endpoint: str, schema: object, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> WatchedSession:
         if len(self.sessions) == self.refused:
             raise OpError(Outcome.FAILED, "refused", "too many connections")
         self.sessions.append(WatchedSession(super().connect(endpoint, schema, timeout_s=timeout_s)))

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,18 +21,21 @@ from tsbench.children import bind_to_parent
 from tsbench.collect.processes import Tree
 from tsbench.collected import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
-from tsbench.model import OpError, Verdict
+from tsbench.model import OpError
 from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
 from tsbench.scenario import RunSpec
 from tsbench.servers.files import allocated_bytes
+from tsbench.timeouts import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tsbench.targets.base import Session
 
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
+OUTER_LIMIT_S = 7 * 86_400.0
+"""How long a helper process may take. Its own waits have the limits of the scenario's [timeout], which are shorter."""
 
 
 # --- in Locust's process ----------------------------------------------------------------------------------------------
@@ -58,7 +61,8 @@ class Beside:
     def kill(self) -> None:
         """Stop it without a word."""
         self._child.kill()
-        self._child.communicate()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.communicate(timeout=PATIENCE_S)
 
 
 def store(run: RunDir, endpoint: str) -> dict[str, Any]:
@@ -99,7 +103,10 @@ def _started(what: str, run: RunDir, endpoint: str, **job: Any) -> subprocess.Po
 
 def _asked(child: subprocess.Popen[bytes]) -> dict[str, Any]:
     try:
-        said, errors = child.communicate()
+        said, errors = child.communicate(timeout=OUTER_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        raise Broken(f"a process of tsbench did not end within {OUTER_LIMIT_S:g} s") from None
     except BaseException:  # the greenlet that waits is killed
         child.kill()
         raise
@@ -130,14 +137,16 @@ class _Job:
         self.endpoint: str = asked["endpoint"]
 
     def connect(self) -> Session:
-        return self.target.connect(self.endpoint, self.schema)
+        return Limits(self.spec.timeout, self.endpoint).connect(self.target, self.schema)
 
 
 def _watch(job: _Job) -> dict[str, Any]:
     """Watch until the input ends."""
     server: Sequence[int] = job.asked["server"]
     client = Tree(lambda: [job.asked["client"]], without=lambda: [*server, os.getpid()])
-    with watching(job.run, collectors_for(job.run, lambda: server, lambda: counting(job.connect()), client)):
+    with watching(
+        job.run, collectors_for(job.run, lambda: server, lambda: counting(job.target, job.endpoint, job.schema), client)
+    ):
         sys.stdin.read()
     return {}
 
@@ -156,6 +165,7 @@ def _store(job: _Job) -> dict[str, Any]:
             workers=load.workers,
             batch=load.batch,
             mode=load.mode,
+            timeout=job.spec.timeout,
         )
 
 
@@ -164,15 +174,15 @@ def _conclude(job: _Job) -> dict[str, Any]:
     heading = {**assess.heading(spec, schema.name), "load": loaded}
     summary, verdicts = assess.measured(run, spec)
     data = run / "server"
-    try:
-        with closing(job.connect()) as session:
-            found, more = assess.checked(run, spec, session, schema, loaded_points=loaded["points"])
-            size = assess.sized(
-                spec, session, schema, found, directory_bytes=lambda: allocated_bytes(data) if data.exists() else 0
-            )
-        found = {**found, "size": size}
-    except (UserMistake, OpError) as error:
-        found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
+    found, more = assess.examined(
+        run,
+        spec,
+        job.target,
+        schema,
+        job.endpoint,
+        loaded_points=loaded["points"],
+        directory_bytes=lambda: allocated_bytes(data) if data.exists() else 0,
+    )
     assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
     return {}
 

@@ -11,14 +11,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tsbench.errors import Broken
+from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, merge_batches
+from tsbench.timeouts import DEFAULTS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.model import Batch
     from tsbench.targets.base import Payload, Schema, Session, Target, WriteMode
+    from tsbench.timeouts import TimeoutPart
     from tsbench.workload.world import World
 
 
@@ -140,6 +142,7 @@ def bulk_load(
     batch: int,
     mode: WriteMode,
     progress: Callable[[int], None] = lambda _points: None,
+    timeout: TimeoutPart = DEFAULTS,
 ) -> Loaded:
     """Store the points of ticks 0 <= tick < last_tick with `workers` threads, each with its own session and streams.
 
@@ -149,13 +152,13 @@ def bulk_load(
     Raises
     ------
     Broken
-        If a write fails: one line with the cause.
+        If a session cannot be opened or a write fails: one line with the cause.
     """
     workers = min(workers, world.spec.streams)
     load = _Load(schema, mode, progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"))
     shares = [range(w, world.spec.streams, workers) for w in range(workers)]
     mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
-    sessions = _connected(target, schema, endpoint, workers)
+    sessions = _connected(target, schema, Limits(timeout, endpoint), workers)
     threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in zip(sessions, mixed, strict=True)]
     with _garbage_frozen():
         started, cpu = time.perf_counter(), time.process_time()
@@ -175,12 +178,15 @@ def bulk_load(
     return load.total
 
 
-def _connected(target: Target, schema: Schema, endpoint: str, count: int) -> list[Session]:
+def _connected(target: Target, schema: Schema, limits: Limits, count: int) -> list[Session]:
     """So many sessions, or none: if one cannot be had, those before it are closed."""
     sessions: list[Session] = []
     with ExitStack() as opened:
         for _ in range(count):
-            sessions.append(target.connect(endpoint, schema))
+            try:
+                sessions.append(limits.connect(target, schema, "load"))
+            except UserMistake as error:  # whose first session was opened: the server has gone since
+                raise Broken(f"the bulk load failed: {error}") from error
             opened.callback(sessions[-1].close)
         opened.pop_all()
     return sessions
@@ -210,6 +216,7 @@ def fill(
     mode: WriteMode,
     progress: Callable[[int], None] = lambda _points: None,
     phase: Callable[[str, float | None], None] = lambda _name, _points: None,
+    timeout: TimeoutPart = DEFAULTS,
 ) -> dict[str, Any]:
     """Create empty tables, fill them as `bulk_load` does, bring the database to rest; give the load's summary.
 
@@ -219,9 +226,14 @@ def fill(
     ------
     Broken
         As `bulk_load`.
+    tsbench.model.OpError
+        If another step fails or takes longer than `timeout` allows it.
     """
-    session.run(schema.drop(world.measurements))
-    session.run(schema.create(world.measurements, world.tags()))
+    limits = Limits(timeout, endpoint)
+    with limits.step("create", "dropping what an earlier run left") as timeout_s:
+        session.run(schema.drop(world.measurements), timeout_s=timeout_s)
+    with limits.step("create", "creating the tables") as timeout_s:
+        session.run(schema.create(world.measurements, world.tags()), timeout_s=timeout_s)
     phase("load", world.count(None, 0, last_tick))
     loaded = bulk_load(
         world,
@@ -233,9 +245,10 @@ def fill(
         batch=batch,
         mode=mode,
         progress=progress,
+        timeout=timeout,
     )
     phase("settle", None)
-    session.run(schema.settle(world.measurements))
+    limits.settle(session, schema, world.measurements)
     return loaded.summary(workers=workers, batch=batch, mode=mode)
 
 
