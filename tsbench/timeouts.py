@@ -172,6 +172,9 @@ def _more(key: Key, limit_s: float) -> str:
 
 
 def _brief(statement: Statement) -> str:
-    """The beginning of a statement on one line: it names the table."""
+    """A statement on one line, shortened in its list of columns and at its end, so that it names the table."""
     text = " ".join(statement.text.split())
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    columns, found, rest = text.partition(" FROM ")
+    if found and len(columns) > 60:
+        text = f"{columns[:57]}...{found}{rest}"
+    return text if len(text) <= 160 else f"{text[:157]}..."

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import psycopg
 
@@ -63,7 +64,7 @@ class PostgresServer(ManagedServer):
     @property
     def endpoint(self) -> str:
         """The URL over TCP; it has a port once the server was started."""
-        return f"postgresql://{_USER}@127.0.0.1:{self._port}/{_DATABASE}?passfile={self._passfile}"
+        return f"postgresql://{_USER}@127.0.0.1:{self._port}/{_DATABASE}?passfile={quote(str(self._passfile))}"
 
     @property
     def data(self) -> Path:
