@@ -66,13 +66,21 @@ class _Load:
     """The workers' common state: a failure of one stops the others."""
 
     def __init__(
-        self, schema: Schema, mode: WriteMode, progress: Callable[[int], None], encoders: ThreadPoolExecutor
+        self,
+        schema: Schema,
+        mode: WriteMode,
+        progress: Callable[[int], None],
+        encoders: ThreadPoolExecutor,
+        workers: int,
     ) -> None:
         self.schema, self.mode, self.progress, self.encoders = schema, mode, progress, encoders
         self.total = Loaded()
         self.failure: Exception | None = None
         self._lock = threading.Lock()
         self.stopping = threading.Event()
+        self._working = workers
+        self.ended = threading.Event()
+        """Set when the last worker has ended."""
 
     def work(self, session: Session, batches: Iterator[Batch]) -> None:
         """Send batches until none is left or a worker has failed; the session is closed here and nowhere else.
@@ -91,6 +99,10 @@ class _Load:
             self.stop(error)
         finally:
             session.close()
+            with self._lock:
+                self._working -= 1
+            if not self._working:
+                self.ended.set()
 
     def end(self, threads: Sequence[threading.Thread]) -> None:
         """See the workers off; after Ctrl-C each is in the middle of a batch, and a dead server's may hang in it."""
@@ -155,7 +167,7 @@ def bulk_load(
         If a session cannot be opened or a write fails: one line with the cause.
     """
     workers = min(workers, world.spec.streams)
-    load = _Load(schema, mode, progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"))
+    load = _Load(schema, mode, progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"), workers)
     shares = [range(w, world.spec.streams, workers) for w in range(workers)]
     mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
     sessions = _connected(target, schema, Limits(timeout, endpoint), workers)
@@ -165,9 +177,10 @@ def bulk_load(
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(0.2)  # a join without a time limit would hold back Ctrl-C
+            # No join: without a time limit it would hold back Ctrl-C, and Python up to 3.12 takes a thread whose join
+            # was interrupted for one that has ended.
+            while not load.ended.wait(0.2):
+                pass
         finally:
             load.end(threads)
         load.total.duration_s = time.perf_counter() - started
