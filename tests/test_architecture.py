@@ -23,7 +23,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     (
         *("measure.audit", "measure.validate", "measure.gold", "measure.checks", "measure.limits", "measure.merge"),
         "measure.slo",
-        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "beside"),
+        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "beside", "timeouts"),
     ),
     ("drive",),
     ("run", "launch", "campaign", "claims", "report", "generate", "catalogue", "progress"),
@@ -44,10 +44,11 @@ ONLY: dict[str, set[str]] = {
 }
 """Parts that may import less than everything below them."""
 SAME_LEVEL = {
-    "scenario": {"matrix", "explain", "measure.slo", "caps"},
+    "scenario": {"matrix", "explain", "measure.slo", "caps", "timeouts"},
     "precheck": {"scenario", "caps"},
-    "beside": {"collected", "assess", "bulk", "precheck", "scenario"},
-    "assess": {part for part in LEVELS[4] if part.startswith("measure.")} | {"scenario"},
+    "beside": {"collected", "assess", "bulk", "precheck", "scenario", "timeouts"},
+    "bulk": {"timeouts"},
+    "assess": {part for part in LEVELS[4] if part.startswith("measure.")} | {"scenario", "timeouts"},
     **{part: {other for other in LEVELS[4] if other.startswith("measure.")} for part in LEVELS[4] if "." in part},
     "campaign": {"run", "report", "launch", "progress", "claims"},
     "run": {"launch", "progress"},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.bulk import bulk_load
-from tsbench.errors import Broken
+from tsbench.errors import Broken, Unreachable
 from tsbench.model import OpError, Outcome
 from tsbench.targets.base import WriteMode
 from tsbench.targets.null import NullSchema, NullSession, NullTarget
@@ -32,7 +32,9 @@ class Watched(NullTarget):
     refused: int = 1_000_000
     sessions: list[WatchedSession] = field(default_factory=list)
 
-    def connect(self, endpoint: str, schema: object, *, timeout_s: float = 30.0) -> WatchedSession:
+    def connect(
+        self, endpoint: str, schema: object, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> WatchedSession:
         if len(self.sessions) == self.refused:
             raise OpError(Outcome.FAILED, "refused", "too many connections")
         self.sessions.append(WatchedSession(super().connect(endpoint, schema, timeout_s=timeout_s)))
@@ -97,6 +99,15 @@ def test_a_session_that_cannot_be_had_closes_those_before_it() -> None:
     with pytest.raises(OpError, match="too many connections"):
         load(target)
     assert [session.closed for session in target.sessions] == [[False]] * 2
+
+
+def test_a_server_that_has_gone_before_the_load_is_no_mistake_of_the_users() -> None:
+    class Gone(NullTarget):
+        def connect(self, *_words: object, **_more: object) -> NullSession:
+            raise Unreachable("cannot connect to it; is the server running there?")
+
+    with pytest.raises(Broken, match="the bulk load failed: cannot connect to it"):
+        load(Gone())
 
 
 def test_a_failed_write_stops_all_workers_and_is_one_line() -> None:

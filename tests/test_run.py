@@ -60,7 +60,7 @@ class LoggedSession:
     def __init__(self, log: Log, store: Store) -> None:
         self._log, self._session = log, MemorySession(KEEP, store)
 
-    def run(self, statements):
+    def run(self, statements, *, timeout_s=None):
         for statement in statements:
             self._log.note(statement.text)
         self._session.run(statements)
@@ -91,7 +91,7 @@ class LoggedTarget:
     def __init__(self, log: Log) -> None:
         self._log, self._store = log, Store()
 
-    def connect(self, endpoint, schema, *, timeout_s=30.0):
+    def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None):
         self._log.note("connect")
         return LoggedSession(self._log, self._store)
 
@@ -221,7 +221,7 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
     whole = parts(log, LoggedServer(log))
 
     class Forgetful(LoggedTarget):
-        def connect(self, endpoint, schema, *, timeout_s=30.0):
+        def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None):
             session = super().connect(endpoint, schema)
             session.write = lambda payload: payload.points
             return session

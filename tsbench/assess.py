@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure import slo
@@ -14,15 +15,19 @@ from tsbench.measure.gold import Gold, read_ledgers
 from tsbench.measure.hist import Histogram
 from tsbench.measure.limits import Conduct, limited_by
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
-from tsbench.model import OpError, Verdict, merge_verdicts
+from tsbench.model import OpError, Outcome, Verdict, merge_verdicts
 from tsbench.targets.base import Unsupported
+from tsbench.timeouts import Limits
+from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tsbench.rundir import RunDir
     from tsbench.scenario import RunSpec
-    from tsbench.targets.base import Schema, Session
+    from tsbench.targets.base import Schema, Session, Target
+
+T = TypeVar("T")
 
 GOLD_VALUES = 400_000_000
 """Field values that the answer key may hold in memory (3.2 GB); a larger run is told that it was not checked."""
@@ -108,10 +113,87 @@ def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verd
     return summary, verdicts
 
 
-def checked(
-    run: RunDir, spec: RunSpec, session: Session, schema: Schema, *, loaded_points: int
+class _Server:
+    """The server during the checks. Once it has not answered it is not asked again: that might take as long each time.
+
+    `verdicts` has one on the server if it has gone.
+    """
+
+    def __init__(self, limits: Limits, target: Target, schema: Schema) -> None:
+        self._limits = limits
+        self._session: Session | None = None
+        self.verdicts: dict[str, Verdict] = {}
+        try:
+            self._session = limits.connect(target, schema)
+        except UserMistake as error:  # it was reached before
+            self._gone(str(error))
+
+    def ask(self, check: Callable[[Session], T]) -> T:
+        """Carry out a check.
+
+        Raises
+        ------
+        OpError
+            As the check does; `not asked` if the server did not answer before.
+        """
+        if self._session is None:
+            raise OpError(Outcome.FAILED, "not asked", "the server did not answer before")
+        try:
+            return check(self._session)
+        except OpError as error:
+            if error.cause in {"connection", "refused"}:
+                self._gone(f"{error.cause}: {error}")
+            if error.cause in {"connection", "refused", "timeout"}:
+                self.close()
+            raise
+
+    def _gone(self, why: str) -> None:
+        noticed = format_time(int(time.time()) * NS_PER_S)
+        text = f"the server at {self._limits.server} could not be reached any more ({noticed}): {why}"
+        self.verdicts["server"] = Verdict(False, " ".join(text.split()))
+
+    def close(self) -> None:
+        """Close the session."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def examined(
+    run: RunDir,
+    spec: RunSpec,
+    target: Target,
+    schema: Schema,
+    endpoint: str,
+    *,
+    loaded_points: int,
+    directory_bytes: Callable[[], int],
 ) -> tuple[dict[str, Any], dict[str, Verdict]]:
-    """The part of the summary that asks the database: answers and writes. Also writes validate.json and audit.json."""
+    """The part of the summary that asks the database: answers, writes and size.
+
+    A server that has gone or does not answer is a verdict and no error: what was measured and found so far is kept.
+    """
+    limits = Limits(spec.timeout, endpoint)
+    server = _Server(limits, target, schema)
+    try:
+        found, verdicts = _checked(run, spec, server, schema, loaded_points=loaded_points)
+        try:
+            found["size"] = server.ask(
+                lambda session: _sized(spec, limits, session, schema, found, directory_bytes=directory_bytes)
+            )
+        except OpError as error:
+            found["size"] = None
+            if error.cause != "not asked":
+                verdicts["size"] = Verdict(None, f"the size of the data is not known: {error.cause}: {error}")
+    finally:
+        server.close()
+    return found, {**verdicts, **server.verdicts}
+
+
+def _checked(
+    run: RunDir, spec: RunSpec, server: _Server, schema: Schema, *, loaded_points: int
+) -> tuple[dict[str, Any], dict[str, Verdict]]:
+    """Check answers and writes. Also writes validate.json and audit.json."""
     world = spec.world_at()
     ticks = world.ticks(spec.load.window)
     ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
@@ -127,7 +209,7 @@ def checked(
     gold.add(ledger, block_points=spec.block_points, last_tick=last)
     summary: dict[str, Any] = {"writes": None}
     try:
-        accounted = account(gold, session, schema, ledger, loaded_points)
+        accounted = server.ask(lambda session: account(gold, session, schema, ledger, loaded_points))
         lost = [share["name"] for share in Processes.read(run).missing()]
         summary["writes"], writes_verdict = accounted.summary(), accounted.verdict(lost)
     except Unsupported as why:
@@ -137,9 +219,11 @@ def checked(
     given = sorted((run / "process").glob("*.answers.jsonl"))
     guarded(answers, lambda: given_answers(gold, given, spec.world.seed, answers))
     kinds = [op.query for op in spec.op if op.query is not None] or list(answers.by_kind)  # bare Locust names no ops
-    guarded(answers, lambda: ask(gold, session, schema, kinds, spec.check.answers, spec.world.seed, answers))
-    if spec.check.readback:
-        guarded(answers, lambda: read_back(gold, session, schema, spec.check.readback, answers))
+    count, seed = spec.check.answers, spec.world.seed
+    guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
+    rows = spec.check.readback
+    if rows:
+        guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
     summary["answers"] = answers.summary()
     verdicts = {"answers": answers.verdict(), "writes": writes_verdict}
     run.write_json("validate.json", {**answers.summary(), "verdict": asdict(verdicts["answers"])})
@@ -147,12 +231,18 @@ def checked(
     return summary, verdicts
 
 
-def sized(
-    spec: RunSpec, session: Session, schema: Schema, found: Mapping[str, Any], *, directory_bytes: Callable[[], int]
+def _sized(
+    spec: RunSpec,
+    limits: Limits,
+    session: Session,
+    schema: Schema,
+    found: Mapping[str, Any],
+    *,
+    directory_bytes: Callable[[], int],
 ) -> dict[str, Any]:
     """What the data takes once it is at rest, as the server tells, and the whole data directory where it is ours."""
     measurements = spec.world_at().measurements
-    session.run(schema.settle(measurements))
+    limits.settle(session, schema, measurements)
     sizes = dict(session.sizes(measurements))
     points = (found.get("writes") or {}).get("stored") or 0
     total = sum(sizes.values())
@@ -167,6 +257,7 @@ def sized(
 
 def conclude(run: RunDir, spec: RunSpec, parts: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     """Write summary.json: all parts and the gates under one verdict, the worst of the single ones."""
+    verdicts = dict(sorted(verdicts.items(), key=lambda item: item[0] != "server"))  # the cause before its effects
     gates = slo.evaluate(spec.demands, parts)
     if gates:
         verdicts = {**verdicts, "gates": slo.verdict(gates)}

@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,13 +26,16 @@ from tsbench.model import OpError, Verdict
 from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
 from tsbench.scenario import RunSpec
+from tsbench.timeouts import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tsbench.targets.base import Session
 
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
+OUTER_LIMIT_S = 7 * 86_400.0
+"""How long a helper process may take. Its own waits have the limits of the scenario's [timeout], which are shorter."""
 
 
 # --- in Locust's process ----------------------------------------------------------------------------------------------
@@ -61,7 +64,8 @@ class Beside:
     def kill(self) -> None:
         """Stop it without a word."""
         self._child.kill()
-        self._child.communicate()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.communicate(timeout=PATIENCE_S)
 
 
 def store(run: RunDir, endpoint: str) -> dict[str, Any]:
@@ -104,7 +108,10 @@ def _started(what: str, run: RunDir, endpoint: str, **job: Any) -> subprocess.Po
 
 def _asked(child: subprocess.Popen[bytes]) -> dict[str, Any]:
     try:
-        said, errors = child.communicate()
+        said, errors = child.communicate(timeout=OUTER_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        raise Broken(f"a process of tsbench did not end within {OUTER_LIMIT_S:g} s") from None
     except BaseException:  # the greenlet that waits is killed
         child.kill()
         raise
@@ -135,14 +142,16 @@ class _Job:
         self.endpoint: str = asked["endpoint"]
 
     def connect(self) -> Session:
-        return self.target.connect(self.endpoint, self.schema)
+        return Limits(self.spec.timeout, self.endpoint).connect(self.target, self.schema)
 
 
 def _watch(job: _Job) -> dict[str, Any]:
     """Watch until the input ends."""
     server: Sequence[int] = job.asked["server"]
     client = Tree(lambda: [job.asked["client"]], without=lambda: [*server, os.getpid()])
-    with watching(job.run, collectors_for(job.run, lambda: server, lambda: counting(job.connect()), client)):
+    with watching(
+        job.run, collectors_for(job.run, lambda: server, lambda: counting(job.target, job.endpoint, job.schema), client)
+    ):
         print(json.dumps({"watching": True}), flush=True)
         sys.stdin.read()
     return {}
@@ -162,6 +171,7 @@ def _store(job: _Job) -> dict[str, Any]:
             workers=load.workers,
             batch=load.batch,
             mode=load.mode,
+            timeout=job.spec.timeout,
         )
 
 
@@ -176,13 +186,15 @@ def _conclude(job: _Job) -> dict[str, Any]:
         died = {"server": Verdict(False, job.asked["death"])}
         assess.conclude(run, spec, {**heading, **summary}, {**died, **verdicts})
         return {}
-    try:
-        with closing(job.connect()) as session:
-            found, more = assess.checked(run, spec, session, schema, loaded_points=loaded["points"])
-            size = assess.sized(spec, session, schema, found, directory_bytes=lambda: _stored_bytes(job))
-        found = {**found, "size": size}
-    except (UserMistake, OpError) as error:
-        found, more = {}, {"writes": Verdict(None, f"the server cannot be asked: {error}")}
+    found, more = assess.examined(
+        run,
+        spec,
+        job.target,
+        schema,
+        job.endpoint,
+        loaded_points=loaded["points"],
+        directory_bytes=lambda: _stored_bytes(job),
+    )
     assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
     return {}
 

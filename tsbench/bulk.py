@@ -11,14 +11,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tsbench.errors import Broken
+from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, merge_batches
+from tsbench.timeouts import DEFAULTS, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.model import Batch
     from tsbench.targets.base import Payload, Schema, Session, Target, WriteMode
+    from tsbench.timeouts import TimeoutPart
     from tsbench.workload.world import World
 
 
@@ -64,13 +66,21 @@ class _Load:
     """The workers' common state: a failure of one stops the others."""
 
     def __init__(
-        self, schema: Schema, mode: WriteMode, progress: Callable[[int], None], encoders: ThreadPoolExecutor
+        self,
+        schema: Schema,
+        mode: WriteMode,
+        progress: Callable[[int], None],
+        encoders: ThreadPoolExecutor,
+        workers: int,
     ) -> None:
         self.schema, self.mode, self.progress, self.encoders = schema, mode, progress, encoders
         self.total = Loaded()
         self.failure: Exception | None = None
         self._lock = threading.Lock()
         self.stopping = threading.Event()
+        self._working = workers
+        self.ended = threading.Event()
+        """Set when the last worker has ended."""
 
     def work(self, session: Session, batches: Iterator[Batch]) -> None:
         """Send batches until none is left or a worker has failed; the session is closed here and nowhere else.
@@ -89,6 +99,10 @@ class _Load:
             self.stop(error)
         finally:
             session.close()
+            with self._lock:
+                self._working -= 1
+            if not self._working:
+                self.ended.set()
 
     def end(self, threads: Sequence[threading.Thread]) -> None:
         """See the workers off; after Ctrl-C each is in the middle of a batch, and a dead server's may hang in it."""
@@ -140,6 +154,7 @@ def bulk_load(
     batch: int,
     mode: WriteMode,
     progress: Callable[[int], None] = lambda _points: None,
+    timeout: TimeoutPart = DEFAULTS,
 ) -> Loaded:
     """Store the points of ticks 0 <= tick < last_tick with `workers` threads, each with its own session and streams.
 
@@ -149,22 +164,23 @@ def bulk_load(
     Raises
     ------
     Broken
-        If a write fails: one line with the cause.
+        If a session cannot be opened or a write fails: one line with the cause.
     """
     workers = min(workers, world.spec.streams)
-    load = _Load(schema, mode, progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"))
+    load = _Load(schema, mode, progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"), workers)
     shares = [range(w, world.spec.streams, workers) for w in range(workers)]
     mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
-    sessions = _connected(target, schema, endpoint, workers)
+    sessions = _connected(target, schema, Limits(timeout, endpoint), workers)
     threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in zip(sessions, mixed, strict=True)]
     with _garbage_frozen():
         started, cpu = time.perf_counter(), time.process_time()
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(0.2)  # a join without a time limit would hold back Ctrl-C
+            # No join: without a time limit it would hold back Ctrl-C, and Python up to 3.12 takes a thread whose join
+            # was interrupted for one that has ended.
+            while not load.ended.wait(0.2):
+                pass
         finally:
             load.end(threads)
         load.total.duration_s = time.perf_counter() - started
@@ -175,12 +191,15 @@ def bulk_load(
     return load.total
 
 
-def _connected(target: Target, schema: Schema, endpoint: str, count: int) -> list[Session]:
+def _connected(target: Target, schema: Schema, limits: Limits, count: int) -> list[Session]:
     """So many sessions, or none: if one cannot be had, those before it are closed."""
     sessions: list[Session] = []
     with ExitStack() as opened:
         for _ in range(count):
-            sessions.append(target.connect(endpoint, schema))
+            try:
+                sessions.append(limits.connect(target, schema, "load"))
+            except UserMistake as error:  # whose first session was opened: the server has gone since
+                raise Broken(f"the bulk load failed: {error}") from error
             opened.callback(sessions[-1].close)
         opened.pop_all()
     return sessions
@@ -210,6 +229,7 @@ def fill(
     mode: WriteMode,
     progress: Callable[[int], None] = lambda _points: None,
     phase: Callable[[str, float | None], None] = lambda _name, _points: None,
+    timeout: TimeoutPart = DEFAULTS,
 ) -> dict[str, Any]:
     """Create empty tables, fill them as `bulk_load` does, bring the database to rest; give the load's summary.
 
@@ -219,9 +239,14 @@ def fill(
     ------
     Broken
         As `bulk_load`.
+    tsbench.model.OpError
+        If another step fails or takes longer than `timeout` allows it.
     """
-    session.run(schema.drop(world.measurements))
-    session.run(schema.create(world.measurements, world.tags()))
+    limits = Limits(timeout, endpoint)
+    with limits.step("create", "dropping what an earlier run left") as timeout_s:
+        session.run(schema.drop(world.measurements), timeout_s=timeout_s)
+    with limits.step("create", "creating the tables") as timeout_s:
+        session.run(schema.create(world.measurements, world.tags()), timeout_s=timeout_s)
     phase("load", world.count(None, 0, last_tick))
     loaded = bulk_load(
         world,
@@ -233,9 +258,10 @@ def fill(
         batch=batch,
         mode=mode,
         progress=progress,
+        timeout=timeout,
     )
     phase("settle", None)
-    session.run(schema.settle(world.measurements))
+    limits.settle(session, schema, world.measurements)
     return loaded.summary(workers=workers, batch=batch, mode=mode)
 
 

@@ -62,13 +62,14 @@ def campaign(
     Returns the summaries of the cells.
     """
     summaries: list[dict[str, Any]] = []
-    report_due = 0.0
+    report_due, reached = 0.0, False
     try:
         for number, cell in enumerate(cells, 1):
             done = _done(results, cell)
             if done is None:
                 with progress_of(f"[{number}/{len(cells)}] {cell.id}") as progress:
-                    done = run_cell(cell, results, progress)
+                    done = run_cell(cell, results, progress, reached=reached)
+                reached = True
             summaries.append(done)
             _write(scenario, results, summaries)
             if scenario.knee and done["verdict"]["valid"] is not True:

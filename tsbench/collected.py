@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tsbench.collect.base import Collector, Row
     from tsbench.collect.counters import Source
     from tsbench.collect.processes import Tree
-    from tsbench.targets.base import Session
+    from tsbench.targets.base import Schema, Target
 
+COUNTERS_TIMEOUT_S = 10.0
+"""How long the server's counters are waited for, each time."""
 _TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
 
 
@@ -58,8 +60,9 @@ def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
         warn(run, [collector.trouble for collector in collectors if collector.trouble])
 
 
-def counting(session: Session) -> list[Source]:
-    """The session, if it can tell its server's counters; else it is closed."""
+def counting(target: Target, endpoint: str, schema: Schema) -> list[Source]:
+    """Open a session that can tell its server's counters; without that ability there is none."""
+    session = target.connect(endpoint, schema, timeout_s=COUNTERS_TIMEOUT_S)
     if isinstance(session, Counting):
         return [session]
     session.close()

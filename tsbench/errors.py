@@ -5,6 +5,10 @@ class UserMistake(Exception):  # noqa: N818 - it is the user's, not the program'
     """Something that the user gave cannot be used: one line that names it and the cure (exit code 2)."""
 
 
+class Unreachable(UserMistake):
+    """Nobody answers at an endpoint: the user's mistake, unless a server has answered there before."""
+
+
 class Broken(Exception):  # noqa: N818
     """A run could not be carried through (a server died, the disk is full): exit code 1."""
 

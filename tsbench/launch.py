@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LOCUSTFILE = Path(__file__).parent / "drive" / "locustfile.py"
 LOCUSTFILES = (Path(__file__).parent / "locustfiles", Path(__file__).parent.parent / "locustfiles")
 """Where the locustfiles of the databases are: in an installed package, or in a checkout."""
+KILLED_S = 30.0
+"""How long a killed process may take to go: one that waits for a broken disk never does."""
 START_S = 60.0
 """Locust's own start, connecting all users and the end's bookkeeping may take so long beyond the run itself."""
 
@@ -128,7 +130,10 @@ def end(child: subprocess.Popen[bytes], *, patience_s: float) -> None:
             child.wait(patience_s)
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # its session: workers that outlived the master
-    child.wait()
+    try:
+        child.wait(KILLED_S)
+    except subprocess.TimeoutExpired:
+        raise Broken(f"the load process {child.pid} does not end: the kernel keeps it, after {KILLED_S:g} s") from None
 
 
 def _last_words(log: Path) -> str:

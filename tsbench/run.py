@@ -9,22 +9,24 @@ No step knows which database it deals with.
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tsbench import assess, caps, env, launch, servers, targets
 from tsbench.bulk import fill
 from tsbench.collected import collectors_for, counting, watching
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.precheck import schema_of
 from tsbench.rundir import RunDir
 from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.targets.base import Unsupported
-from tsbench.units import format_time
+from tsbench.timeouts import Limits
+from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,20 +74,24 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
-        return [*counting(target.connect(server.endpoint, schema)), *caps.sources()]
+        return [*counting(target, server.endpoint, schema), *caps.sources()]
 
     return Parts(target, schema, server, collectors_for(run, server.pids, sources))
 
 
-def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None) -> dict[str, Any]:
+def run_cell(
+    spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None, *, reached: bool = False
+) -> dict[str, Any]:
     """Carry out one run and return its summary; whatever happens, its directory says how it ended.
+
+    Where earlier runs have `reached` their servers, one that cannot be reached any more is a failed run.
 
     Raises
     ------
     KeyboardInterrupt
         After the servers were stopped and what was measured was kept.
     UserMistake
-        If the server cannot be had or reached.
+        If the server cannot be had, or cannot be reached at the first attempt.
     """
     run = RunDir.create(results, spec.id)
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
@@ -94,10 +100,17 @@ def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | No
         with ExitStack() as stack:
             stack.enter_context(caps.capped(spec.server, run))
             stack.callback(put_away, parts.server, run / "server.log")
-            summary = _carry_out(spec, run, parts, progress)
+            progress.phase("start")
+            parts.server.start()
+            with _naming_death(parts.server):
+                summary = _carry_out(spec, run, parts, progress)
     except UserMistake as error:
-        run.finish("failed", error=str(error))
-        raise
+        if not isinstance(error, Unreachable) or (spec.target.endpoint and not reached):
+            run.finish("failed", error=str(error))
+            raise
+        reason = f"the server could not be reached ({_now()}): {error}"
+        summary = assess.salvage(run, spec, reason)
+        run.finish("failed", error=reason)
     except (KeyboardInterrupt, Broken, OpError, OSError) as error:
         if _interrupted(error):
             assess.salvage(run, spec, "interrupted by the user")
@@ -106,16 +119,15 @@ def run_cell(spec: RunSpec, results: Path, progress: Progress, parts: Parts | No
         reason = _reason(error)
         summary = assess.salvage(run, spec, reason)
         run.finish("failed", error=reason)
-        return summary
-    run.finish("complete")
+    else:
+        run.finish("complete")
     return summary
 
 
 def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> dict[str, Any]:
-    """Do the whole run, top to bottom, as the method section of a paper would tell it."""
-    progress.phase("start")
-    parts.server.start()
-    with _session(parts) as session:
+    """Do all with a server that has started, top to bottom, as the method section of a paper would tell it."""
+    limits = Limits(spec.timeout, parts.server.endpoint)
+    with closing(limits.connect(parts.target, parts.schema)) as session:
         manifest = env.manifest()
         manifest["server"] = {**parts.server.settings(), **session.facts()}
         run.write_json("env.json", {**manifest, "warnings": env.warnings_of(manifest)})
@@ -137,22 +149,29 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         return assess.conclude(run, spec, {**heading, **summary}, {"server": Verdict(False, died), **verdicts})
 
     progress.phase("check")
-    with _session(parts) as session:
-        found, found_verdicts = assess.checked(run, spec, session, parts.schema, loaded_points=loaded["points"])
-        size = assess.sized(spec, session, parts.schema, found, directory_bytes=parts.server.size)
+    found, found_verdicts = assess.examined(
+        run,
+        spec,
+        parts.target,
+        parts.schema,
+        parts.server.endpoint,
+        loaded_points=loaded["points"],
+        directory_bytes=parts.server.size,
+    )
     if died := _death(parts.server):  # under the checks' own queries
-        found_verdicts = {"server": Verdict(False, died), **found_verdicts}
-    return assess.conclude(run, spec, {**heading, **summary, **found, "size": size}, {**verdicts, **found_verdicts})
+        found_verdicts = {**found_verdicts, "server": Verdict(False, died)}
+    return assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **found_verdicts})
 
 
 @contextmanager
-def _session(parts: Parts) -> Iterator[Session]:
-    """A session that is closed in any case: an open file of a deleted database would go on filling the disk."""
-    session = parts.target.connect(parts.server.endpoint, parts.schema)
+def _naming_death(server: Server) -> Iterator[None]:
+    """If the server has died, say so before whatever then failed."""
     try:
-        yield session
-    finally:
-        session.close()
+        yield
+    except (Broken, OpError, Unreachable) as error:
+        if died := _death(server):
+            raise Broken(f"{died}; {_reason(error)}") from error
+        raise
 
 
 def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
@@ -169,6 +188,7 @@ def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> 
         mode=load.mode,
         progress=progress.advance,
         phase=progress.phase,
+        timeout=spec.timeout,
     )
 
 
@@ -206,6 +226,10 @@ def _interrupted(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
+
+
+def _now() -> str:
+    return format_time(int(time.time()) * NS_PER_S)
 
 
 def _reason(error: BaseException) -> str:

@@ -25,6 +25,7 @@ from tsbench.explain import explain, known_keys
 from tsbench.fields import FILE, DurationNs, SecondsNs, TimeNs, Whole
 from tsbench.measure import slo
 from tsbench.targets.base import WriteMode
+from tsbench.timeouts import DEFAULTS, TimeoutPart
 from tsbench.workload.world import Disorder, World, WorldSpec
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ class RunSpec(_Part):
     gates: tuple[Annotated[str, AfterValidator(slo.checked)], ...] = ()
     target: TargetPart
     server: ServerPart = ServerPart()
+    timeout: TimeoutPart = DEFAULTS
 
     @model_validator(mode="after")
     def _consistent(self) -> RunSpec:
@@ -370,4 +372,5 @@ _PARTS: dict[str, type[BaseModel]] = {
     "check": CheckPart,
     "target": TargetPart,
     "server": ServerPart,
+    "timeout": TimeoutPart,
 }

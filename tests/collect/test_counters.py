@@ -8,6 +8,7 @@ import pytest
 
 from tsbench import targets
 from tsbench.collect.counters import CounterCollector
+from tsbench.errors import Unreachable
 from tsbench.model import OpError, Outcome
 from tsbench.targets import influxcounters, pgcounters, pgsession
 from tsbench.targets.base import Counting, WriteMode
@@ -51,6 +52,16 @@ def test_without_sources_there_is_no_thread_and_no_row() -> None:
     collector = CounterCollector(list)
     collector.start()
     assert (list(collector.stop()), collector.trouble) == ([], "")
+
+
+def test_a_server_that_cannot_be_reached_costs_the_counters_and_not_the_run() -> None:
+    def unreachable() -> list[Clicks]:
+        raise Unreachable("cannot connect to it")
+
+    collector = CounterCollector(unreachable)
+    collector.start()
+    assert list(collector.stop()) == []
+    assert collector.trouble == "the server's counters could not be read: cannot connect to it"
 
 
 @pytest.mark.postgres

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 
 from tsbench.collect.sampler import Sampler
@@ -39,3 +40,21 @@ def test_an_expected_error_costs_its_rows_and_is_counted() -> None:
     time.sleep(0.15)
     assert sampler.stop()
     assert (sampler.missed, sampler.error) == (2, "still away")
+
+
+def test_a_sample_that_hangs_does_not_hold_up_the_end() -> None:
+    going_on = threading.Event()
+
+    def sample(seconds: float) -> list[dict[str, float | str]]:
+        if seconds:
+            going_on.wait(30)
+        return [{"x": 1.0}]
+
+    sampler = Sampler(sample, period_s=0.02, stop_s=0.1)
+    sampler.start()
+    time.sleep(0.1)
+    began = time.monotonic()
+    assert sampler.stop() == []
+    assert time.monotonic() - began < 5
+    assert sampler.hung == "the last sample did not end within 0.1 s"
+    going_on.set()

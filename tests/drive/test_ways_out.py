@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.bad_input.support import Command, content, needs_root, nothing_left
+from tests.bad_input.support import Command, content, nothing_left
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: sign
     assert "answers" not in summary["verdicts"]
 
 
-@needs_root
+@pytest.mark.root
 def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
     small = place / "small"
     small.mkdir()

@@ -97,6 +97,22 @@ def test_a_server_that_will_not_stop_is_killed(tmp_path: Path) -> None:
     assert not process.alive()
 
 
+def test_a_server_that_was_stopped_is_woken_to_end_in_order(tmp_path: Path) -> None:
+    program = """
+        import signal, sys, time
+        signal.signal(signal.SIGTERM, lambda *_: (print("in order"), sys.exit()))
+        print("ready")
+        time.sleep(99)
+    """
+    process = serving(tmp_path, program)
+    process.start(lambda: said(process, "ready"))
+    psutil.Process(process.pids()[0]).suspend()
+    began = time.monotonic()
+    process.stop(timeout_s=30)
+    assert time.monotonic() - began < 10
+    assert said(process, "in order")
+
+
 def test_its_children_go_with_it(tmp_path: Path) -> None:
     program = """
         import subprocess, sys, time

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import socket
 import ssl
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tests.targets.loopback import Loopback, Peer
-from tsbench.errors import UserMistake
+from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Count, OpError, Outcome
 from tsbench.servers.process import free_port
 from tsbench.targets import get
@@ -455,6 +456,26 @@ def test_a_query_that_failed_is_no_answer(status: str, body: bytes, outcome: Out
             session.query(TAGS.compile(Count(CPU)), ("points",))
         assert (caught.value.outcome, caught.value.cause) == (outcome, cause)
         session.close()
+
+
+def test_settling_ends_at_its_limit_where_compactions_do_not() -> None:
+    tags = {"database": "x", "retentionPolicy": "tsbench"}
+    busy = {"tags": tags, "columns": ["tsmLevel1CompactionsActive"], "values": [[1]]}
+    body = json.dumps({"results": [{"series": [busy]}]}).encode()
+    with Loopback(answered("200 OK", body)) as server:
+        session = TARGET.connect(f"http://127.0.0.1:{server.port}/x", TAGS)
+        with pytest.raises(OpError, match=r"still compacts after 0\.\d+ s") as caught:
+            session.run(TAGS.settle([CPU]), timeout_s=0.3)
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
+        session.close()
+
+
+def test_connecting_has_a_limit_of_its_own() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts, nobody answers
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer from"):
+            TARGET.connect(f"http://127.0.0.1:{silent.getsockname()[1]}/x", TAGS, timeout_s=60, connect_timeout_s=0.2)
+        assert time.monotonic() - began < 10
 
 
 def test_the_payloads_bytes_are_what_is_sent() -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -119,7 +120,34 @@ def test_the_servers_time_limit_is_unknown_and_the_session_goes_on(postgres_endp
         session.query(Statement("SELECT pg_sleep(9)"), ("x",))
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
     assert session.query(Statement("SELECT 1"), ("x",)).records == [(1,)]
-    session.run([Statement("SELECT pg_sleep(0.1)")])  # statements of `run` have no limit
+    session.run([Statement("SELECT pg_sleep(0.1)")], timeout_s=9)  # which has a limit of its own
+    session.close()
+
+
+@pytest.mark.postgres
+def test_statements_of_run_have_one_limit_together_and_the_next_op_its_own(postgres_endpoint: str) -> None:
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=9)
+    began = time.monotonic()
+    with pytest.raises(OpError) as caught:
+        session.run([Statement("SELECT pg_sleep(0.3)")] * 9, timeout_s=0.5)
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
+    assert time.monotonic() - began < 2
+    session.query(Statement("SELECT pg_sleep(0.7)"), ("x",))
+    session.close()
+
+
+@pytest.mark.postgres
+def test_run_on_a_server_that_hangs_ends_at_its_limit(postgres_endpoint: str) -> None:
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=30)
+    pid = session.query(Statement("SELECT pg_backend_pid()"), ("pid",)).records[0][0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(OpError) as caught:
+            session.run([Statement("SELECT 1")], timeout_s=0.1)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
+    session.run([Statement("SELECT 1")], timeout_s=9)
     session.close()
 
 

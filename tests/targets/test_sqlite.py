@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,23 @@ def test_a_write_that_waits_too_long_for_its_turn_is_busy(sqlite_endpoint: str) 
     assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "busy")
     other.execute("ROLLBACK")
     assert session.write(payload) == 1
+    other.close()
+    session.close()
+
+
+def test_run_waits_for_a_lock_until_its_own_limit(sqlite_endpoint: str) -> None:
+    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=30)
+    session.run(WAL.create([CPU], data.shared_tags()))
+    other = sqlite3.connect(sqlite_endpoint.removeprefix("sqlite://"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for statements in (WAL.drop([CPU]), WAL.settle([CPU])):
+        began = time.monotonic()
+        with pytest.raises(OpError) as caught:
+            session.run(statements, timeout_s=0.1)
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "timeout")
+        assert time.monotonic() - began < 5
+    other.execute("ROLLBACK")
+    session.run(WAL.drop([CPU]), timeout_s=9)
     other.close()
     session.close()
 

@@ -37,15 +37,21 @@ class CounterCollector:
 
     def __init__(self, open_sources: Callable[[], Sequence[Source]], *, period_s: float = PERIOD_S) -> None:
         self._open, self._sources = open_sources, list[Source]()
+        self._unopened = ""
         self._sampler = Sampler(self._sample, expected=(OpError, UserMistake, OSError), period_s=period_s)
 
     @property
     def trouble(self) -> str:
         """Samples that are missing, and why."""
         sampler = self._sampler
-        return (
-            f"the server's counters could not be read {sampler.missed} times: {sampler.error}" if sampler.missed else ""
-        )
+        texts = [
+            self._unopened,
+            f"the server's counters could not be read {sampler.missed} times: {sampler.error}"
+            if sampler.missed
+            else "",
+            f"the server's counters: {sampler.hung}" if sampler.hung else "",
+        ]
+        return "; ".join(filter(None, texts))
 
     def _sample(self, passed_s: float) -> Sequence[Row]:
         del passed_s  # totals are kept as they are; rates are for who reads them
@@ -56,8 +62,11 @@ class CounterCollector:
         ]
 
     def start(self) -> None:
-        """Open the sources and begin to ask."""
-        self._sources = list(self._open())
+        """Open the sources and begin to ask; a server that cannot be reached is the load's to report."""
+        try:
+            self._sources = list(self._open())
+        except (OpError, UserMistake, OSError) as error:
+            self._unopened = f"the server's counters could not be read: {error}"
         if self._sources:
             self._sampler.start()
 

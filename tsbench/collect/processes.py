@@ -27,7 +27,7 @@ class HostCollector:
     Without `client` these are the children of this process that run Locust.
     """
 
-    name, trouble = "host", ""
+    name = "host"
 
     def __init__(self, client: Tree | None = None, *, period_s: float = PERIOD_S) -> None:
         self._client = client or Tree(_load_processes)
@@ -52,6 +52,11 @@ class HostCollector:
         }
         return [row]
 
+    @property
+    def trouble(self) -> str:
+        """That the kernel did not answer, if so."""
+        return f"the host's figures: {self._sampler.hung}" if self._sampler.hung else ""
+
     def start(self) -> None:
         """Begin to watch."""
         self._sampler.start()
@@ -64,13 +69,18 @@ class HostCollector:
 class ServerCollector:
     """The server's process tree (see `rundir.SERVER_COLUMNS`); no rows for an embedded database."""
 
-    name, trouble = "server", ""
+    name = "server"
 
     def __init__(self, pids: Callable[[], Sequence[int]], *, period_s: float = PERIOD_S) -> None:
         self._tree = Tree(pids)
         self._sampler = Sampler(
             lambda passed_s: [self._tree.usage(passed_s)], expected=(psutil.Error,), period_s=period_s
         )
+
+    @property
+    def trouble(self) -> str:
+        """That the kernel did not answer, if so."""
+        return f"the server's processes: {self._sampler.hung}" if self._sampler.hung else ""
 
     def start(self) -> None:
         """Begin to watch."""

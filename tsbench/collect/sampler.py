@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tsbench.collect.base import Row
 
 PERIOD_S = 1.0
+STOP_S = 12.0
+"""How long the last sample is waited for: a server's counters have 10 s."""
 
 
 class Sampler:
@@ -27,8 +29,9 @@ class Sampler:
         *,
         expected: tuple[type[Exception], ...] = (),
         period_s: float = PERIOD_S,
+        stop_s: float = STOP_S,
     ) -> None:
-        self._sample, self._expected, self._period_s = sample, expected, period_s
+        self._sample, self._expected, self._period_s, self._stop_s = sample, expected, period_s, stop_s
         self._rows: list[Row] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -37,6 +40,8 @@ class Sampler:
         """Samples that were lost to an error."""
         self.error = ""
         """The last of these errors."""
+        self.hung = ""
+        """That the last sample did not end, if so."""
         self.spent_s = 0.0
         """Time inside `sample`."""
 
@@ -47,11 +52,13 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> list[Row]:
-        """Stop and give the rows."""
+        """Stop and return the rows; a sample that does not end is left to itself and noted in `hung`."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(30 * self._period_s)
-        return self._rows
+            self._thread.join(self._stop_s)
+        if self._thread.is_alive():
+            self.hung = f"the last sample did not end within {self._stop_s:g} s"
+        return list(self._rows)
 
     def is_running(self) -> bool:
         """Whether a sample is still being taken, also after `stop` has given up waiting for it."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tsbench.collect.base import Row
 
+STOP_S = 10.0
 PLACES = ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc", "/usr/lib/sa/sadc")
 """Where systems keep sadc, which is not on PATH: Debian, Fedora, others."""
 
@@ -57,7 +58,12 @@ class SarCollector:
         ended = self._process.poll()
         if ended is None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(10)
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self.trouble = f"sadc did not end within {STOP_S:g} s and was killed"
+                return []
         try:
             return sadf.read(self._file)
         except UserMistake as mistake:

@@ -88,6 +88,7 @@ VERDICTS = {
     "limit": "the load generator was not the limit",
     "ops": "ops succeeded",
     "server": "the server lived through the run",
+    "size": "the size of the data is known",
     "gates": "every gate holds",
 }
 LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": ("p50", "p99", "max")}

@@ -28,6 +28,7 @@ from tsbench.servers.process import NotReady, ServerProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_CONFIG_S = 60.0
 _CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that runs"
 
 
@@ -134,10 +135,13 @@ class InfluxServer1(_InfluxServer):
 
     def _check_settings(self, program: Path) -> None:
         """The server ignores what it does not know; its own print of the configuration shows whether it took it."""
-        done = subprocess.run(
-            [str(program), "config", "-config", "influxdb.conf"], capture_output=True, text=True, check=False,
-            cwd=self.place, env={"HOME": str(self.place)}, **unprivileged.credentials(),
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                [str(program), "config", "-config", "influxdb.conf"], capture_output=True, text=True, check=False,
+                cwd=self.place, env={"HOME": str(self.place)}, timeout=_CONFIG_S, **unprivileged.credentials(),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise Broken(f"{program} config did not end within {_CONFIG_S:g} s") from None
         if done.returncode:
             last = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
             raise UserMistake(f"settings: {program.name} refuses them: {last[-1]}")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _USER = "postgres"
 _DATABASE = "postgres"
+_INITDB_S = 300.0  # it takes a second or two, and a minute on a small device
 _MAX_SOCKET_PATH = 90  # the kernel's limit is 107 bytes with the socket's own name
 
 SETTINGS: Mapping[str, str] = {
@@ -108,8 +109,13 @@ class PostgresServer(ManagedServer):
                 check=False,
                 cwd=note.parent,
                 env={"PATH": os.defpath, "LC_ALL": "C"},
+                timeout=_INITDB_S,
                 **unprivileged.credentials(),
             )
+        except subprocess.TimeoutExpired:
+            raise Broken(
+                f"initdb did not end within {_INITDB_S:g} s in {self.data}; is that disk slow or full?"
+            ) from None
         finally:
             note.unlink()
         if done.returncode:

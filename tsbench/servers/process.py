@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+_PATIENCE_S = 10.0
+"""How long processes that were told to end, or were killed, may take to go."""
+
 
 class NotReady(Exception):  # noqa: N818 - not an error yet
     """The server does not answer yet; the text says what the last try came to."""
@@ -121,6 +124,9 @@ class ServerProcess:
             return
         family = self._family()
         self._process.send_signal(self._stop_signal)
+        for process in family:  # one that was stopped (SIGSTOP) would not see the signal
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -128,12 +134,19 @@ class ServerProcess:
         _wait_gone(family)
 
     def kill(self) -> None:
-        """SIGKILL it and wait until it and its children are gone; children that linger are killed too."""
+        """SIGKILL it and wait until it and its children are gone; children that linger are killed too.
+
+        Raises
+        ------
+        tsbench.errors.Broken
+            If the kernel does not end them, as where they wait for a broken disk.
+        """
         if self._process is None:
             return
         family = self._family()
         self._process.kill()
-        self._process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE_S)
         _wait_gone(family)
 
     def alive(self) -> bool:
@@ -177,15 +190,19 @@ def _group_of(user: str | None) -> int | None:
     return pwd.getpwnam(user).pw_gid
 
 
-def _wait_gone(family: Sequence[psutil.Process], *, patience_s: float = 10.0) -> None:
+def _wait_gone(family: Sequence[psutil.Process], *, patience_s: float = _PATIENCE_S) -> None:
     """Wait until all are gone; kill those that linger."""
-    give_up = time.monotonic() + patience_s
+    kill_at = time.monotonic() + patience_s
+    give_up = kill_at + patience_s
     while lingering := [p for p in family if _running(p)]:
         if time.monotonic() > give_up:
+            pids = ", ".join(str(process.pid) for process in lingering)
+            raise Broken(f"killed processes of the server are still there after {patience_s:g} s: {pids}")
+        if time.monotonic() > kill_at:
             for process in lingering:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-            give_up += patience_s
+            kill_at = give_up
         time.sleep(0.01)
 
 

@@ -6,10 +6,13 @@ the data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from tsbench.model import OpError, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -106,8 +109,11 @@ class Schema(Protocol):
 class Session(Protocol):
     """One connection. Every method raises `model.OpError` when the op fails or its outcome is unknown."""
 
-    def run(self, statements: Sequence[Statement]) -> None:
-        """Execute statements in order, each committed."""
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order, each committed.
+
+        All of them together end within `timeout_s`, by default the limit of one op, else the cause is `timeout`.
+        """
         ...
 
     def write(self, payload: Payload) -> int:
@@ -170,12 +176,34 @@ class Target(Protocol):
     def shared(self) -> bool:
         """Whether sessions of different processes see the same data, so that load processes can drive it."""
 
-    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> Session:
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> Session:
         """Open a session. `endpoint` is a URL without secrets; these come from the environment.
+
+        Each op of the session ends within `timeout_s`, connecting within `connect_timeout_s` (by default the same).
 
         Raises
         ------
         tsbench.errors.UserMistake
-            If the endpoint is malformed, nobody answers there, or the login is refused: one line with the cure.
+            If the endpoint is malformed or the login is refused: one line with the cure.
+        tsbench.errors.Unreachable
+            If nobody answers there.
         """
         ...
+
+
+def timed(statements: Sequence[Statement], timeout_s: float) -> Iterator[tuple[Statement, float]]:
+    """Yield each statement with the seconds that are left for it, where all together have `timeout_s`.
+
+    Raises
+    ------
+    tsbench.model.OpError
+        UNKNOWN `timeout` if none are left.
+    """
+    deadline = time.monotonic() + timeout_s
+    for statement in statements:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise OpError(Outcome.UNKNOWN, "timeout", f"no time was left for it within {timeout_s:g} s")
+        yield statement, left_s

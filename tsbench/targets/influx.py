@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +14,18 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tsbench.encode import lines
-from tsbench.errors import UserMistake
+from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome
 from tsbench.targets.base import Payload, Unsupported, WriteMode
 from tsbench.targets.http import HttpConnection, Place, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tsbench.model import Batch
     from tsbench.targets.httpparse import Response
 
-NO_LIMIT_S = 86_400.0
-"""The time limit of statements that have none: sockets want a number."""
+_QUIET_S = 0.2
 
 
 class Connected(Protocol):
@@ -164,10 +164,28 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
         session.close()
         if error.cause == "permission":
             raise UserMistake(f"{place} refuses the {login}: {error}; set {secrets}") from error
-        raise UserMistake(f"cannot connect to {place}: {error}; is InfluxDB {version} running there?") from error
+        raise Unreachable(f"cannot connect to {place}: {error}; is InfluxDB {version} running there?") from error
     except UserMistake:
         session.close()
         raise
+
+
+def settle(busy: Callable[[float], float], timeout_s: float) -> None:
+    """Wait until `busy`, which is given the seconds left, has found no compaction active or queued twice in a row.
+
+    Raises
+    ------
+    tsbench.model.OpError
+        UNKNOWN `timeout` if some still are after `timeout_s`.
+    """
+    deadline = time.monotonic() + timeout_s
+    quiet = 0
+    while quiet < 2:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise OpError(Outcome.UNKNOWN, "timeout", f"InfluxDB still compacts after {timeout_s:g} s")
+        quiet = 0 if busy(left_s) else quiet + 1
+        time.sleep(_QUIET_S)
 
 
 def refusal(response: Response, *, write: bool) -> OpError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from urllib.parse import quote, urlencode
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.targets import influx, influxcounters
-from tsbench.targets.base import Counting, Statement
+from tsbench.targets.base import Counting, Statement, timed
 from tsbench.targets.http import HttpConnection, Request
 from tsbench.targets.influxql import compile_query, quoted
 
@@ -33,7 +32,6 @@ _FORM = "http://user@host:8086/database"
 _OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
 _DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
 _SETTLE = "SHOW STATS FOR 'tsm1_engine'"
-_QUIET_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +73,7 @@ class Influx1Session(Counting):
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         options = endpoint.options
         self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
+        self._timeout_s = timeout_s
         self._names = {
             "$database": quoted(endpoint.path),
             "$policy": quoted(options.get("rp", "tsbench")),
@@ -95,15 +94,15 @@ class Influx1Session(Counting):
         self._vars = Request(endpoint.place, "GET", "/debug/vars", headers)
         self._ask = Request(endpoint.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
 
-    def run(self, statements: Sequence[Statement]) -> None:
-        """Execute statements in order, without a time limit."""
-        for statement in statements:
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order."""
+        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
             if statement.text == _SETTLE:
-                self._settle()
+                influx.settle(self._busy, left_s)
                 continue
             text = re.sub(r"\$(?:database|policy|retention)", lambda name: self._names[name[0]], statement.text)
             try:
-                self._execute(text, timeout_s=influx.NO_LIMIT_S)
+                self._execute(text, timeout_s=left_s)
             except OpError as error:
                 if not statement.optional or error.cause != "permission":
                     raise
@@ -158,21 +157,18 @@ class Influx1Session(Counting):
         """Close the connection."""
         self._connection.close()
 
-    def _settle(self) -> None:
-        quiet = 0
-        while quiet < 2:
-            busy = sum(
-                int(value)
-                for series in self._own("tsm1_engine")
-                for column, value in zip(series["columns"], series["values"][0], strict=True)
-                if column.endswith(("Active", "Queue"))
-            )
-            quiet = 0 if busy else quiet + 1
-            time.sleep(_QUIET_S)
+    def _busy(self, timeout_s: float) -> int:
+        """Return the number of compactions that are active or queued."""
+        return sum(
+            int(value)
+            for series in self._own("tsm1_engine", timeout_s=timeout_s)
+            for column, value in zip(series["columns"], series["values"][0], strict=True)
+            if column.endswith(("Active", "Queue"))
+        )
 
-    def _own(self, module: str) -> Iterator[dict[str, Any]]:
+    def _own(self, module: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
         """The statistics of our policy's shards."""
-        for series in self._execute(f"SHOW STATS FOR '{module}'"):
+        for series in self._execute(f"SHOW STATS FOR '{module}'", timeout_s=timeout_s):
             if self._place.items() <= series.get("tags", {}).items():
                 yield series
 
@@ -214,12 +210,14 @@ class Influx1Target:
     cooperative: bool = True
     shared: bool = True
 
-    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> Influx1Session:
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> Influx1Session:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
         session = Influx1Session(_parse(endpoint), timeout_s)
         with influx.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
-            session.run([Statement("SHOW DATABASES")])
+            session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
         return session
 
 

@@ -8,7 +8,6 @@ The bucket is made and deleted by tsbench, and says so in its description; one t
 from __future__ import annotations
 
 import json
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from urllib.parse import urlencode
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.targets import flux, influx, influxcounters
-from tsbench.targets.base import Counting, Statement
+from tsbench.targets.base import Counting, Statement, timed
 from tsbench.targets.http import HttpConnection, Request
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ MARK = "Made by tsbench, which deletes it with all that is in it at every run."
 """The description of our buckets."""
 
 _CREATE, _DROP, _SETTLE = "create bucket", "delete bucket", "wait until no compaction is active or queued"
-_QUIET_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +82,15 @@ class Influx2Session(Counting):
         )
         self._ask = self._request("POST", f"/api/v2/query?{urlencode({'org': self._org})}", "application/json")
 
-    def run(self, statements: Sequence[Statement]) -> None:
-        """Execute statements in order, without a time limit."""
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order."""
         acts = {_CREATE: self._create, _DROP: self._drop, _SETTLE: self._settle}
-        for statement in statements:
+        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
             act = acts.get(statement.text)
             if act is not None:
-                act()
+                act(left_s)
             else:
-                self._flux(statement.text, timeout_s=influx.NO_LIMIT_S)
+                self._flux(statement.text, timeout_s=left_s)
 
     def write(self, payload: Payload) -> int:
         """Send the payload's bytes; every write is synced to the server's log, unless it was told otherwise."""
@@ -141,7 +139,7 @@ class Influx2Session(Counting):
         """Close the connection."""
         self._connection.close()
 
-    def claim(self) -> None:
+    def claim(self, timeout_s: float | None = None) -> None:
         """Refuse a bucket that somebody else made: `create` would delete it.
 
         Raises
@@ -149,12 +147,13 @@ class Influx2Session(Counting):
         tsbench.errors.UserMistake
             If it is not ours.
         """
-        bucket = self._found()
+        bucket = self._found(timeout_s)
         if bucket is not None and bucket.get("description") != MARK:
             raise UserMistake(f"the bucket '{self._bucket}' is not tsbench's; name one that is not there yet")
 
-    def _found(self) -> dict[str, Any] | None:
-        response = self._get(f"/api/v2/buckets?{urlencode({'org': self._org, 'name': self._bucket})}")
+    def _found(self, timeout_s: float | None = None) -> dict[str, Any] | None:
+        path = f"/api/v2/buckets?{urlencode({'org': self._org, 'name': self._bucket})}"
+        response = self._get(path, timeout_s=timeout_s)
         if response.status == 404 and b"bucket" in response.body:
             return None
         if response.status != 200:
@@ -162,45 +161,45 @@ class Influx2Session(Counting):
         buckets: list[dict[str, Any]] = json.loads(response.body)["buckets"]
         return next(iter(buckets), None)
 
-    def _drop(self) -> None:
-        self.claim()
-        bucket = self._found()
+    def _drop(self, timeout_s: float) -> None:
+        self.claim(timeout_s)
+        bucket = self._found(timeout_s)
         if bucket is not None:
-            with self._client() as client, _api_errors():
+            with self._client(timeout_s) as client, _api_errors():
                 client.buckets_api().delete_bucket(bucket["id"])
 
-    def _create(self) -> None:
-        with self._client() as client, _api_errors():
+    def _create(self, timeout_s: float) -> None:
+        with self._client(timeout_s) as client, _api_errors():
             client.buckets_api().create_bucket(bucket_name=self._bucket, org=self._org, description=MARK)
 
-    def _client(self) -> InfluxDBClient:
+    def _client(self, timeout_s: float) -> InfluxDBClient:
         # Imported here: that takes as long as everything else that tsbench imports.
         from influxdb_client.client.influxdb_client import InfluxDBClient  # noqa: PLC0415
 
         place = self._connection.place
         url = f"{'https' if place.tls else 'http'}://{place}"
         # Without `retries` urllib3 would send a request up to four times.
-        return InfluxDBClient(
-            url, self._token or "", org=self._org, timeout=int(self._timeout_s * 1_000), retries=False
-        )
+        timeout_ms = max(1, int(timeout_s * 1_000))
+        return InfluxDBClient(url, self._token or "", org=self._org, timeout=timeout_ms, retries=False)
 
-    def _settle(self) -> None:
-        quiet = 0
-        while quiet < 2:
-            busy = sum(self._metrics("storage_compactions_active{")) + sum(self._metrics("storage_compactions_queued{"))
-            quiet = 0 if busy else quiet + 1
-            time.sleep(_QUIET_S)
+    def _settle(self, timeout_s: float) -> None:
+        influx.settle(self._busy, timeout_s)
 
-    def _metrics(self, name: str, label: str = "") -> Iterator[float]:
-        response = self._get("/metrics")
+    def _busy(self, timeout_s: float) -> float:
+        """Return the number of compactions that are active or queued."""
+        names = ("storage_compactions_active{", "storage_compactions_queued{")
+        return sum(sum(self._metrics(name, timeout_s=timeout_s)) for name in names)
+
+    def _metrics(self, name: str, label: str = "", *, timeout_s: float | None = None) -> Iterator[float]:
+        response = self._get("/metrics", timeout_s=timeout_s)
         if response.status != 200:
             raise influx.refusal(response, write=False)
         for line in response.body.decode().splitlines():
             if line.startswith(name) and label in line:
                 yield float(line.rpartition(" ")[2])
 
-    def _get(self, path: str) -> Response:
-        return self._connection.send(self._request("GET", path))
+    def _get(self, path: str, *, timeout_s: float | None = None) -> Response:
+        return self._connection.send(self._request("GET", path), timeout_s=timeout_s)
 
     def _request(self, method: str, path: str, content: str = "") -> Request:
         more = {"Content-Type": content} if content else {}
@@ -230,12 +229,14 @@ class Influx2Target:
     cooperative: bool = True
     shared: bool = True
 
-    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> Influx2Session:
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> Influx2Session:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
         session = Influx2Session(_parse(endpoint), timeout_s)
         with influx.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
-            session.claim()
+            session.claim(connect_timeout_s)
         return session
 
 
@@ -250,13 +251,15 @@ def _parse(endpoint: str) -> Endpoint:
 @contextmanager
 def _api_errors() -> Iterator[None]:
     from influxdb_client.rest import ApiException  # noqa: PLC0415
-    from urllib3.exceptions import HTTPError  # noqa: PLC0415
+    from urllib3.exceptions import HTTPError, TimeoutError  # noqa: A004, PLC0415
 
     try:
         yield
     except ApiException as error:
         outcome, cause = influx.meaning(error.status or 500, str(error.body or error.reason), write=False)
         raise OpError(outcome, cause, f"InfluxDB: {error.status} {error.reason}") from error
+    except TimeoutError as error:
+        raise OpError(Outcome.UNKNOWN, "timeout", f"InfluxDB: {error}") from error
     except HTTPError as error:
         raise OpError(Outcome.UNKNOWN, "connection", f"InfluxDB: {error}") from error
 

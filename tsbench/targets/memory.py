@@ -162,8 +162,9 @@ class MemorySession:
         frame = _Answer(table).frame(query)
         return Rows(query.columns, frame.rows())
 
-    def run(self, statements: Sequence[Statement]) -> None:
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
         """Make, remove or sort tables."""
+        del timeout_s  # nothing here waits
         for statement in statements:
             match statement.params:
                 case ("create", measurement, tags):
@@ -219,9 +220,11 @@ class MemoryTarget:
     cooperative: bool = True
     shared: bool = False
 
-    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> MemorySession:
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> MemorySession:
         """Open a session on the store of that name, making it if need be. Nothing here waits, so nothing times out."""
-        del timeout_s
+        del timeout_s, connect_timeout_s
         if urlsplit(endpoint).scheme != "memory":
             raise UserMistake(f"'{endpoint}' is not an in-memory endpoint; write memory://NAME")
         return MemorySession(schema, _stores.setdefault(endpoint, Store()))

@@ -76,7 +76,7 @@ class NullSession:
     def __init__(self, behaviour: _Behaviour) -> None:
         self._behaviour = behaviour
 
-    def run(self, statements: Sequence[Statement]) -> None:
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
         """Nothing to do."""
 
     def write(self, payload: Payload) -> int:
@@ -129,8 +129,11 @@ class NullTarget:
         """One."""
         return {"none": NullSchema()}
 
-    def connect(self, endpoint: str, schema: object, *, timeout_s: float = 30.0) -> NullSession:  # noqa: ARG002
+    def connect(
+        self, endpoint: str, schema: object, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> NullSession:
         """Never fails, except for an endpoint that cannot be read."""
+        del schema, timeout_s, connect_timeout_s
         with _lock:
             if endpoint not in _behaviours:
                 _behaviours[endpoint] = _parse(endpoint)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 
-from tsbench.errors import UserMistake
+from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.targets import pgcounters
-from tsbench.targets.base import Counting, WriteMode
+from tsbench.targets.base import Counting, WriteMode, timed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Payload, Statement
 
 _PREFIXES = ("postgresql://", "postgres://")
+_UNREACHABLE = "is the server running there?"
 
 NAMESPACE = "tsbench"
 """The PostgreSQL schema that all tables live in, so that a user's own `cpu` or `tags` is never dropped."""
@@ -52,27 +54,31 @@ def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > deadline:
+            if time.monotonic() > deadline:  # also in the middle of an answer that comes drop by drop
                 raise _Overdue
             wanted = gen.send(ready)
     except StopIteration as end:
         return end.value
 
 
-def connect(endpoint: str, *, timeout_s: float) -> PostgresSession:
+def connect(endpoint: str, *, timeout_s: float, connect_timeout_s: float | None = None) -> PostgresSession:
     """Open a session.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If the endpoint is malformed or holds a password, nobody answers there, or the login is refused.
+        If the endpoint is malformed or holds a password, or the login is refused.
+    tsbench.errors.Unreachable
+        If nobody answers there.
     """
     session = PostgresSession(parameters(endpoint), timeout_s)
     try:
-        session.reconnect()
+        session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
     except psycopg.Error as error:
         last = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        raise UserMistake(f"cannot connect to {endpoint}: {last}; {_cure(last)}") from error
+        cure = _cure(last)
+        kind = Unreachable if cure == _UNREACHABLE else UserMistake
+        raise kind(f"cannot connect to {endpoint}: {last}; {cure}") from error
     return session
 
 
@@ -114,12 +120,12 @@ class PostgresSession(Counting):
         self._timeout_s = timeout_s
         self._connection: _Connection | None = None
 
-    def reconnect(self) -> _Connection:
+    def reconnect(self, timeout_s: float) -> _Connection:
         """Open a new connection in place of the old one."""
         self.close()
         opened = _Connection.connect(
             **{
-                "connect_timeout": max(2, round(self._timeout_s)),
+                "connect_timeout": max(2, round(timeout_s)),
                 "application_name": "tsbench",
                 "options": f"-c search_path={NAMESPACE}",
                 **self._parameters,
@@ -128,7 +134,7 @@ class PostgresSession(Counting):
             cursor_factory=psycopg.RawCursor,  # $1 as the server has it: no rewriting of texts on the client
             prepare_threshold=0,
         )
-        opened.deadline = time.monotonic() + self._timeout_s + 1.0
+        opened.deadline = time.monotonic() + timeout_s + 1.0
         try:
             opened.execute("SET TimeZone = 'UTC'", prepare=False)
             self._limit(opened, self._timeout_s)
@@ -138,17 +144,17 @@ class PostgresSession(Counting):
         self._connection = opened
         return opened
 
-    def run(self, statements: Sequence[Statement]) -> None:
-        """Execute statements in order, each committed, without a time limit."""
-        with self._errors(None) as connection:
-            self._limit(connection, 0)
-            try:
-                for statement in statements:
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order, each committed."""
+        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
+            with self._errors(left_s) as connection:
+                self._limit(connection, left_s)
+                try:
                     with suppress(*((psycopg.errors.InsufficientPrivilege,) if statement.optional else ())):
                         connection.execute(statement.text, statement.params or None, prepare=False)
-            finally:
-                if not connection.closed:
-                    self._limit(connection, self._timeout_s)
+                finally:
+                    if connection.info.transaction_status is TransactionStatus.IDLE:  # not after a deadline of ours
+                        self._limit(connection, self._timeout_s)
 
     def write(self, payload: Payload) -> int:
         """Send a payload; it is committed when the number of rows comes back."""
@@ -208,15 +214,16 @@ class PostgresSession(Counting):
 
     @staticmethod
     def _limit(connection: _Connection, timeout_s: float) -> None:
-        """Let the server give up too: a statement that nobody waits for must not burden the next one. 0 is no limit."""
-        connection.execute(f"SET statement_timeout = {round(timeout_s * 1_000)}", prepare=False)
+        """Let the server give up too: a statement that nobody waits for must not burden the next one."""
+        # 0 would be no limit.
+        connection.execute(f"SET statement_timeout = {max(1, round(timeout_s * 1_000))}", prepare=False)
 
     @contextmanager
-    def _errors(self, timeout_s: float | None) -> Iterator[_Connection]:
+    def _errors(self, timeout_s: float) -> Iterator[_Connection]:
         """A live connection with a deadline, and errors as `OpError`."""
         connection = self._live()
         # The second is the server's: its own limit answers first where it can, with a connection that goes on.
-        connection.deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s + 1.0
+        connection.deadline = time.monotonic() + timeout_s + 1.0
         try:
             yield connection
         except _Overdue:
@@ -238,7 +245,7 @@ class PostgresSession(Counting):
         if self._connection is not None:
             return self._connection
         try:
-            return self.reconnect()
+            return self.reconnect(self._timeout_s)
         except psycopg.Error as error:
             raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {str(error).strip()}") from error
 
@@ -275,7 +282,7 @@ def _cure(message: str) -> str:
         return "set TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE"
     if "does not exist" in message:
         return "create it, or name one that is there"
-    return "is the server running there?"
+    return _UNREACHABLE
 
 
 def _hidden(endpoint: str) -> str:

@@ -143,10 +143,12 @@ class PostgresTarget:
     cooperative: bool = True
     shared: bool = True
 
-    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> PostgresSession:
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> PostgresSession:
         """Open a session; see `tsbench.targets.pgsession.connect`."""
         del schema  # the layout is in the statements
-        return connect(endpoint, timeout_s=timeout_s)
+        return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
 
 
 def _columns(batch: Batch) -> list[Sequence[Any]]:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from tsbench.encode import sql
-from tsbench.errors import UserMistake
+from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Batch, Codes, Kind, OpError, Outcome, Rows
-from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode
+from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode, timed
 from tsbench.targets.sqltext import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -164,13 +164,21 @@ class SqliteSession:
         # Called every 100,000 steps of SQLite's virtual machine (about a millisecond); true interrupts the statement.
         connection.set_progress_handler(lambda: time.monotonic() > self._due, 100_000)
 
-    def run(self, statements: Sequence[Statement]) -> None:
-        """Execute statements in order, each committed, without a time limit."""
-        with self._errors(None):
-            for statement in statements:
-                found = self._connection.execute(statement.text, statement.params).fetchall()
-                if statement.text == _CHECKPOINT and found[0][0]:
-                    raise OpError(Outcome.FAILED, "busy", "the write-ahead log is in use and was not moved")
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order, each committed; one that waits for a lock until the limit is a `timeout`."""
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            for statement, left_s in timed(statements, limit_s):
+                self._execute(statement, left_s)
+        finally:
+            _wait_for_locks(self._connection, self._timeout_s)
+
+    def _execute(self, statement: Statement, timeout_s: float) -> None:
+        with self._errors(timeout_s, locked="timeout"):
+            _wait_for_locks(self._connection, timeout_s)
+            found = self._connection.execute(statement.text, statement.params).fetchall()
+        if statement.text == _CHECKPOINT and found[0][0]:
+            raise OpError(Outcome.FAILED, "timeout", "the write-ahead log is in use and was not moved")
 
     def write(self, payload: Payload) -> int:
         """Send a payload in one transaction; durable when it returns."""
@@ -194,7 +202,7 @@ class SqliteSession:
     def facts(self) -> Mapping[str, str]:
         """The library's version and the settings that decide durability and memory."""
         pragmas = ("journal_mode", "synchronous", "page_size", "cache_size", "mmap_size", "wal_autocheckpoint")
-        with self._errors(None):
+        with self._errors(self._timeout_s):
             found = {p: str(self._connection.execute(f"PRAGMA {p}").fetchone()[0]) for p in pragmas}
         return {"version": f"SQLite {sqlite3.sqlite_version}", **found}
 
@@ -206,7 +214,7 @@ class SqliteSession:
             "SELECT s.type, sum(d.pgsize) FROM sqlite_schema s JOIN dbstat d ON d.name = s.name\n"
             f"WHERE d.aggregate = TRUE AND s.tbl_name IN ({marks}) GROUP BY 1"
         )
-        with self._errors(None):
+        with self._errors(self._timeout_s):
             try:
                 return dict(self._connection.execute(text, tables).fetchall())
             except sqlite3.OperationalError as error:
@@ -222,13 +230,17 @@ class SqliteSession:
             self._connection.close()
 
     @contextmanager
-    def _errors(self, timeout_s: float | None) -> Iterator[None]:
-        """Errors as `OpError`. They are all FAILED: in one process there is always an answer."""
-        self._due = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    def _errors(self, timeout_s: float, *, locked: str = "busy") -> Iterator[None]:
+        """Errors as `OpError`. They are all FAILED: in one process there is always an answer.
+
+        `locked` is the cause if somebody else's lock outlasted the time limit.
+        """
+        self._due = time.monotonic() + timeout_s
         try:
             yield
         except sqlite3.Error as error:
-            raise OpError(Outcome.FAILED, _cause(error), f"SQLite: {error}") from error
+            cause = _cause(error)
+            raise OpError(Outcome.FAILED, locked if cause == "busy" else cause, f"SQLite: {error}") from error
         finally:
             self._due = float("inf")
             with suppress(sqlite3.Error):
@@ -246,7 +258,9 @@ class SqliteTarget:
     cooperative: bool = False
     shared: bool = True
 
-    def connect(self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0) -> SqliteSession:
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> SqliteSession:
         """Open the file, making it if need be."""
         del schema  # the layout is in the statements
         url = urlsplit(endpoint)
@@ -258,14 +272,23 @@ class SqliteTarget:
         if not path.parent.is_dir():
             raise UserMistake(f"the directory {path.parent} does not exist; make it first")
         try:
-            connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+            limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+            connection = sqlite3.connect(path, timeout=limit_s, isolation_level=None, check_same_thread=False)
             _claim(connection, path)
             # FULL syncs the log at every commit, like PostgreSQL's synchronous_commit=on; WAL's usual NORMAL does not.
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             connection.execute("PRAGMA synchronous = FULL").fetchall()
+            _wait_for_locks(connection, timeout_s)
         except sqlite3.Error as error:
-            raise UserMistake(f"{path} cannot be opened as an SQLite database: {error}") from error
+            kind = Unreachable if _cause(error) == "busy" else UserMistake
+            raise kind(f"{path} cannot be opened as an SQLite database: {error}") from error
         return SqliteSession(connection, path, timeout_s)
+
+
+def _wait_for_locks(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Let the connection wait so long for a lock of another one."""
+    with suppress(sqlite3.Error):  # it is closed
+        connection.execute(f"PRAGMA busy_timeout = {max(1, round(timeout_s * 1_000))}").fetchall()
 
 
 def _claim(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,0 +1,297 @@
+"""Servers that hang, are locked or are lost: every wait ends, its cause is named, and the next cell is run."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import psycopg
+import pytest
+
+from tests.bad_input.support import Command, complaint, content, nothing_left, only, says, scenario
+from tsbench import beside
+from tsbench.errors import Broken, UserMistake
+from tsbench.rundir import RunDir
+from tsbench.scenario import Scenario
+from tsbench.servers.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
+
+POSTGRES = ("--set", "target.name=postgres")
+TWO_CELLS = ('name = "sqlite"\n', 'name = "sqlite"\n[matrix]\n"drive.users" = [2, 3]\n')
+MANY_CHECKS = ("--set", "check.answers=1000000")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """The command's working directory; when the test ends, nothing that it started may be left."""
+    with nothing_left():
+        yield tmp_path
+
+
+@pytest.fixture
+def own_server(place: Path) -> Iterator[PostgresServer]:
+    """A PostgreSQL that the command is pointed at, and which the test may spoil."""
+    server = PostgresServer(place / "own", {"fsync": "off", "shared_buffers": "64MB"})
+    try:
+        server.start()
+    except UserMistake as mistake:
+        pytest.skip(str(mistake))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def influxdb_18(influxdb_server: Callable[[str], InfluxServer1 | InfluxServer2]) -> None:
+    """Skips where there is no InfluxDB 1.8; to be asked for before `place`, since it leaves a server running."""
+    influxdb_server("1.8")
+
+
+def started(place: Path, *words: str, cells: tuple[tuple[str, str], ...] = ()) -> Command:
+    scenario(place, *cells)
+    return Command(place, "tsbench", "run", "tiny.toml", *words)
+
+
+def limits(**seconds: float) -> list[str]:
+    return [word for key, value in seconds.items() for word in ("--set", f"timeout.{key}={value}s")]
+
+
+def at(server: PostgresServer, *words: str) -> tuple[str, ...]:
+    return (*POSTGRES, "--endpoint", server.endpoint, *words)
+
+
+def ended(command: Command, *words: str) -> dict[str, Any]:
+    """The set's summary after a campaign that ended with exit code 1 and a complaint with these words."""
+    assert command.wait() == 1, command.stderr
+    says(complaint(command.stderr), *words)
+    results = only(command.place, "results/*")
+    assert (results / "report.html").exists()
+    return content(results / "summary.json")
+
+
+def family(pid: int) -> list[psutil.Process]:
+    head = psutil.Process(pid)
+    return [head, *head.children(recursive=True)]
+
+
+def stop(pid: int) -> None:
+    """SIGSTOP a server with all its processes: the kernel goes on to accept connections for it."""
+    for process in family(pid):
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()
+
+
+@contextmanager
+def locked(server: PostgresServer, mode: str) -> Iterator[None]:
+    """Hold a lock on the table as soon as it is there."""
+    with psycopg.connect(server.endpoint, autocommit=True) as other:
+        give_up = time.monotonic() + 30
+        while not other.execute("SELECT to_regclass('tsbench.cpu')").fetchall()[0][0]:
+            assert time.monotonic() < give_up, "there is no table"
+            time.sleep(0.02)
+        with other.transaction():
+            other.execute(f"LOCK TABLE tsbench.cpu IN {mode} MODE")
+            yield
+
+
+# --- servers that hang
+
+
+@pytest.mark.postgres
+def test_a_server_stopped_during_the_checks_ends_them_and_keeps_the_figures(place: Path, own_server: object) -> None:
+    command = started(place, *POSTGRES, *MANY_CHECKS, *limits(check=1, connect=2))
+    command.until_phase("check")
+    time.sleep(1.0)  # it asks by now
+    stop(command.child("postgres").pid)
+    (cell,) = ended(command, "answers could not be checked", "--set timeout.check=2s", 'FROM "cpu"')["cells"]
+    assert cell["measured"]["ops"]["write-1"]["count"] > 10
+    assert cell["verdict"]["valid"] is None
+    assert cell["writes"]["stored"] == cell["writes"]["acknowledged"]
+    assert cell["size"] is None
+
+
+@pytest.mark.postgres
+def test_a_server_stopped_while_it_is_measured_is_noticed_by_connecting(
+    place: Path, own_server: PostgresServer
+) -> None:
+    command = started(place, *at(own_server, "--set", "drive.timeout=1s", *limits(connect=2)))
+    command.until_phase("measure")
+    command.wait_until(lambda: any(p.stat().st_size for p in place.glob("results/*/*.partial/process/*.ops.jsonl")))
+    stop(own_server.pids()[0])
+    (cell,) = ended(command, "could not be reached any more", "waited 2 s", "--set timeout.connect=4s")["cells"]
+    assert cell["measured"]["ops"]["write-1"]["count"] > 10
+    assert cell["verdicts"]["server"]["valid"] is False
+
+
+@pytest.mark.postgres
+def test_a_server_stopped_during_the_load_fails_the_run_at_the_batchs_limit(place: Path, own_server: object) -> None:
+    command = started(place, *POSTGRES, "--set", "load.window=3000h", *limits(load=1))
+    command.until_phase("load")
+    time.sleep(0.5)
+    stop(command.child("postgres").pid)
+    ended(command, "the bulk load failed: timeout: storing", "points of cpu", "127.0.0.1", "--set timeout.load=2s")
+    assert content(only(place, "results/*/postgres.partial/status.json"))["state"] == "failed"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("stopped", [False, True], ids=["locked", "stopped"])
+def test_settling_has_a_limit(place: Path, own_server: PostgresServer, stopped: bool) -> None:
+    command = started(place, *at(own_server, "--set", "load.window=500h", *limits(settle=2)))
+    command.until_phase("load")
+    with locked(own_server, "SHARE UPDATE EXCLUSIVE"):  # which stops VACUUM and nothing else
+        command.until_phase("settle")
+        if stopped:
+            stop(own_server.pids()[0])
+        ended(command, "settling", "took longer than 2.00 s", 'VACUUM (ANALYZE) "cpu"', "--set timeout.settle=4s")
+        for process in family(own_server.pids()[0]):
+            process.resume()
+
+
+@getattr(pytest.mark, "influxdb-1.8")
+def test_an_influxdb_stopped_during_the_checks_ends_them_and_keeps_the_figures(
+    influxdb_18: object, place: Path
+) -> None:
+    words = ("--set", "target.name=influxdb1", *MANY_CHECKS, *limits(check=1, connect=2))
+    command = started(place, *words)
+    command.until_phase("check")
+    time.sleep(1.0)
+    stop(next(p.pid for p in psutil.Process(command.process.pid).children() if p.name().startswith("influxd")))
+    (cell,) = ended(command, "answers could not be checked", "--set timeout.check=2s", 'FROM "cpu"')["cells"]
+    assert cell["measured"]["ops"]["write-1"]["count"] > 10
+    assert cell["verdict"]["valid"] is None
+
+
+# --- what is locked
+
+
+@pytest.mark.postgres
+def test_a_locked_table_fails_its_cell_and_the_next_one_is_run(place: Path, own_server: PostgresServer) -> None:
+    first = started(place, *at(own_server))
+    assert first.wait() == 0, first.stderr
+    with locked(own_server, "ACCESS EXCLUSIVE"):
+        command = started(place, *at(own_server, "--out", "more", *limits(create=1)), cells=(TWO_CELLS,))
+        command.wait_until(lambda: "[2/2]" in command.stderr)
+    assert command.wait() == 1, command.stderr
+    line = complaint(command.stderr)
+    says(line, "1 of 2 cells", "dropping", 'DROP TABLE IF EXISTS "cpu"', "127.0.0.1", "--set timeout.create=2s")
+    verdicts = [cell["verdict"]["valid"] for cell in content(only(place, "more/*/summary.json"))["cells"]]
+    assert verdicts == [False, True]
+
+
+@pytest.mark.postgres
+def test_a_table_locked_during_the_checks_ends_them(place: Path, own_server: PostgresServer) -> None:
+    command = started(place, *at(own_server, *MANY_CHECKS, *limits(check=1)))
+    command.until_phase("check")
+    with locked(own_server, "ACCESS EXCLUSIVE"):
+        (cell,) = ended(command, "--set timeout.check=2s", "statement timeout")["cells"]
+    assert cell["measured"]["ops"]["write-1"]["count"] > 10
+    assert cell["verdict"]["valid"] is None
+
+
+def test_a_locked_file_fails_the_run_at_the_limit(place: Path) -> None:
+    file = place / "x.db"
+    words = ("--endpoint", f"sqlite://{file}")
+    first = started(place, *words)
+    assert first.wait() == 0, first.stderr
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    command = started(place, *words, "--out", "more", *limits(create=1))
+    assert command.wait() == 1, command.stderr
+    says(complaint(command.stderr), "dropping", "database is locked", str(file), "--set timeout.create=2s")
+    other.close()
+
+
+def test_a_file_that_is_read_by_somebody_else_has_no_size_in_the_result(place: Path) -> None:
+    file = place / "x.db"
+    command = started(place, "--endpoint", f"sqlite://{file}", *limits(settle=1))
+    command.until_phase("measure")
+    command.wait_until(lambda: any(p.stat().st_size for p in place.glob("results/*/*.partial/process/*.ops.jsonl")))
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT count(*) FROM cpu").fetchall()  # holds the write-ahead log
+    (cell,) = ended(command, "the size of the data is not known", "settling", "--set timeout.settle=2s")["cells"]
+    other.close()
+    assert cell["verdicts"]["answers"]["valid"] is True
+    assert cell["size"] is None
+
+
+@pytest.mark.postgres
+def test_a_helper_process_obeys_the_limits_of_its_run(place: Path, own_server: PostgresServer) -> None:
+    path = scenario(place)
+    overrides = ("target.name=postgres", "timeout.create=1s")
+    (spec,) = Scenario.load(path, overrides=overrides).expand()
+    run = RunDir.create(place / "results", spec.id)
+    run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
+    beside.store(run, own_server.endpoint)
+    with locked(own_server, "ACCESS EXCLUSIVE"), pytest.raises(Broken, match=r"dropping .* --set timeout\.create=2s"):
+        beside.store(run, own_server.endpoint)
+
+
+# --- servers that are lost
+
+
+@pytest.mark.postgres
+def test_an_external_server_lost_while_it_is_measured_leaves_figures_and_the_next_cell_is_tried(
+    place: Path, own_server: PostgresServer
+) -> None:
+    command = started(place, *at(own_server, "--set", "drive.duration=4s"), cells=(TWO_CELLS,))
+    command.until_measured()
+    own_server.kill()
+    first, second = ended(command, "2 of 2 cells", "could not be reached any more")["cells"]
+    assert first["measured"]["ops"]["write-1"]["count"] > 10
+    assert first["verdict"]["valid"] is False
+    says(first["verdicts"]["server"]["reason"], "the server at postgresql://postgres@127.0.0.1", "any more (20", "Z)")
+    assert second["verdict"]["valid"] is False
+    says(second["verdict"]["reason"], "the server could not be reached (20", "cannot connect to postgresql://")
+    assert content(only(place, "results/*/users=3.partial/status.json"))["state"] == "failed"
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("phase", ["load", "settle", "measure", "check"])
+def test_a_server_of_ours_that_died_is_named_in_every_phase_and_the_next_cell_is_run(
+    place: Path, own_server: object, phase: str
+) -> None:
+    longer = {"check": "check.answers=500", "measure": "drive.duration=3s"}.get(phase, "load.window=100h")
+    command = started(place, *POSTGRES, "--set", longer, cells=(TWO_CELLS,))
+    command.until_phase(phase)
+    command.child("postgres").kill()
+    first, second = ended(command, "1 of 2 cells", "the server died during the run")["cells"]
+    assert first["verdict"]["valid"] is False
+    assert first["verdict"]["reason"].startswith("the server died during the run")
+    assert second["verdict"]["valid"] is True, second["verdict"]
+    if phase == "check":
+        assert first["measured"]["ops"]["write-1"]["count"] > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("timeout.check=0s", "timeout.check: must be from 1ms to 7d"),
+        ("timeout.settle=8d", "timeout.settle: must be from 1ms to 7d"),
+        ("timeout.create=5", "timeout.create: needs a unit; write for example '5s'"),
+        ("timeout.chek=5s", "timeout.chek: unknown key; did you mean 'check'?"),
+    ],
+)
+def test_a_limit_that_is_none_is_the_users_mistake(place: Path, text: str, why: str) -> None:
+    path = scenario(place)
+    with pytest.raises(UserMistake, match=why):
+        Scenario.load(path, overrides=[text]).expand()
+
+
+def test_limits_stand_in_the_runs_spec(place: Path) -> None:
+    (spec,) = Scenario.load(scenario(place), overrides=["timeout.check=2s"]).expand()
+    assert json.loads(spec.model_dump_json())["timeout"] == {
+        "connect": 30 * 10**9,
+        "create": 600 * 10**9,
+        "load": 300 * 10**9,
+        "settle": 3_600 * 10**9,
+        "check": 2 * 10**9,
+    }

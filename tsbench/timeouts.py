@@ -1,0 +1,180 @@
+"""Time limits of a run's steps, from the scenario's [timeout]: no step waits for ever for a stopped server or a lock.
+
+Ops that are measured have a limit of their own, `drive.timeout`.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from tsbench.errors import Unreachable
+from tsbench.fields import DurationNs
+from tsbench.model import OpError
+from tsbench.targets.base import timed
+from tsbench.units import NS_PER_S, format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tsbench.model import Measurement, Rows
+    from tsbench.targets.base import Payload, Schema, Session, Statement, Target
+
+Key = Literal["connect", "create", "load", "settle", "check"]
+
+_MIN_NS = NS_PER_S // 1_000  # databases count their limits in milliseconds, where 0 means none
+_MAX_NS = 7 * 86_400 * NS_PER_S  # and in 31 bits, which is 24 days
+_MINUTE_NS = 60 * NS_PER_S
+
+
+def _limit(value: int) -> int:
+    if not _MIN_NS <= value <= _MAX_NS:
+        raise ValueError("must be from 1ms to 7d; there is no step without a limit")
+    return value
+
+
+LimitNs = Annotated[DurationNs, AfterValidator(_limit)]
+
+
+class TimeoutPart(BaseModel):
+    """[timeout]: how long each kind of step may take, in nanoseconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connect: LimitNs = 30 * NS_PER_S
+    """Opening one session."""
+    create: LimitNs = 10 * _MINUTE_NS
+    """Dropping all tables; creating all of them."""
+    load: LimitNs = 5 * _MINUTE_NS
+    """Storing one batch of the load."""
+    settle: LimitNs = 60 * _MINUTE_NS
+    """Bringing the data to rest after the load or the run."""
+    check: LimitNs = 10 * _MINUTE_NS
+    """One query outside the measured load; reading settings or sizes."""
+
+
+DEFAULTS = TimeoutPart()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The time limits of one run, and the server that they are about."""
+
+    timeout: TimeoutPart
+    endpoint: str
+
+    @property
+    def server(self) -> str:
+        """The endpoint without its options, for messages."""
+        return self.endpoint.partition("?")[0]
+
+    def seconds(self, key: Key) -> float:
+        """Return the limit `timeout.<key>` in seconds."""
+        limit_ns: int = getattr(self.timeout, key)
+        return limit_ns / NS_PER_S
+
+    @contextmanager
+    def step(self, key: Key, doing: str) -> Iterator[float]:
+        """Yield the limit of a step in seconds; a time-out in it names the step, its limit, the server and the key.
+
+        Raises
+        ------
+        tsbench.model.OpError
+            As the step does, a `timeout` with its text extended.
+        """
+        limit_s = self.seconds(key)
+        try:
+            yield limit_s
+        except OpError as error:
+            if error.cause != "timeout":
+                raise
+            took = f"{doing} took longer than {format_duration(limit_s * NS_PER_S)} on {self.server}"
+            cure = f"see what holds the server up, or {_more(key, limit_s)}"
+            raise OpError(error.outcome, error.cause, f"{took} ({error}); {cure}") from error
+
+    def settle(self, session: Session, schema: Schema, measurements: Sequence[Measurement]) -> None:
+        """Bring the data to rest.
+
+        Raises
+        ------
+        tsbench.model.OpError
+            As `Session.run`.
+        """
+        with self.step("settle", "settling (flush, compact, analyse)") as timeout_s:
+            session.run(schema.settle(measurements), timeout_s=timeout_s)
+
+    def connect(self, target: Target, schema: Schema, key: Key = "check") -> LimitedSession:
+        """Open a session whose ops have the limit `timeout.<key>`.
+
+        Raises
+        ------
+        tsbench.errors.UserMistake
+            As `Target.connect`; after a wait, the text says which key allows a longer one.
+        """
+        limit_s = self.seconds("connect")
+        started = time.monotonic()
+        try:
+            session = target.connect(self.endpoint, schema, timeout_s=self.seconds(key), connect_timeout_s=limit_s)
+        except Unreachable as error:
+            if time.monotonic() - started < limit_s:
+                raise
+            raise Unreachable(f"{error} (waited {limit_s:g} s; {_more('connect', limit_s)})") from error
+        return LimitedSession(session, self, key)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedSession:
+    """A session whose time-outs say what was being done, where, and which key of the scenario allows more."""
+
+    session: Session
+    limits: Limits
+    key: Key
+
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order, each committed; an error names its statement."""
+        for statement, left_s in timed(statements, self.limits.seconds(self.key) if timeout_s is None else timeout_s):
+            try:
+                self.session.run([statement], timeout_s=left_s)
+            except OpError as error:
+                raise OpError(error.outcome, error.cause, f"{error}: {_brief(statement)}") from error
+
+    def write(self, payload: Payload) -> int:
+        """Send a payload and return the number of points acknowledged."""
+        with self.limits.step(self.key, f"storing {payload.points:,} points of {payload.measurement}"):
+            return self.session.write(payload)
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query and fetch every row."""
+        with self.limits.step(self.key, f"the query {_brief(statement)}"):
+            return self.session.query(statement, columns)
+
+    def facts(self) -> Mapping[str, str]:
+        """Return the server's version and settings."""
+        with self.limits.step(self.key, "reading the server's settings"):
+            return self.session.facts()
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Return the bytes on disk by part."""
+        with self.limits.step(self.key, "reading the sizes of the tables"):
+            return self.session.sizes(measurements)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.session.close()
+
+
+def _more(key: Key, limit_s: float) -> str:
+    return f"allow more with --set timeout.{key}={2 * limit_s:g}s"
+
+
+def _brief(statement: Statement) -> str:
+    """A statement on one line, shortened in its list of columns and at its end, so that it names the table."""
+    text = " ".join(statement.text.split())
+    columns, found, rest = text.partition(" FROM ")
+    if found and len(columns) > 60:
+        text = f"{columns[:57]}...{found}{rest}"
+    return text if len(text) <= 160 else f"{text[:157]}..."
