@@ -23,7 +23,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     (
         *("measure.audit", "measure.validate", "measure.gold", "measure.checks", "measure.limits", "measure.merge"),
         "measure.slo",
-        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "beside"),
+        *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "beside", "listening"),
     ),
     ("drive",),
     ("run", "launch", "campaign", "claims", "report", "generate", "catalogue", "progress"),

@@ -1,6 +1,7 @@
 """The messages between a Locust master and its workers: shares, clocks, the start, the end, and files.
 
-`Team` is the master's side, `Member` a worker's. Nothing secret is ever in a message: Locust sends them unencrypted.
+`Team` is the master's side, `Member` a worker's. Nothing secret is ever in a message: they are signed (see `signing`),
+not encrypted. A worker sends its secrets to an endpoint that its master names only where the master would send its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tsbench.drive.process import Clock, Share
 from tsbench.drive.timebase import Ping, offset_ns
 from tsbench.errors import UserMistake
 from tsbench.scenario import RunSpec
+from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Team:
         self._all_stopped = Event()
         self._pongs: dict[str, tuple[Event, list[int]]] = {}
         self._run: Run | None = None
+        self._inbox: exchange.Inbox | None = None
         for message, listener in ((PONG, self._on_pong), (DRAINED, self._on_drained), (FILE, self._on_file)):
             runner.register_message(message, listener)
         runner.register_message(STOPPED, self._on_stopped)
@@ -66,7 +69,7 @@ class Team:
             raise UserMistake("no worker is connected; start some with --worker, or use --processes")
         if streams < len(clients):
             raise UserMistake(f"{len(clients)} workers cannot share {streams} streams; raise world.streams")
-        self._run = run
+        self._run, self._inbox = run, exchange.Inbox(run.directory)
         self.shares = []
         self.drained.clear()
         self._drained_members.clear()
@@ -84,6 +87,7 @@ class Team:
             message = {
                 "spec": run.spec.model_dump(mode="json", by_alias=True),
                 "endpoint": run.endpoint,
+                "entitled": credentials.is_entitled(run.endpoint),
                 "directory": str(run.directory),
                 "token": token,
                 "share": share,
@@ -139,8 +143,11 @@ class Team:
 
     def _on_file(self, msg: Any, **_: Any) -> None:
         name = next((share["name"] for share in self.shares if share["client"] == msg.node_id), None)
-        if name is not None and self._run is not None:
-            exchange.receive(self._run.directory, name, msg.data)
+        if name is not None and self._inbox is not None:
+            try:
+                self._inbox.receive(name, msg.data)
+            except exchange.Refused as error:
+                logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
 
     def _on_stopped(self, msg: Any, **_: Any) -> None:
         self._awaited.discard(msg.node_id)
@@ -193,6 +200,8 @@ class Member:
         told, self._told = self._told, None
         if told is None:
             raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
+        if told["entitled"]:
+            credentials.entitle(told["endpoint"])
         place, sends = exchange.place_for(Path(told["directory"]), told["token"])
         self._sends_from = place if sends else None
         share = told["share"]
