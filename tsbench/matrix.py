@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ENDPOINT = "endpoint"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
+_COMMENTED = re.compile(r"^\s*#.*endpoint[\"']?\s*=\s*(.*)")
 CASE = "case"
 """The axis whose values are tables of keys that change together."""
 
@@ -106,7 +107,7 @@ def refuse_secrets_in_file(document: Mapping[str, Any], text: str, path: Path) -
         if key.endswith(ENDPOINT) or "://" in value:
             credentials.refuse_secrets(value, f"{path}: {key}")
     for number, line in enumerate(text.splitlines(), 1):
-        for url in _URL.findall(line):
+        for url in [*_URL.findall(line), *_COMMENTED.findall(line)]:
             credentials.refuse_secrets(url, f"{path}: line {number}")
 
 

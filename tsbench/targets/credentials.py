@@ -162,7 +162,7 @@ def check_foreign(endpoint: str, place: str) -> None:
     if not endpoint or known is None or is_entitled(endpoint):
         return
     if known and is_set(*DATABASE):
-        text = f"{' and '.join(name for name in DATABASE if is_set(name))} belong to {' and '.join(known)}"
+        text = f"{' and '.join(name for name in DATABASE if is_set(name))} stay with {' and '.join(known)}"
         raise UserMistake(f"{place}: {text}; for another server start tsbench with that --endpoint")
     found = _URL.fullmatch(endpoint)
     query = endpoint.partition("?")[2] if found is None else found["query"] or ""
