@@ -77,7 +77,7 @@ class Stranger:
         self.socket.send(msgpack.dumps((kind, data, "stranger")))
 
     def hears(self, within_s: float) -> bytes | None:
-        return self.socket.recv() if self.socket.poll(within_s * 1_000) else None
+        return self.socket.recv() if self.socket.poll(round(within_s * 1_000)) else None
 
     def close(self) -> None:
         self.socket.close()
