@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from tests.namespaces import three_hosts
 from tsbench.errors import UserMistake
 from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
 from tsbench.servers.postgres import PostgresServer
@@ -86,6 +87,13 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
     yield server
     server.stop()
     server.remove()
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Three hosts on one bridge, gone afterwards with all that runs in them."""
+    with three_hosts() as names:
+        yield names
 
 
 _numbers = itertools.count()

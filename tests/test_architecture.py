@@ -24,6 +24,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
         *("measure.audit", "measure.validate", "measure.gold", "measure.checks", "measure.limits", "measure.merge"),
         "measure.slo",
         *("scenario", "matrix", "explain", "precheck", "bulk", "assess", "caps", "collected", "beside", "timeouts"),
+        "listening",
     ),
     ("drive",),
     ("run", "launch", "campaign", "claims", "report", "generate", "catalogue", "progress"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,9 @@ from tsbench.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +150,101 @@ def test_a_password_in_a_url_is_refused_and_neither_repeated_nor_stored(
     assert "geheim" not in line
     assert "im@" not in line
     assert not (place / "results").exists()
+
+
+SECRET = "geheim"
+LEAKS = [
+    f"postgresql://me:{SECRET}@db/bench",
+    f"postgresql://db/bench?pass%77ord={SECRET}",
+    f"http://db:8086/bench?u=me&p={SECRET}",
+    f"http://db:8086/?org=o&bucket=b&TOKEN={SECRET}",
+    f"host=db password = '{SECRET}'",
+]
+
+
+@pytest.mark.parametrize("url", LEAKS)
+@pytest.mark.parametrize(
+    ("changes", "words", "said"),
+    [
+        ({'name = "sqlite"': 'name = "postgres"\nendpoint = "URL"'}, [], "tiny.toml: target.endpoint: holds a"),
+        (
+            {'name = "sqlite"': 'name = "postgres"\nendpoint = "URL"'},
+            ["--endpoint", "postgresql://me@db/bench"],
+            "tiny.toml: target.endpoint: holds a",
+        ),
+        (
+            {"[check]": '[matrix]\ntarget = [{name = "sqlite"}, {name = "postgres", endpoint = "URL"}]\n[check]'},
+            ["--only", "sqlite"],
+            "tiny.toml: matrix.target.endpoint: holds a",
+        ),
+        ({}, ["--endpoint", "URL"], "target.endpoint: holds a"),
+        ({}, ["--set", "target.endpoint=URL"], "--set target.endpoint: holds a"),
+        ({}, ["--set", 'target.endpoint="URL"'], "--set target.endpoint: holds a"),
+        ({}, ["--set", "target.endpoint = URL"], "--set target.endpoint: holds a"),
+        ({}, ["--set", "endpoint=URL"], "--set endpoint: holds a"),
+    ],
+    ids=[
+        "file",
+        "file with another endpoint",
+        "cell that is not run",
+        "--endpoint",
+        "--set",
+        "quoted",
+        "spaced",
+        "wrong",
+    ],
+)
+def test_a_secret_is_refused_wherever_an_endpoint_is_given_before_anything_is_written(
+    place: Path, capsys: pytest.CaptureFixture[str], url: str, changes: dict[str, str], words: list[str], said: str
+) -> None:
+    path = scenario(place, *((old, new.replace("URL", url)) for old, new in changes.items()))
+    assert main(["run", "tiny.toml", *(word.replace("URL", url) for word in words)]) == 2
+    shown = capsys.readouterr()
+    says(complaint(shown.err), said, "take it out and set TSBENCH_PASSWORD or TSBENCH_TOKEN")
+    assert SECRET not in shown.err + shown.out
+    assert list(place.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("word", [f"--set=postgresql://me:{SECRET}@db/x", f"--set=postgresql://me:{SECRET}@db/x?a=1"])
+def test_a_url_that_is_given_as_a_key_is_not_repeated(
+    place: Path, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    scenario(place)
+    says(line := refused(capsys, "run", "tiny.toml", word), "--set: holds a password")
+    assert SECRET not in line
+
+
+@pytest.mark.parametrize("url", LEAKS)
+def test_a_secret_in_a_comment_is_refused_because_the_file_is_kept_with_the_results(
+    place: Path, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    scenario(place, ("[check]", f'# endpoint = "{url}"\n[check]'))
+    says(line := refused(capsys, "run", "tiny.toml"), "tiny.toml: line 18: holds a password")
+    assert SECRET not in line
+    assert not (place / "results").exists()
+
+
+@pytest.mark.parametrize("url", [LEAKS[0], LEAKS[1], LEAKS[4]])
+@pytest.mark.parametrize("how", ["--endpoint", "--host", "TSBENCH_ENDPOINT", "LOCUST_HOST"])
+def test_bare_locust_refuses_a_secret_wherever_an_endpoint_is_given(place: Path, url: str, how: str) -> None:
+    locustfile = str(ROOT / "locustfiles" / "postgres.py")
+    given = [how, url] if how.startswith("-") else []
+    command = Command(
+        place, "locust", "-f", locustfile, "--headless", "-t", "1s", *given, env={} if given else {how: url}
+    )
+    assert command.wait() == 2
+    says(command.stderr, "tsbench: --endpoint: holds a password or token")
+    assert SECRET not in command.stderr + command.stdout
+    assert not (place / "results").exists()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "*", "", "::"])
+def test_a_web_page_that_others_reach_needs_a_password(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.delenv("TSBENCH_WEB_PASSWORD", raising=False)
+    monkeypatch.setattr("os.execv", lambda *_: pytest.fail("it was started"))
+    says(refused(capsys, "web", "sqlite", "--host", host), "--host: ", "set TSBENCH_WEB_PASSWORD", "or use 127.0.0.1")
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from check_jsonschema import main as check_jsonschema
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
+from tests.namespaces import NETWORK
 from tsbench.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parent.parent
 COMPOSE = ROOT / "docker-compose.yml"
@@ -98,6 +109,30 @@ def test_no_secret_is_in_the_file_or_in_an_environment():
             assert not secret or str(value).startswith("/run/secrets/"), name
 
 
+def test_a_plain_up_starts_no_database_and_each_has_a_profile_of_its_name():
+    profiles = {name: service.get("profiles", []) for name, service in SERVICES.items()}
+    assert {name for name, own in profiles.items() if not own} == {"master", "worker"}
+    assert all(own in ([], [name]) for name, own in profiles.items())
+
+
+def test_the_headers_first_line_makes_every_secret_that_the_file_needs(tmp_path: Path):
+    (line,) = re.findall(r"^#   (umask .*)$", COMPOSE.read_text(encoding="utf-8"), re.MULTILINE)
+    subprocess.run(["sh", "-ec", line], cwd=tmp_path, check=True)
+    env = tmp_path / ".env"
+    assert env.stat().st_mode & 0o077 == 0
+    made = dict(text.split("=") for text in env.read_text().splitlines())
+    assert set(made) == {secret["environment"] for secret in loaded(COMPOSE)["secrets"].values()}
+    assert all(re.fullmatch(r"[0-9a-f]{64}", value) for value in made.values())
+    assert len(set(made.values())) == len(made)
+
+
+def test_a_service_has_only_the_secrets_that_its_variables_name():
+    for name, service in SERVICES.items():
+        text = json.dumps([service.get("environment", {}), service.get("entrypoint", "")])
+        assert set(re.findall(r"/run/secrets/(\w+)", text)) == set(service.get("secrets", [])), name
+    assert "web_password" not in SERVICES["worker"]["secrets"]
+
+
 def test_the_image_installs_what_the_lock_says_with_the_uv_of_the_makefile():
     recipe = SERVICES["master"]["build"]["dockerfile_inline"]
     (version,) = re.findall(r"^UV_VERSION := (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
@@ -117,6 +152,158 @@ def test_the_locustfile_and_the_endpoint_go_together():
 
 def test_master_and_workers_see_the_same_results():
     assert SERVICES["master"]["volumes"] == SERVICES["worker"]["volumes"]
+
+
+# --- run, as far as that is possible without a container engine -------------------------------------------------------
+
+SECRETS = {
+    "database_password": "d" * 32,
+    "influxdb_token": "t" * 32,
+    "web_password": "w" * 32,
+    "cluster_secret": "c" * 32,
+}
+AS_A_CONTAINER = """
+echo "$1" > /proc/sys/kernel/hostname
+mount --bind "$2/hosts" /etc/hosts
+mount -t tmpfs none /run && cp -r "$2/secrets" /run
+shift 2
+exec "$@"
+"""
+ASK = """
+import http.client, json, sys
+connection = http.client.HTTPConnection(sys.argv[1], 8089, timeout=5)
+cookie = {}
+try:
+    connection.connect()
+except OSError:
+    print("[]")
+    sys.exit()
+if sys.argv[3:]:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    connection.request("POST", "/tsbench/login", "password=" + sys.argv[3], headers)
+    answer = connection.getresponse()
+    answer.read()
+    cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+connection.request("GET", sys.argv[2], headers=cookie)
+answer = connection.getresponse()
+print(json.dumps([answer.status, answer.headers.get("Location"), answer.read().decode()]))
+"""
+
+
+class Containers:
+    """The file's services as processes, each in namespaces of its own, with its secrets below /run/secrets."""
+
+    def __init__(self, place: Path, hosts: list[str]) -> None:
+        self.place = place
+        self._hosts = dict(zip(("master", "worker", "outside"), hosts, strict=True))
+        self._started: list[subprocess.Popen[bytes]] = []
+        (place / "locustfiles").symlink_to(ROOT / "locustfiles")
+        lines = [f"{NETWORK}.{number} {name}" for number, name in enumerate(self._hosts, 1)]
+        (place / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
+
+    def _words(self, name: str, words: list[str]) -> list[str]:
+        secrets = self.place / name / "secrets"
+        secrets.mkdir(parents=True, exist_ok=True)
+        for secret in SERVICES.get(name, {}).get("secrets", []):
+            (secrets / secret).write_text(SECRETS[secret])
+        shutil.copy(self.place / "hosts", secrets.parent)
+        inside = ["unshare", "--uts", "sh", "-ec", AS_A_CONTAINER, "sh", name, str(secrets.parent), *words]
+        return ["ip", "netns", "exec", self._hosts[name], *inside]
+
+    def _environment(self, name: str, more: dict[str, str]) -> dict[str, str]:
+        programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = SERVICES.get(name, {}).get("environment", {})
+        return {"PATH": programs, **{key: interpolated(value) for key, value in environment.items()}, **more}
+
+    def start(self, name: str, *words: str, **variables: str) -> None:
+        """Start the service's own command, with more words behind it."""
+        command = [*shlex.split(interpolated(SERVICES[name]["command"])), *words]
+        with self.log(name).open("wb") as log:
+            self._started.append(
+                subprocess.Popen(
+                    self._words(name, command),
+                    cwd=self.place,
+                    env=self._environment(name, variables),
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+
+    def log(self, name: str) -> Path:
+        return self.place / f"{name}.log"
+
+    def is_healthy(self, name: str) -> bool:
+        """Run the service's health check in its container."""
+        kind, *words = SERVICES[name]["healthcheck"]["test"]
+        assert kind == "CMD"
+        words = [interpolated(word) for word in words]
+        done = subprocess.run(
+            self._words(name, words), env=self._environment(name, {}), capture_output=True, check=False, timeout=30
+        )
+        return done.returncode == 0
+
+    def ask(self, path: str, password: str = "") -> list[Any]:
+        """Ask the master's page from another host: status, Location and text; nothing if it does not answer."""
+        words = [sys.executable, "-c", ASK, f"{NETWORK}.1", path, *([password] if password else [])]
+        done = subprocess.run(self._words("outside", words), capture_output=True, check=True, timeout=30)
+        return list(json.loads(done.stdout))
+
+    def close(self) -> None:
+        for process in self._started:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def interpolated(text: str) -> str:
+    """A value with the defaults of its variables, as compose makes it with an empty environment."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(text)).replace("$$", "$")
+
+
+@pytest.fixture
+def containers(tmp_path: Path, hosts: list[str]) -> Iterator[Containers]:
+    made = Containers(tmp_path, hosts)
+    yield made
+    made.close()
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.3)
+
+
+@pytest.mark.netns
+def test_the_published_page_answers_with_a_login_and_takes_workers_that_know_the_secret(containers: Containers):
+    assert not containers.is_healthy("master")
+    containers.start("master")
+    until(lambda: containers.is_healthy("master"), containers.log("master").read_text())
+    status, location, _ = containers.ask("/")
+    assert status == 302
+    assert location.startswith("/login")
+    assert containers.ask("/login")[0] == 200
+    assert containers.ask("/worker-count")[0] == 302
+    assert containers.ask("/worker-count", "a guess")[0] == 302
+    assert json.loads(containers.ask("/worker-count", SECRETS["web_password"])[2]) == {"worker_count": 0}
+    containers.start("worker")
+
+    def workers() -> int:
+        return int(json.loads(containers.ask("/worker-count", SECRETS["web_password"])[2])["worker_count"])
+
+    until(lambda: workers() == 1, containers.log("worker").read_text())
+
+
+@pytest.mark.netns
+def test_the_health_check_sees_a_page_that_nobody_else_can_reach(containers: Containers):
+    containers.start("master", "--web-host", "127.0.0.1", TSBENCH_WEB_PASSWORD_FILE="")
+    until(lambda: "Starting web interface" in containers.log("master").read_text(), "a start")
+    time.sleep(3)
+    assert containers.ask("/login") == []
+    assert not containers.is_healthy("master")
 
 
 def test_the_workflow_runs_what_ci_runs_with_no_more_rights_than_reading():

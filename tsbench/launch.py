@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from tsbench.children import bind_to_parent
 from tsbench.errors import Broken, UserMistake
+from tsbench.listening import WEB_PASSWORD, secret_for
 from tsbench.servers.process import free_port
+from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -97,7 +99,8 @@ def command(spec: RunSpec) -> list[str]:
 def environment(run: RunDir, endpoint: str) -> dict[str, str]:
     """The child's environment: ours without Locust's own variables, which would change the run unseen."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
-    return {**inherited, "TSBENCH_RUN": str(run.path.absolute()), "TSBENCH_ENDPOINT": endpoint}
+    ours = {"TSBENCH_RUN": str(run.path.absolute()), "TSBENCH_ENDPOINT": endpoint, credentials.ENTITLED: endpoint}
+    return {**inherited, **ours}
 
 
 def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
@@ -106,12 +109,13 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
     Raises
     ------
     UserMistake
-        If there is no such locustfile, or the port is taken.
+        If there is no such locustfile, the port is taken, or other machines would reach the page without a password.
     """
     place = next((place for place in LOCUSTFILES if place.is_dir()), LOCUSTFILES[-1])
     known = sorted(path.stem for path in place.glob("*.py"))
     if target not in known:
         raise UserMistake(f"there is no locustfile for '{target}'; there are {', '.join(known) or 'none'} in {place}")
+    secret_for(host, WEB_PASSWORD, "--host")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

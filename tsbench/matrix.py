@@ -7,12 +7,16 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
+from tsbench.targets import credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
+ENDPOINT = "endpoint"
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
+_COMMENTED = re.compile(r"^\s*#.*endpoint[\"']?\s*=\s*(.*)")
 CASE = "case"
 """The axis whose values are tables of keys that change together."""
 
@@ -74,6 +78,49 @@ def override(document: dict[str, Any], text: str) -> None:
         put(document, key.strip(), parsed)
     except ValueError as error:
         raise UserMistake(f"--set {key.strip()}: {error}") from None
+
+
+def refuse_secrets(override: str) -> None:
+    """Refuse a `key=value` with a secret in an endpoint, before anything repeats it.
+
+    Raises
+    ------
+    UserMistake
+        If there is one.
+    """
+    key, _, value = override.partition("=")
+    if credentials.holds_secret(key) or "://" in key:
+        credentials.refuse_secrets(override, "--set")
+    if key.strip().endswith(ENDPOINT) or "://" in value:
+        credentials.refuse_secrets(value, f"--set {key.strip()}")
+
+
+def refuse_secrets_in_file(document: Mapping[str, Any], text: str, path: Path) -> None:
+    """Refuse a scenario file with a secret in an endpoint, also in one that a comment or another cell has.
+
+    Raises
+    ------
+    UserMistake
+        If there is one; its place is a key, or in a comment a line.
+    """
+    for key, value in _texts(document):
+        if key.endswith(ENDPOINT) or "://" in value:
+            credentials.refuse_secrets(value, f"{path}: {key}")
+    for number, line in enumerate(text.splitlines(), 1):
+        for url in [*_URL.findall(line), *_COMMENTED.findall(line)]:
+            credentials.refuse_secrets(url, f"{path}: line {number}")
+
+
+def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text of nested tables and lists, with its dotted key."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, key)
 
 
 def put(document: dict[str, Any], key: str, value: Any) -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench import caps, servers, targets
 from tsbench.errors import UserMistake
 from tsbench.model import Window
+from tsbench.targets.credentials import refuse_secrets
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
     from tsbench.scenario import RunSpec
     from tsbench.targets.base import Schema, Target
     from tsbench.workload.world import World
-
-# user:password@ after the scheme; a password may itself hold `@` or `/`, so nothing is parsed here
-_PASSWORD = re.compile(r"^[a-z0-9+]+://[^/@:]*:.*@|[?&](?:ssl)?password=", re.IGNORECASE)
 
 
 def check_spec(spec: RunSpec, place: str) -> None:
@@ -76,26 +73,13 @@ def schema_of(spec: RunSpec, target: Target) -> Schema:
     return target.schemas[name]
 
 
-def check_endpoint(endpoint: str, place: str) -> None:
-    """Refuse a URL with a password, without repeating it: an endpoint is kept in results and shown in reports.
-
-    Raises
-    ------
-    UserMistake
-        If there is one.
-    """
-    if _PASSWORD.search(endpoint):
-        text = "holds a password, which would end up in results and process lists; take it out and set TSBENCH_PASSWORD"
-        raise UserMistake(f"{place}: {text} or TSBENCH_PASSWORD_FILE")
-
-
 def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     wanted = spec.target
     if not target.shared:
         text = f"'{target.name}' is only seen by the process that has it, so that load processes cannot drive it"
         raise UserMistake(f"{place}: target.name: {text}; take sqlite or null")
     if wanted.endpoint:
-        check_endpoint(wanted.endpoint, f"{place}: target.endpoint")
+        refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
         for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
             if given:
                 text = "needs a server that tsbench starts; take it out, or take target.endpoint out"

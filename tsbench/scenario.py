@@ -278,10 +278,14 @@ class Scenario:
         Raises
         ------
         UserMistake
-            If the file is missing or not TOML, or an override has no `=`.
+            If the file is missing or not TOML, an override has no `=`, or one of them holds a secret: the file is kept
+            with the results as it is.
         """
+        for override in overrides:
+            matrix.refuse_secrets(override)
         try:
-            document = tomllib.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            document = tomllib.loads(text)
         except FileNotFoundError:
             near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.toml")], 1)
             hint = f"did you mean {path.with_stem(near[0])}?" if near else "see `tsbench list scenarios`"
@@ -290,6 +294,7 @@ class Scenario:
             raise UserMistake(f"{path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserMistake(f"{path}: not TOML: {error}") from None
+        matrix.refuse_secrets_in_file(document, text, path)
         for override in overrides:
             matrix.override(document, override)
         return cls(path, document)

@@ -2,65 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.namespaces import NETWORK
+
 LOCUSTFILE = Path(__file__).parents[2] / "locustfiles" / "postgres.py"
-NETWORK = "10.213.77"
 SECONDS = 8
 
 pytestmark = pytest.mark.netns
-
-
-SERIAL = itertools.count(1)
-"""For names: the kernel takes away a deleted namespace's devices some time later."""
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-@pytest.fixture
-def hosts():
-    """Three hosts on one bridge: a master and two workers, gone afterwards with all that runs in them."""
-    names = [f"tsb-{os.getpid()}-{role}" for role in ("m", "w0", "w1")]
-    bridge = f"tsb{os.getpid()}"[:15]
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("making network namespaces needs root and the program ip (iproute2)")
-    try:
-        ip("link", "add", bridge, "type", "bridge")
-        ip("link", "set", bridge, "up")
-        for number, name in enumerate(names, 1):
-            device = f"{os.getpid() % 10**7}x{next(SERIAL)}"
-            outside, inside = f"o{device}", f"i{device}"
-            ip("netns", "add", name)
-            ip("link", "add", outside, "type", "veth", "peer", "name", inside)
-            ip("link", "set", outside, "master", bridge)
-            ip("link", "set", outside, "up")
-            ip("link", "set", inside, "netns", name)
-            ip("-n", name, "addr", "add", f"{NETWORK}.{number}/24", "dev", inside)
-            ip("-n", name, "link", "set", inside, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-        yield names
-    finally:
-        for name in names:
-            found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
-            for pid in found.stdout.split():
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
 
 
 def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> subprocess.Popen[bytes]:
@@ -74,6 +32,7 @@ def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> su
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=log.parent,
+            env={**os.environ, "TSBENCH_CLUSTER_SECRET": "one for the master and its workers"},
         )
 
 

@@ -74,6 +74,9 @@ class Served:
         data = urllib.parse.urlencode(form or {}).encode()
         return self._ask(urllib.request.Request(self.url + path, data=data, headers=headers))
 
+    def post_bytes(self, path: str, body: bytes) -> Answer:
+        return self._ask(urllib.request.Request(self.url + path, data=body))
+
     def _ask(self, request: urllib.request.Request) -> Answer:
         try:
             with self._opener.open(request, timeout=60) as answer:

@@ -33,6 +33,14 @@ def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         one.close()
 
 
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A Locust for tests that start nothing in it."""
+    locust = Served(tmp_path_factory.mktemp("one")).ready()
+    yield locust
+    locust.close()
+
+
 @pytest.fixture
 def chromium(tmp_path: Path) -> Iterator[Browser]:
     if browser.program() is None:
@@ -192,17 +200,61 @@ def test_pages_of_other_sites_are_refused(served: Callable[..., Served]) -> None
     assert locust.post("/swarm", form, **{"Sec-Fetch-Site": "cross-site"}).status == 403
     assert locust.get("/stats/requests", Host="evil.example").status == 403  # DNS rebinding
     assert locust.get("/stats/requests", Origin=locust.url).status == 200
+    assert locust.post("/swarm", form, Origin="null").status == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("POST", {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ("POST", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, 403),  # another port of this host, say
+        ("POST", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403),
+        ("POST", {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403),
+        ("POST", {"Sec-Fetch-Site": "whatever comes next"}, 403),
+        ("GET", {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ("GET", {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, 403),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
+    ],
+)
+def test_a_browser_says_whether_a_page_of_ours_asks(
+    one: Served, method: str, headers: dict[str, str], status: int
+) -> None:
+    answer = one.post("/stop", None, **headers) if method == "POST" else one.get("/stats/requests", **headers)
+    assert answer.status == status
 
 
 def test_locust_listens_on_this_host_alone_unless_told_otherwise(served: Callable[..., Served]) -> None:
     locust = served().ready()
     listening = [c for c in psutil.Process(locust.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip for c in listening if c.laddr.port == locust.port} == {"127.0.0.1"}
-    assert "without a password" not in locust.log()
-    told = served("--web-host", "0.0.0.0").ready()
+    told = served("--web-host", "0.0.0.0", TSBENCH_WEB_PASSWORD=SENTINEL).ready()
     listening = [c for c in psutil.Process(told.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip for c in listening if c.laddr.port == told.port} == {"0.0.0.0"}
-    assert told.log().count("without a password") == 1
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "*", "", "::"])
+def test_locust_does_not_serve_others_without_a_password(served: Callable[..., Served], host: str) -> None:
+    locust = served("--web-host", host)
+    assert locust.child.wait(30) == 2
+    assert "set TSBENCH_WEB_PASSWORD (or TSBENCH_WEB_PASSWORD_FILE), or use 127.0.0.1" in locust.log()
+    assert "Traceback" not in locust.log()
+
+
+OPTIONS = ("results", "gate", "logfile", "loglevel", "processes", "web_host", "html_file", "tags", "stop_timeout", "x")
+
+
+def test_the_start_form_sets_what_it_has_fields_for_and_nothing_else(one: Served) -> None:
+    form = {"user_count": 1, "spawn_rate": 1}
+    for field in (*OPTIONS, "user_classes", "shape_class"):
+        answer = one.post("/swarm", {**form, field: "value"})
+        assert answer.status == 400, field
+        assert f"the form has no field '{field}'" in answer.json()["message"]
+    assert one.get("/stats/requests").json()["state"] in {"ready", "stopped"}
+    for body in (b'{"user_class_name": "SingleWriter", "target": "null"}', b"[]", b"{"):
+        assert one.post_bytes("/user", body).status == 400
 
 
 def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[..., Served], tmp_path: Path) -> None:

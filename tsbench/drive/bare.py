@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from tsbench import assess, beside, servers, targets
 from tsbench.collected import warn
-from tsbench.drive import options
+from tsbench.drive import options, signing
 from tsbench.drive.coordinator import Coordinator, Run
 from tsbench.drive.users import TimeSeriesUser
 from tsbench.drive.web import Correspondent, Page
@@ -50,11 +50,17 @@ def standalone() -> None:
     Call it once at the top of the locustfile. With `--endpoint` (or TSBENCH_ENDPOINT) it uses that server, else it
     starts one of its own if it knows how. Results go to a run directory like those of `tsbench run`.
     """
+    signing.install()
     events.init_command_line_parser.add_listener(options.add_options)
     events.init.add_listener(_init)
 
 
 def _init(environment: Environment, **_: Any) -> None:
+    try:
+        options.endpoint_at_start(environment)
+    except UserMistake as error:
+        logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
+        sys.exit(2)
     test = _Test(environment)
     coordinator = test.coordinator
     if isinstance(environment.runner, WorkerRunner):
@@ -68,7 +74,6 @@ def _init(environment: Environment, **_: Any) -> None:
     gevent.signal_handler(signal.SIGINT, _interrupt_main)
     if environment.web_ui is not None:
         try:
-            options.endpoint_of(environment)
             test.page = Page(environment, coordinator, test.server_pids)
         except UserMistake as error:
             logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback

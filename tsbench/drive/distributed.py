@@ -1,6 +1,7 @@
 """The messages between a Locust master and its workers: shares, clocks, the start, the end, and files.
 
-`Team` is the master's side, `Member` a worker's. Nothing secret is ever in a message: Locust sends them unencrypted.
+`Team` is the master's side, `Member` a worker's. Nothing secret is ever in a message: they are signed (see `signing`),
+not encrypted. A worker sends its secrets to an endpoint that its master names only where the master would send its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tsbench.drive.process import Clock, Share
 from tsbench.drive.timebase import Ping, offset_ns
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.scenario import RunSpec
+from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Team:
         self._pids: dict[str, int] = {}
         self._watcher: gevent.Greenlet | None = None
         self._run: Run | None = None
+        self._inbox: exchange.Inbox | None = None
         listeners = {
             PONG: self._on_pong,
             READY: self._on_ready,
@@ -87,7 +90,7 @@ class Team:
             raise UserMistake("no worker is connected; start some with --worker, or use --processes")
         if streams < len(clients):
             raise UserMistake(f"{len(clients)} workers cannot share {streams} streams; raise world.streams")
-        self._run = run
+        self._run, self._inbox = run, exchange.Inbox(run.directory)
         self.shares = []
         self.drained.clear()
         self._drained_members.clear()
@@ -107,6 +110,7 @@ class Team:
             message = {
                 "spec": run.spec.model_dump(mode="json", by_alias=True),
                 "endpoint": run.endpoint,
+                "entitled": credentials.is_entitled(run.endpoint),
                 "directory": str(run.directory),
                 "token": token,
                 "share": share,
@@ -192,8 +196,11 @@ class Team:
 
     def _on_file(self, msg: Any, **_: Any) -> None:
         name = next((share["name"] for share in self.shares if share["client"] == msg.node_id), None)
-        if name is not None and self._run is not None:
-            exchange.receive(self._run.directory, name, msg.data)
+        if name is not None and self._inbox is not None:
+            try:
+                self._inbox.receive(name, msg.data)
+            except exchange.Refused as error:
+                logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
 
     def _on_stopped(self, msg: Any, **_: Any) -> None:
         self._awaited.discard(msg.node_id)
@@ -244,6 +251,8 @@ class Member:
         self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})
 
     def _take(self, given: dict[str, Any]) -> None:
+        if given["entitled"]:
+            credentials.entitle(given["endpoint"])
         place, sends = exchange.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
         share = given["share"]

@@ -9,11 +9,16 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tsbench.units import format_size
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 TOKEN = "process/leader"  # noqa: S105 - not a secret: it only tells one run directory from another
 PIECE_BYTES = 1_000_000
+FILE_BYTES = 2_000_000_000
+TOTAL_BYTES = 10_000_000_000
+"""What a master takes of one file, and of all files of a test. The ledger grows fastest, by 21 bytes a write."""
 _NAMES = re.compile(r"(latency|process)/[A-Za-z0-9_.-]+")
 
 
@@ -46,16 +51,59 @@ def pieces(directory: Path) -> Iterator[dict[str, Any]]:
                 yield {"name": name, "data": zlib.compress(data)}
 
 
-def receive(directory: Path, worker: str, message: Mapping[str, Any]) -> None:
-    """Append a piece to the file of a worker.
+class Refused(Exception):  # noqa: N818 - what a worker sent cannot be taken
+    """A worker sent what the master does not take: one line that names the worker."""
 
-    Raises
-    ------
-    ValueError
-        If the name is not one of that worker's own files.
+
+class Inbox:
+    """Where the master puts the files of its workers, up to a size.
+
+    A worker is trusted to do its work, not to be without faults: it must not fill the master's disk or memory.
     """
-    name = str(message["name"])
-    if not _NAMES.fullmatch(name) or not name.partition("/")[2].startswith(f"{worker}."):
-        raise ValueError(f"{worker} sent a file called {name!r}")
-    with (directory / name).open("ab") as file:
-        file.write(zlib.decompress(message["data"]))
+
+    def __init__(self, directory: Path, *, file_bytes: int = FILE_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
+        self._directory, self._file_bytes, self._total_bytes = directory, file_bytes, total_bytes
+        self._received: dict[str, int] = {}
+        self._refused: set[str] = set()
+
+    def receive(self, worker: str, message: Mapping[str, Any]) -> None:
+        """Append a piece to the file of a worker; ignore it if an earlier one of that worker was refused.
+
+        Raises
+        ------
+        Refused
+            If the name is not one of that worker's own files, the piece cannot be unpacked, or there is too much of it.
+            The worker's files are deleted then: it counts as one that did not come to its end.
+        """
+        if worker in self._refused:
+            return
+        try:
+            name, data = self._checked(worker, message)
+        except Refused:
+            self._refused.add(worker)
+            for path in self._directory.glob(f"*/{worker}.*"):
+                path.unlink()
+            raise
+        with (self._directory / name).open("ab") as file:
+            file.write(data)
+        self._received[name] = self._received.get(name, 0) + len(data)
+
+    def _checked(self, worker: str, message: Mapping[str, Any]) -> tuple[str, bytes]:
+        name, packed = str(message.get("name")), message.get("data")
+        if not _NAMES.fullmatch(name) or not name.partition("/")[2].startswith(f"{worker}."):
+            raise Refused(f"{worker} sent a file called {name[:100]!r}; its files are not taken")
+        unpacker = zlib.decompressobj()
+        try:
+            data = unpacker.decompress(packed if isinstance(packed, bytes) else b"", PIECE_BYTES + 1)
+        except zlib.error as error:
+            raise Refused(f"{worker} sent a piece of {name} that cannot be unpacked ({error})") from None
+        if len(data) > PIECE_BYTES or not unpacker.eof:
+            raise Refused(
+                f"{worker} sent a piece of {name} with more than {format_size(PIECE_BYTES)}, or a part of one"
+            )
+        if self._received.get(name, 0) + len(data) > self._file_bytes:
+            raise Refused(f"{worker} sent more than {format_size(self._file_bytes)} of {name}; make the test shorter")
+        if sum(self._received.values()) + len(data) > self._total_bytes:
+            limit = format_size(self._total_bytes)
+            raise Refused(f"{worker} sent {name} after {limit} of all workers' files; make the test shorter")
+        return name, data

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-import os
 import secrets
-from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,7 +15,10 @@ import gevent
 from flask import Response, make_response, redirect, request, session, url_for
 from flask_login import UserMixin, current_user, login_user
 
-from tsbench.errors import UserMistake
+from tsbench import listening
+from tsbench.drive import startform
+from tsbench.listening import WEB_PASSWORD, is_loopback
+from tsbench.targets import credentials
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-VARIABLE = "TSBENCH_WEB_PASSWORD"
+HERE = "127.0.0.1"
 PAUSE_S = 1.0
 """After a wrong password, so that guessing is slow."""
 OPEN = {"locust.login", "locust.send_assets", "tsbench.login"}
@@ -41,48 +41,32 @@ class _Someone(UserMixin):  # type: ignore[misc]  # flask_login is untyped
     id = "tsbench"
 
 
-def password() -> str:
-    """The password that the environment sets for the web UI; empty when it sets none.
+def set_defaults(parser: LocustArgumentParser) -> None:
+    """Make 127.0.0.1 the default of --web-host and --master-bind-host; log in where a password is set."""
+    wanted = credentials.is_set(WEB_PASSWORD)
+    parser.set_defaults(web_host=HERE, master_bind_host=HERE, **({"web_login": True} if wanted else {}))
+    texts = {
+        "web_host": f"Host to bind the web interface to: {HERE}, which is this host only; '*' is all interfaces",
+        "master_bind_host": f"Host to bind the master to: {HERE}, which is this host only; '*' is all interfaces",
+    }
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to an option
+        action.help = texts.get(action.dest, action.help)
+
+
+def protect(web_ui: WebUI, routes: Blueprint) -> None:
+    """Install the login, if there is a password; refuse pages of other sites and what no form has a field for.
 
     Raises
     ------
     UserMistake
-        If the file that is to hold it cannot be read, or is empty.
+        If other machines reach the web UI and there is no password, or if its file cannot be read.
     """
-    if text := os.environ.get(VARIABLE, ""):
-        return text
-    if not (path := os.environ.get(f"{VARIABLE}_FILE", "")):
-        return ""
-    try:
-        text = Path(path).read_text(encoding="utf-8").strip("\r\n")
-    except OSError as error:
-        raise UserMistake(f"{VARIABLE}_FILE={path} cannot be read: {error.strerror}") from None
-    if not text:
-        raise UserMistake(f"{VARIABLE}_FILE={path} is empty")
-    return text
-
-
-def set_defaults(parser: LocustArgumentParser) -> None:
-    """Make 127.0.0.1 the default of --web-host, and a login the rule where a password is set."""
-    wanted = bool(os.environ.get(VARIABLE) or os.environ.get(f"{VARIABLE}_FILE"))
-    parser.set_defaults(web_host="127.0.0.1", **({"web_login": True} if wanted else {}))
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to an option
-        if action.dest == "web_host":
-            action.help = "Host to bind the web interface to: 127.0.0.1, which is this host only; '*' is all interfaces"
-
-
-def protect(web_ui: WebUI, routes: Blueprint) -> None:
-    """Install the login, if there is a password, and refuse what comes from pages of other sites."""
-    secret, loopback = password(), _is_loopback(web_ui.host)
-    if not secret and not loopback:
-        where = web_ui.host or "all interfaces"
-        logger.warning(
-            "the web UI listens on %s without a password; set %s or use --web-host 127.0.0.1", where, VARIABLE
-        )
+    secret = listening.secret_for(web_ui.host, WEB_PASSWORD, "--web-host")
     app: Any = web_ui.app
-    app.before_request(lambda: _refuse_foreign(only_loopback=loopback and not secret))
-    if secret:
+    app.before_request(lambda: _refuse_foreign(only_loopback=secret is None))
+    if secret is not None:
         _install_login(web_ui, routes, secret)
+    startform.guard(web_ui)
 
 
 def _install_login(web_ui: WebUI, routes: Blueprint, secret: str) -> None:
@@ -124,22 +108,25 @@ def _install_login(web_ui: WebUI, routes: Blueprint, secret: str) -> None:
 
 def _refuse_foreign(*, only_loopback: bool) -> Response | None:
     """Refuse requests that a page of another site makes, or that reach us by a name that is not ours."""
-    site = request.headers.get("Sec-Fetch-Site")
-    origin = request.headers.get("Origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.host
-    if site == "cross-site" and request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET":
-        site = "none"  # somebody follows a link to us
-    if site == "cross-site" or (site is None and foreign):
+    if _is_foreign():
         return make_response("Refused: this request comes from another site.", 403)
-    if only_loopback and not _is_loopback(urlsplit(f"//{request.host}").hostname or ""):
+    if only_loopback and not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
         return make_response("Refused: use the address 127.0.0.1 or localhost, or set TSBENCH_WEB_PASSWORD.", 403)
     return None
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
+def _is_foreign() -> bool:
+    """Return whether a page that is not ours made the request.
+
+    "same-site" is not ours: it is any other port of this host, and any other name of its domain.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is None:  # no browser, or an old one
+        origin = request.headers.get("Origin")
+        return origin is not None and urlsplit(origin).netloc != request.host
+    if site == "same-origin":
         return False
+    if request.method not in {"GET", "HEAD"}:  # these change nothing
+        return True
+    how = request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest")
+    return site != "none" and how != ("navigate", "document")  # an address typed, or a link followed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from locust import between, events
 
+from tsbench.drive import signing
 from tsbench.drive.coordinator import Coordinator, Run, read_spec
 from tsbench.drive.shapes import SteppedLoad
 from tsbench.drive.users import TimeSeriesUser
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
 SPEC = read_spec(DIRECTORY)
+signing.install()
 
 
 def task_of(op: Op) -> Callable[[TimeSeriesUser], None]:

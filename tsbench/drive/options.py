@@ -9,7 +9,7 @@ from tsbench import targets
 from tsbench.drive import guard
 from tsbench.drive.users import TimeSeriesUser
 from tsbench.errors import UserMistake
-from tsbench.precheck import check_endpoint
+from tsbench.targets import credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,18 +43,38 @@ def add_options(parser: LocustArgumentParser) -> None:
     add("--results", env_var="TSBENCH_RESULTS", default="results", help="where results are kept", in_form=False)
 
 
-def endpoint_of(environment: Environment) -> str:
-    """The server's URL that was given, as --endpoint or Locust's own --host; empty where none was.
+def endpoint_at_start(environment: Environment) -> str:
+    """Return the endpoint that the process was started with, and let the environment's secrets belong to it alone.
 
     Raises
     ------
     UserMistake
-        If it holds a password. It is then taken out of the options, which are shown and sent around.
+        If it holds a secret.
     """
+    endpoint = _endpoint(environment)
+    credentials.entitle(endpoint)
+    return endpoint
+
+
+def endpoint_of(environment: Environment) -> str:
+    """Return the endpoint as the command line, the environment or the start form has it; empty where none was given.
+
+    Raises
+    ------
+    UserMistake
+        If it holds a secret, or is another server than the one at the start, to which the secrets belong.
+    """
+    endpoint = _endpoint(environment)
+    credentials.check_foreign(endpoint, "endpoint")
+    return endpoint
+
+
+def _endpoint(environment: Environment) -> str:
+    """--endpoint or Locust's own --host; one with a secret is taken out of the options, which are shown and sent."""
     options = environment.parsed_options or Namespace()
     endpoint = options.endpoint or options.host or ""
     try:
-        check_endpoint(endpoint, "--endpoint")
+        credentials.refuse_secrets(endpoint, "--endpoint")
     except UserMistake:
         options.endpoint, options.host, environment.host = "", None, None
         raise

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tsbench.encode import lines
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome
+from tsbench.targets import credentials
 from tsbench.targets.base import Payload, Unsupported, WriteMode
 from tsbench.targets.http import HttpConnection, Place, Request
 
@@ -54,6 +53,7 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
     tsbench.errors.UserMistake
         If it is malformed or holds a secret.
     """
+    credentials.refuse_secrets(endpoint, "the endpoint")
     shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped one may hold a password
     try:
         url = urlsplit(endpoint)
@@ -63,44 +63,11 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
     if url.scheme not in {"http", "https"} or not url.hostname or url.fragment:
         raise UserMistake(f"'{shown}' is not an InfluxDB endpoint; write {form}")
     options = dict(parse_qsl(url.query, keep_blank_values=True))
-    _refuse_secrets(url, options)
     unknown = sorted(options.keys() - known)
     if unknown:
         raise UserMistake(f"'{shown}': there is no option '{unknown[0]}'; there are {', '.join(sorted(known))}")
     place = Place(url.hostname, port or (443 if url.scheme == "https" else 8086), url.scheme == "https")
     return Endpoint(place, unquote(url.username or ""), unquote(url.path.strip("/")), options)
-
-
-def _refuse_secrets(url: SplitResult, options: Mapping[str, str]) -> None:
-    if url.password is not None or {"password", "p", "token", "u"} & options.keys():
-        raise UserMistake(
-            "a secret in a URL ends up in results and process lists; take it out and set TSBENCH_PASSWORD, "
-            "TSBENCH_PASSWORD_FILE or TSBENCH_TOKEN"
-        )
-
-
-def secret(*names: str, file: str = "") -> str | None:
-    """The first of these environment variables that is set, or what stands in the file that `<name>_FILE` names.
-
-    A `file` that the endpoint names goes before all of them.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If a file cannot be read.
-    """
-    places = [("the endpoint's token_file", file)] if file else []
-    for name in names if not file else ():
-        if os.environ.get(name):
-            return os.environ[name].strip()
-        if path := os.environ.get(f"{name}_FILE"):
-            places.append((f"{name}_FILE={path}", path))
-    for label, path in places:
-        try:
-            return Path(path).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise UserMistake(f"{label} cannot be read: {error.strerror}") from error
-    return None
 
 
 class LineSchema:
@@ -163,7 +130,8 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
     except OpError as error:
         session.close()
         if error.cause == "permission":
-            raise UserMistake(f"{place} refuses the {login}: {error}; set {secrets}") from error
+            cure = credentials.cure(endpoint, secrets)
+            raise UserMistake(f"{place} refuses the {login}: {error}; {cure}") from error
         raise Unreachable(f"cannot connect to {place}: {error}; is InfluxDB {version} running there?") from error
     except UserMistake:
         session.close()

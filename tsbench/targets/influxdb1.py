@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
-from tsbench.targets import influx, influxcounters
+from tsbench.targets import credentials, influx, influxcounters
 from tsbench.targets.base import Counting, Statement, timed
 from tsbench.targets.http import HttpConnection, Request
 from tsbench.targets.influxql import compile_query, quoted
@@ -70,7 +70,7 @@ class Influx1Schema(influx.LineSchema):
 class Influx1Session(Counting):
     """One keep-alive connection. A broken one is opened again by the next op."""
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, password: str | None, timeout_s: float) -> None:
         options = endpoint.options
         self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
         self._timeout_s = timeout_s
@@ -82,7 +82,7 @@ class Influx1Session(Counting):
         }
         self._place = {"database": endpoint.path, "retentionPolicy": options.get("rp", "tsbench")}
         target = {"db": endpoint.path, "rp": self._place["retentionPolicy"]}
-        headers = _login(endpoint.user)
+        headers = _login(endpoint.user, password or "")
         consistency = {"consistency": options["consistency"]} if "consistency" in options else {}
         self._writer = influx.Writer(
             self._connection,
@@ -215,7 +215,7 @@ class Influx1Target:
     ) -> Influx1Session:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
-        session = Influx1Session(_parse(endpoint), timeout_s)
+        session = Influx1Session(_parse(endpoint), credentials.read_for(endpoint, "TSBENCH_PASSWORD"), timeout_s)
         with influx.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
             session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
         return session
@@ -236,10 +236,9 @@ def _parse(endpoint: str) -> Endpoint:
     return found
 
 
-def _login(user: str) -> dict[str, str]:
+def _login(user: str, password: str) -> dict[str, str]:
     if not user:
         return {}
-    password = influx.secret("TSBENCH_PASSWORD") or ""
     return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
-from tsbench.targets import flux, influx, influxcounters
+from tsbench.targets import credentials, flux, influx, influxcounters
 from tsbench.targets.base import Counting, Statement, timed
 from tsbench.targets.http import HttpConnection, Request
 
@@ -67,10 +67,10 @@ class Influx2Schema(influx.LineSchema):
 class Influx2Session(Counting):
     """One keep-alive connection. A broken one is opened again by the next op."""
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, token: str | None, timeout_s: float) -> None:
         options = endpoint.options
         self._org, self._bucket = options["org"], options["bucket"]
-        self._token = influx.secret("TSBENCH_TOKEN", "TSBENCH_PASSWORD", file=options.get("token_file", ""))
+        self._token = token
         self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
@@ -234,10 +234,19 @@ class Influx2Target:
     ) -> Influx2Session:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
-        session = Influx2Session(_parse(endpoint), timeout_s)
+        found = _parse(endpoint)
+        session = Influx2Session(found, _token(endpoint, found.options.get("token_file", "")), timeout_s)
         with influx.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
             session.claim(connect_timeout_s)
         return session
+
+
+def _token(endpoint: str, file: str) -> str | None:
+    """The token of the file that the endpoint names, else the environment's if it is for this endpoint."""
+    if file:
+        return credentials.read_file("the endpoint's token_file", file).strip()
+    found = credentials.read_for(endpoint, "TSBENCH_TOKEN", "TSBENCH_PASSWORD")
+    return None if found is None else found.strip()
 
 
 def _parse(endpoint: str) -> Endpoint:

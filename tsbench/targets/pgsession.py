@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, Rows
-from tsbench.targets import pgcounters
+from tsbench.targets import credentials, pgcounters
 from tsbench.targets.base import Counting, WriteMode, timed
 
 if TYPE_CHECKING:
@@ -76,35 +76,37 @@ def connect(endpoint: str, *, timeout_s: float, connect_timeout_s: float | None 
         session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
     except psycopg.Error as error:
         last = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
-        cure = _cure(last)
+        cure = _cure(last, endpoint)
         kind = Unreachable if cure == _UNREACHABLE else UserMistake
         raise kind(f"cannot connect to {endpoint}: {last}; {cure}") from error
     return session
 
 
 def parameters(endpoint: str) -> dict[str, Any]:
-    """An endpoint's connection parameters as libpq calls them, and a password if the environment has one.
+    """An endpoint's connection parameters as libpq calls them, and a password if the environment has one for it.
 
     The password is taken from TSBENCH_PASSWORD, from the file that TSBENCH_PASSWORD_FILE names, or from libpq's own
-    sources (PGPASSWORD, PGPASSFILE). An endpoint that names its `passfile` is logged into with that and nothing else.
+    sources (PGPASSWORD, PGPASSFILE). An endpoint that names its `passfile` is logged into with that and nothing else;
+    one that the environment's secrets do not belong to, with nothing.
 
     Raises
     ------
     tsbench.errors.UserMistake
         If the endpoint is malformed or holds a password.
     """
+    credentials.refuse_secrets(endpoint, "the endpoint")
     if not endpoint.startswith(_PREFIXES):
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL endpoint; write postgresql://user@host:port/db")
     try:
         found: dict[str, Any] = conninfo_to_dict(endpoint)
     except psycopg.Error as error:
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {str(error).strip()}") from error
-    if {"password", "sslpassword"} & found.keys():
-        raise UserMistake(
-            "a password in a URL ends up in results and process lists; take it out and set TSBENCH_PASSWORD, "
-            "TSBENCH_PASSWORD_FILE or PGPASSFILE"
-        )
-    password = _passfile_password(found) if "passfile" in found else _environment_password()
+    if "passfile" in found:
+        password = _passfile_password(found)
+    elif credentials.is_entitled(endpoint):
+        password = credentials.read("TSBENCH_PASSWORD")
+    else:  # an empty password keeps PGPASSWORD back, a file that is not there ~/.pgpass
+        return found | {"password": "", "passfile": "/nonexistent/passfile"}
     return found | ({"password": password} if password is not None else {})
 
 
@@ -277,9 +279,9 @@ def _meaning(error: psycopg.Error, *, broken: bool) -> tuple[Outcome, str]:
     return Outcome.FAILED, _CAUSES.get(state) or _CAUSES.get(state[:2]) or "server"
 
 
-def _cure(message: str) -> str:
+def _cure(message: str, endpoint: str) -> str:
     if "password" in message or "authentication" in message:
-        return "set TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE"
+        return credentials.cure(endpoint, "TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE")
     if "does not exist" in message:
         return "create it, or name one that is there"
     return _UNREACHABLE
@@ -288,18 +290,6 @@ def _cure(message: str) -> str:
 def _hidden(endpoint: str) -> str:
     """The endpoint without what stands before the @: a mistyped URL may hold a password."""
     return endpoint.rpartition("@")[2]
-
-
-def _environment_password() -> str | None:
-    if os.environ.get("TSBENCH_PASSWORD"):
-        return os.environ["TSBENCH_PASSWORD"]
-    path = os.environ.get("TSBENCH_PASSWORD_FILE")
-    if not path:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise UserMistake(f"TSBENCH_PASSWORD_FILE={path} cannot be read: {error.strerror}") from error
 
 
 def _passfile_password(found: Mapping[str, Any]) -> str | None:

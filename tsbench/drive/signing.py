@@ -1,0 +1,187 @@
+"""Signed messages between a Locust master and its workers: what is not signed with their secret is dropped unread.
+
+Locust's own messages carry no proof of who sent them, and its master listens on all interfaces. Here every message has
+an HMAC-SHA256 under a secret that master and workers share: TSBENCH_CLUSTER_SECRET, or, between a master and workers
+that it forks (`--processes`), a random one that they inherit. It is checked before the message is decoded; `seal` says
+what is signed, and how nothing recorded earlier is taken again.
+
+Not prevented: messages can be read on their way (nothing is encrypted), held back, or lost; and whoever knows the
+secret can speak for any worker and for the master. `locust -f -`, which fetches the locustfile from a master before any
+of this is loaded, does not work with a signing master.
+
+All that depends on Locust's private side is `install` and the two classes above it: Locust keeps its socket in the
+attribute `socket`, sends with `send` (worker) or `send_multipart` (master), receives with `recv` or `recv_multipart`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import zmq.green as zmq
+from locust.rpc import zmqrpc
+
+from tsbench import listening
+from tsbench.drive.seal import MasterEnd, Seal, WorkerEnd
+from tsbench.errors import UserMistake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+logger = logging.getLogger("tsbench")
+
+VARIABLE = "TSBENCH_CLUSTER_SECRET"
+SHORTEST = 16
+"""Characters of a secret at least: whoever records a message can try secrets on it at leisure."""
+MAX_BYTES = 16_000_000
+"""A longer message ends its connection before it is read; pieces of files are 1 MB, reports a few kilobytes."""
+SILENCE_S = 8.0
+WARN_EVERY_S = 60.0
+
+
+# --- the secret -------------------------------------------------------------------------------------------------------
+
+
+class _Family:
+    """The processes that Locust forks (`--processes`), which share what this one had in memory."""
+
+    def __init__(self) -> None:
+        self.secret = secrets.token_bytes(32)
+        self.has_members = False
+        os.register_at_fork(after_in_parent=self._join, after_in_child=self._join)
+
+    def _join(self) -> None:
+        self.has_members = True
+
+
+_family = _Family()
+
+
+def seal_for(host: str, option: str) -> Seal:
+    """Return the seal for messages through a master on this host.
+
+    Raises
+    ------
+    UserMistake
+        If there is no secret, or a short one.
+    """
+    given = listening.secret_for(host, VARIABLE, option)
+    if given is not None:
+        if len(given) < SHORTEST:
+            raise UserMistake(f"{VARIABLE} has fewer than {SHORTEST} characters; make one with openssl rand -hex 32")
+        return Seal(given.encode())
+    if not _family.has_members:
+        raise UserMistake(f"set {VARIABLE} (or {VARIABLE}_FILE), the same for the master and each worker")
+    return Seal(_family.secret)
+
+
+# --- Locust's sockets -------------------------------------------------------------------------------------------------
+
+
+class _Signed:
+    """Locust's socket with signatures; what is not overridden is the socket's own."""
+
+    def __init__(self, socket: Any) -> None:
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
+        self._socket = socket
+        self._warned = float("-inf")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def _dropped(self, sender: str) -> None:
+        if time.monotonic() - self._warned >= WARN_EVERY_S:
+            self._warned = time.monotonic()
+            logger.warning("dropped a message of %s that is not signed with this %s", sender, VARIABLE)
+
+
+class _WorkerSocket(_Signed):
+    def __init__(self, socket: Any, end: WorkerEnd) -> None:
+        super().__init__(socket)
+        self._end = end
+        self._silent_since = time.monotonic()
+        self._told = False
+
+    def send(self, payload: bytes, flags: int = 0) -> None:
+        for data in self._end.send(payload):
+            self._socket.send(data, flags)
+        if not (self._told or self._end.is_connected) and time.monotonic() - self._silent_since > SILENCE_S:
+            self._told = True
+            logger.warning("the master does not answer; does it run there, and with the same %s?", VARIABLE)
+
+    def recv(self) -> bytes:
+        while True:
+            trusted, payload, answers = self._end.receive(self._socket.recv())
+            for answer in answers:
+                self._socket.send(answer)
+            if payload is not None:
+                return payload
+            if not trusted:
+                self._dropped("the master")
+
+
+class _MasterSocket(_Signed):
+    def __init__(self, socket: Any, end: MasterEnd) -> None:
+        super().__init__(socket)
+        self._end = end
+
+    def send_multipart(self, parts: Sequence[bytes]) -> None:
+        node, payload = parts
+        for data in self._end.send(node, payload):
+            self._socket.send_multipart([node, data])
+
+    def recv_multipart(self) -> list[bytes]:
+        while True:
+            node, *rest = self._socket.recv_multipart()
+            trusted, payload, answers = self._end.receive(node, rest[0]) if len(rest) == 1 else (False, None, [])
+            for answer in answers:
+                self._socket.send_multipart([node, answer])
+            if payload is not None:
+                return [node, payload]
+            if not trusted:
+                self._dropped(repr(node[:60]))
+
+
+def _wrapped(wrap: str) -> property:
+    """The attribute in which Locust puts its socket, once, before it binds or connects: it gets a signing one."""
+
+    def put(self: Any, socket: Any) -> None:
+        make: Callable[[Any], _Signed] = getattr(self, wrap)
+        self.__dict__["socket"] = make(socket)
+
+    return property(lambda self: self.__dict__["socket"], put)
+
+
+class _Server(zmqrpc.Server):
+    socket = _wrapped("_sign")
+
+    def __init__(self, host: str, port: int) -> None:
+        seal = _or_exit(lambda: seal_for(host, "--master-bind-host"))
+        self._sign = lambda socket: _MasterSocket(socket, MasterEnd(seal))
+        super().__init__(host, port)
+
+
+class _Client(zmqrpc.Client):
+    socket = _wrapped("_sign")
+
+    def __init__(self, host: str, port: int, identity: str) -> None:
+        seal = _or_exit(lambda: seal_for(host, "--master-host"))
+        self._sign = lambda socket: _WorkerSocket(socket, WorkerEnd(seal, identity.encode()))
+        super().__init__(host, port, identity)
+
+
+def _or_exit(make: Callable[[], Seal]) -> Seal:
+    try:
+        return make()
+    except UserMistake as error:
+        logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
+        sys.exit(2)
+
+
+def install() -> None:
+    """Let Locust's master and workers of this process, and of those that it forks, sign their messages."""
+    zmqrpc.Server, zmqrpc.Client = _Server, _Client  # type: ignore[misc]
