@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,7 @@ from tsbench.measure.merge import Merged, OpTotals, evidence, merge
 from tsbench.model import OpError, Outcome, Verdict, merge_verdicts
 from tsbench.targets.base import Unsupported
 from tsbench.timeouts import Limits
-from tsbench.units import NS_PER_S, format_time
+from tsbench.units import format_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -148,8 +147,7 @@ class _Server:
             raise
 
     def _gone(self, why: str) -> None:
-        noticed = format_time(int(time.time()) * NS_PER_S)
-        text = f"the server at {self._limits.server} could not be reached any more ({noticed}): {why}"
+        text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why}"
         self.verdicts["server"] = Verdict(False, " ".join(text.split()))
 
     def close(self) -> None:

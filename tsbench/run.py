@@ -9,7 +9,6 @@ No step knows which database it deals with.
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.targets.base import Unsupported
 from tsbench.timeouts import Limits
-from tsbench.units import NS_PER_S, format_time
+from tsbench.units import format_now, format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +107,7 @@ def run_cell(
         if not isinstance(error, Unreachable) or (spec.target.endpoint and not reached):
             run.finish("failed", error=str(error))
             raise
-        reason = f"the server could not be reached ({_now()}): {error}"
+        reason = f"the server could not be reached ({format_now()}): {error}"
         summary = assess.salvage(run, spec, reason)
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Broken, OpError, OSError) as error:
@@ -226,10 +225,6 @@ def _interrupted(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
-
-
-def _now() -> str:
-    return format_time(int(time.time()) * NS_PER_S)
 
 
 def _reason(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 
 NS_PER_S = 1_000_000_000
@@ -138,6 +139,11 @@ def format_time(time_ns: int) -> str:
     seconds, rest = divmod(time_ns, NS_PER_S)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}".rstrip("0") + "Z" if rest else f"{text}Z"
+
+
+def format_now() -> str:
+    """The current time as `format_time` has it, in whole seconds."""
+    return format_time(int(time.time()) * NS_PER_S)
 
 
 def format_duration(duration_ns: float) -> str:

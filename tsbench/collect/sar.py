@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tsbench.collect.base import Row
 
 STOP_S = 10.0
+"""How long sadc may take to write its last sample and end."""
 PLACES = ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc", "/usr/lib/sa/sadc")
 """Where systems keep sadc, which is not on PATH: Debian, Fedora, others."""
 
