@@ -13,8 +13,8 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.precheck import check_spec
+from tsbench.results.rundir import write_json
 from tsbench.run import Parts, run_cell
-from tsbench.rundir import write_json
 from tsbench.scenario import Scenario
 from tsbench.targets.memory import KEEP, MemorySession, Store
 

@@ -22,7 +22,7 @@ from tsbench.units import format_now
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tsbench.rundir import RunDir
+    from tsbench.results.rundir import RunDir
     from tsbench.scenario import RunSpec
     from tsbench.targets.base import Schema, Session, Target
 

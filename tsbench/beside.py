@@ -24,7 +24,7 @@ from tsbench.collected import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
 from tsbench.precheck import schema_of
-from tsbench.rundir import RunDir
+from tsbench.results.rundir import RunDir
 from tsbench.scenario import RunSpec
 from tsbench.timeouts import Limits
 

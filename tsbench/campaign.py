@@ -13,8 +13,8 @@ from tsbench.errors import UserMistake
 from tsbench.precheck import check_spec
 from tsbench.report.cells import read_optional
 from tsbench.report.html import write_report
+from tsbench.results.rundir import FORMAT, RunDir, read_json, write_json
 from tsbench.run import run_cell
-from tsbench.rundir import FORMAT, RunDir, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

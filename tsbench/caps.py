@@ -15,7 +15,7 @@ from tsbench.servers import EMBEDDED, cgroup
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tsbench.rundir import RunDir
+    from tsbench.results.rundir import RunDir
 
 LEAST_BYTES = 4 * 2**20
 

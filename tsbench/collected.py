@@ -14,7 +14,7 @@ from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake
-from tsbench.rundir import COLLECTED, RunDir, find_runs
+from tsbench.results.rundir import COLLECTED, RunDir, find_runs
 from tsbench.targets.base import Counting
 from tsbench.units import NS_PER_S, format_time
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    from tsbench.rundir import RunDir
+    from tsbench.results.rundir import RunDir
     from tsbench.scenario import RunSpec
 
 LOCUSTFILE = Path(__file__).parent / "drive" / "locustfile.py"

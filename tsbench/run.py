@@ -20,7 +20,7 @@ from tsbench.collected import collectors_for, counting, watching
 from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.precheck import schema_of
-from tsbench.rundir import RunDir
+from tsbench.results.rundir import RunDir
 from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.targets.base import Unsupported

@@ -15,7 +15,7 @@ import pytest
 from tests.bad_input.support import Command, complaint, content, nothing_left, only, says, scenario
 from tsbench import beside
 from tsbench.errors import Broken, UserMistake
-from tsbench.rundir import RunDir
+from tsbench.results.rundir import RunDir
 from tsbench.scenario import Scenario
 from tsbench.servers.postgres import PostgresServer
 

@@ -10,7 +10,7 @@ import pytest
 from tsbench.collected import Attached, attach_sar, write_rows
 from tsbench.errors import UserMistake
 from tsbench.report import frames
-from tsbench.rundir import RunDir, write_json
+from tsbench.results.rundir import RunDir, write_json
 
 DATA = Path(__file__).parent / "data"
 FIRST_S = 1_795_174_154  # when the recording begins

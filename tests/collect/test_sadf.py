@@ -10,7 +10,7 @@ import pytest
 
 from tsbench.collect import sadf
 from tsbench.errors import UserMistake
-from tsbench.rundir import SAR_COLUMNS
+from tsbench.results.rundir import SAR_COLUMNS
 
 DATA = Path(__file__).parent / "data"
 FIRST_S = 1_795_174_154.0

@@ -13,7 +13,7 @@ from tests.measure.test_recorder import T0, S, recorder
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
 from tsbench.measure.merge import OpTotals, evidence, merge
 from tsbench.model import Outcome
-from tsbench.rundir import OPS_COLUMNS
+from tsbench.results.rundir import OPS_COLUMNS
 
 if TYPE_CHECKING:
     from pathlib import Path

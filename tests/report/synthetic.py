@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
-from tsbench.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir, write_json
+from tsbench.results.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir, write_json
 
 EPOCH_S = 1_763_632_800
 STATS = {"p50": 50, "p90": 90, "p99": 99, "p99.9": 99.9, "max": 100}

@@ -14,7 +14,7 @@ from tsbench.report import cases, frames, style
 from tsbench.report.cells import load_cells
 from tsbench.report.html import write_report
 from tsbench.report.plots import MOST_OPS
-from tsbench.rundir import HOST_COLUMNS, SERVER_COLUMNS
+from tsbench.results.rundir import HOST_COLUMNS, SERVER_COLUMNS
 
 from .synthetic import Shape, make_results
 

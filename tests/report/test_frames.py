@@ -15,7 +15,7 @@ from tsbench.measure.hist import Histogram
 from tsbench.report import frames
 from tsbench.report.cells import load_cells
 from tsbench.report.metrics import METRICS
-from tsbench.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS
+from tsbench.results.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
     from pathlib import Path

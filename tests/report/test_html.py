@@ -15,7 +15,7 @@ import pytest
 from tsbench.report import manifest
 from tsbench.report.html import write_report
 from tsbench.report.metrics import MISSING
-from tsbench.rundir import RunDir
+from tsbench.results.rundir import RunDir
 
 from .synthetic import QUESTION, Shape, make_results, make_run
 

@@ -10,7 +10,7 @@ import pytest
 
 from tsbench.report import junit
 from tsbench.report.cells import load_cells
-from tsbench.rundir import write_json
+from tsbench.results.rundir import write_json
 
 from .synthetic import Shape, make_results
 

@@ -14,7 +14,7 @@ from tsbench.cli import main
 from tsbench.collected import write_rows
 from tsbench.report import frames, watched
 from tsbench.report.html import write_report
-from tsbench.rundir import SAR_COLUMNS, RunDir
+from tsbench.results.rundir import SAR_COLUMNS, RunDir
 
 RECORDED = Path(__file__).parents[1] / "collect" / "data" / "recorded.json"
 FIRST_S = 1_795_174_154

@@ -19,7 +19,7 @@ from tsbench import caps
 from tsbench.caps import ServerPart
 from tsbench.errors import Broken, UserMistake
 from tsbench.precheck import check_spec
-from tsbench.rundir import RunDir
+from tsbench.results.rundir import RunDir
 from tsbench.scenario import Scenario
 from tsbench.servers import cgroup, unprivileged
 from tsbench.servers.cgroup import Caps

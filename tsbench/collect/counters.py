@@ -28,7 +28,7 @@ class Source(Protocol):
 
 
 class CounterCollector:
-    """Asks sources for their counters; rows as `rundir.COUNTER_COLUMNS` has them, values as the server counts them.
+    """Asks sources for their counters; rows as in `results.rundir.COUNTER_COLUMNS`, values as the server counts.
 
     `open_sources` is called at the start, when the server is there, and gives those that have counters.
     """

@@ -22,7 +22,7 @@ for a small one, 4 ms for 1 GB in small pages, so 100 sessions on large shared b
 
 
 class HostCollector:
-    """The whole host, and the load processes, `client` (see `rundir.HOST_COLUMNS`).
+    """The whole host, and the load processes, `client` (see `results.rundir.HOST_COLUMNS`).
 
     Without `client` these are the children of this process that run Locust.
     """
@@ -67,7 +67,7 @@ class HostCollector:
 
 
 class ServerCollector:
-    """The server's process tree (see `rundir.SERVER_COLUMNS`); no rows for an embedded database."""
+    """The server's process tree (see `results.rundir.SERVER_COLUMNS`); no rows for an embedded database."""
 
     name = "server"
 

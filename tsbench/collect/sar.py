@@ -29,7 +29,7 @@ def recorder() -> str | None:
 
 
 class SarCollector:
-    """Runs sadc from start to stop, into a file that any sar can read later; rows as `rundir.SAR_COLUMNS` has them."""
+    """Runs sadc from start to stop into a file that any sar can read; rows as in `results.rundir.SAR_COLUMNS`."""
 
     name = "sar"
 

@@ -27,7 +27,7 @@ from tsbench.drive.users import TimeSeriesUser
 from tsbench.drive.web import Correspondent, Page
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError, Verdict
-from tsbench.rundir import RunDir
+from tsbench.results.rundir import RunDir
 from tsbench.scenario import RunSpec
 from tsbench.servers.base import death, put_away
 

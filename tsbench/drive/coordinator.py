@@ -23,7 +23,7 @@ from tsbench.drive.process import Clock, LoadProcess, Share
 from tsbench.drive.tally import Tally
 from tsbench.drive.timebase import Timebase
 from tsbench.errors import Broken, UserMistake, one_line
-from tsbench.rundir import write_json
+from tsbench.results.rundir import write_json
 from tsbench.scenario import RunSpec
 from tsbench.units import NS_PER_S
 

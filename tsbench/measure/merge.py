@@ -11,7 +11,7 @@ import polars as pl
 
 from tsbench.measure.hist import Histogram, read_log
 from tsbench.measure.limits import Evidence
-from tsbench.rundir import OPS_COLUMNS
+from tsbench.results.rundir import OPS_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
 from tsbench.model import Verdict
-from tsbench.rundir import RunDir, find_runs, read_json
+from tsbench.results.rundir import RunDir, find_runs, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

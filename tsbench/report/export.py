@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
 from tsbench.report.cells import load_cells, question_of
-from tsbench.rundir import read_json
+from tsbench.results.rundir import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

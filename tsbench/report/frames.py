@@ -29,7 +29,7 @@ from tsbench.errors import UserMistake
 from tsbench.measure.hist import Histogram, read_log
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
-from tsbench.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
+from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,17 +75,17 @@ def runs(results: Path) -> pd.DataFrame:
 
 
 def ops(results: Path) -> pd.DataFrame:
-    """One row per run, second and op; columns as in `tsbench.rundir.OPS_COLUMNS`."""
+    """One row per run, second and op; columns as in `tsbench.results.rundir.OPS_COLUMNS`."""
     return _each(results, ops_of, OPS_COLUMNS)
 
 
 def host(results: Path) -> pd.DataFrame:
-    """One row per run and second: the load generator's host; columns as in `tsbench.rundir.HOST_COLUMNS`."""
+    """One row per run and second: the load generator's host; columns as in `tsbench.results.rundir.HOST_COLUMNS`."""
     return _each(results, host_of, HOST_COLUMNS)
 
 
 def server(results: Path) -> pd.DataFrame:
-    """One row per run and second: the server's processes; columns as in `tsbench.rundir.SERVER_COLUMNS`."""
+    """One row per run and second: the server's processes; columns as in `tsbench.results.rundir.SERVER_COLUMNS`."""
     return _each(results, server_of, SERVER_COLUMNS)
 
 
@@ -95,12 +95,12 @@ def usage(results: Path) -> pd.DataFrame:
 
 
 def counters(results: Path) -> pd.DataFrame:
-    """One row per run, second and counter: the server's own totals and gauges; see `tsbench.rundir.COUNTER_COLUMNS`."""
+    """One row per run, second and counter: totals and gauges; see `tsbench.results.rundir.COUNTER_COLUMNS`."""
     return _each(results, counters_of, COUNTER_COLUMNS)
 
 
 def sar(results: Path) -> pd.DataFrame:
-    """One row per run, host and interval: what sysstat recorded; columns as in `tsbench.rundir.SAR_COLUMNS`."""
+    """One row per run, host and interval: what sysstat recorded; columns as in `tsbench.results.rundir.SAR_COLUMNS`."""
     return _each(results, sar_of, SAR_COLUMNS)
 
 

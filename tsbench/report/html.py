@@ -12,7 +12,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.report import cases, compare, frames, manifest, plots, style, view, watched
 from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
-from tsbench.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
+from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
