@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure import slo
 from tsbench.measure.checks import Answers, account, ask, given_answers, guarded, read_back
-from tsbench.measure.gold import Gold, read_ledgers
+from tsbench.measure.gold import Gold
 from tsbench.measure.hist import Histogram
 from tsbench.measure.limits import Conduct, limited_by
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
 from tsbench.model import OpError, Outcome, Verdict, merge_verdicts
+from tsbench.results.ledger import read_ledgers
 from tsbench.targets.base import Unsupported
 from tsbench.timeouts import Limits
 from tsbench.units import format_now

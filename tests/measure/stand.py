@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tsbench.bulk import bulk_load
 from tsbench.measure.checks import Answers, account, ask, read_back
-from tsbench.measure.gold import Gold, read_ledgers
+from tsbench.measure.gold import Gold
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window
+from tsbench.results.ledger import read_ledgers
 from tsbench.targets.base import WriteMode
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES, fit

@@ -10,8 +10,8 @@ import pytest
 from tests.measure.stand import START_NS, world_of
 from tsbench.measure.checks import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
 from tsbench.measure.gold import Gold, written
-from tsbench.measure.recorder import LEDGER_DTYPE
 from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Window
+from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
 from tsbench.units import NS_PER_S

@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.measure.gold import read_ledgers
 from tsbench.measure.hist import read_log
-from tsbench.measure.recorder import LEDGER_DTYPE, Recorder
+from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
+from tsbench.results.ledger import LEDGER_DTYPE, read_ledgers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.measure.recorder import LEDGER_DTYPE
 from tsbench.measure.validate import Difference, NotAnAnswer, between, canonical, compare, compare_rows, tolerance
 from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -24,16 +22,6 @@ if TYPE_CHECKING:
 
 GOLD_BATCH = 65_536
 """Points generated at a time; the points do not depend on it."""
-
-
-def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
-    """The writes of all processes, one record of `LEDGER_DTYPE` each; a record cut off by a kill is left out."""
-    parts = [np.zeros(0, dtype=LEDGER_DTYPE)]
-    for path in paths:
-        content = path.read_bytes()
-        whole = len(content) // LEDGER_DTYPE.itemsize * LEDGER_DTYPE.itemsize
-        parts.append(np.frombuffer(content[:whole], dtype=LEDGER_DTYPE))
-    return np.concatenate(parts)
 
 
 def written(

@@ -15,15 +15,12 @@ import numpy as np
 
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
 from tsbench.model import Outcome
+from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-
-LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"), ("points", "<i4"), ("outcome", "i1")])
-"""One write: which rows of which block of which stream (see `drive.feed`), and how it ended."""
 
 
 class Observer(Protocol):

@@ -1,0 +1,27 @@
+"""The ledger of writes: one record for every write of a load process, and how it ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"), ("points", "<i4"), ("outcome", "i1")])
+"""One write: which rows of which block of which stream (see `drive.feed`), and how it ended."""
+
+
+def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
+    """The writes of all processes, one record of `LEDGER_DTYPE` each; a record cut off by a kill is left out."""
+    parts = [np.zeros(0, dtype=LEDGER_DTYPE)]
+    for path in paths:
+        content = path.read_bytes()
+        whole = len(content) // LEDGER_DTYPE.itemsize * LEDGER_DTYPE.itemsize
+        parts.append(np.frombuffer(content[:whole], dtype=LEDGER_DTYPE))
+    return np.concatenate(parts)
