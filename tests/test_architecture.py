@@ -71,8 +71,6 @@ KNOWN_CIRCLES: set[tuple[str, str]] = {
 }
 """Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {
-    ("drive.process", "targets.wire"),
-    ("drive.waiting", "targets.wire"),
     ("measure.gold", "targets.memory"),
     ("targets", "targets.influxdb1"),
     ("targets", "targets.influxdb2"),
@@ -81,17 +79,10 @@ KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("targets", "targets.postgres"),
     ("targets", "targets.sqlite"),
     ("targets.flux", "targets.influxql"),
-    ("targets.http", "targets.httpparse"),
-    ("targets.http", "targets.wire"),
-    ("targets.influx", "targets.http"),
-    ("targets.influx", "targets.httpparse"),
-    ("targets.influxdb1", "targets.http"),
     ("targets.influxdb1", "targets.influx"),
     ("targets.influxdb1", "targets.influxcounters"),
     ("targets.influxdb1", "targets.influxql"),
     ("targets.influxdb2", "targets.flux"),
-    ("targets.influxdb2", "targets.http"),
-    ("targets.influxdb2", "targets.httpparse"),
     ("targets.influxdb2", "targets.influx"),
     ("targets.influxdb2", "targets.influxcounters"),
     ("targets.pgsession", "targets.pgcounters"),

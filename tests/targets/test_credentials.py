@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.targets.loopback import Loopback
+from tests.net.loopback import Loopback
 from tsbench import targets
 from tsbench.errors import UserMistake
 from tsbench.targets import credentials

@@ -20,10 +20,10 @@ from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
 from tsbench.measure.validate import NotAnAnswer, canonical
 from tsbench.model import OpError, Outcome, Window
+from tsbench.net.tcp import wait_with
 from tsbench.precheck import schema_of
 from tsbench.targets import get as get_target
 from tsbench.targets.base import Unsupported
-from tsbench.targets.wire import wait_with
 from tsbench.workload import queries
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gevent import get_hub, getcurrent
 
-from tsbench.targets.wire import left
+from tsbench.net.tcp import left
 
 
 class GreenletWaiter:

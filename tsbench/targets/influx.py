@@ -14,15 +14,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from tsbench.encode import lines
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome
+from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Payload, Unsupported, WriteMode
-from tsbench.targets.http import HttpConnection, Place, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tsbench.model import Batch
-    from tsbench.targets.httpparse import Response
+    from tsbench.net.http_parser import Response
 
 _QUIET_S = 0.2
 

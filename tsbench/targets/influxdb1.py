@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
+from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials, influx, influxcounters
 from tsbench.targets.base import Counting, Statement, timed
-from tsbench.targets.http import HttpConnection, Request
 from tsbench.targets.influxql import compile_query, quoted
 
 if TYPE_CHECKING:

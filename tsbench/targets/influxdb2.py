@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
+from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials, flux, influx, influxcounters
 from tsbench.targets.base import Counting, Statement, timed
-from tsbench.targets.http import HttpConnection, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from influxdb_client.client.influxdb_client import InfluxDBClient
 
     from tsbench.model import Codes, Measurement, Query
+    from tsbench.net.http_parser import Response
     from tsbench.targets.base import Payload, Schema
-    from tsbench.targets.httpparse import Response
     from tsbench.targets.influx import Endpoint
 
 _FORM = "http://host:8086/?org=ORG&bucket=BUCKET"

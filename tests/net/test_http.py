@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.net.loopback import Loopback, Peer
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
-from tests.targets.loopback import Loopback, Peer
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Count, OpError, Outcome
+from tsbench.net.http import HttpConnection, Place, Request
+from tsbench.net.http_parser import MAX_HEAD_BYTES, Malformed, Response, ResponseParser, Truncated, at_once
 from tsbench.servers.process import free_port
 from tsbench.targets import get
 from tsbench.targets.base import WriteMode
-from tsbench.targets.http import HttpConnection, Place, Request
-from tsbench.targets.httpparse import MAX_HEAD_BYTES, Malformed, Response, ResponseParser, Truncated, at_once
 from tsbench.targets.influxdb1 import TAGS, TARGET
 
 if TYPE_CHECKING:
@@ -505,8 +505,8 @@ def test_sessions_yield_to_gevent_where_locust_drives_them() -> None:
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
 import tsbench.drive.process
-from tests.targets.loopback import Loopback
-from tsbench.targets.http import HttpConnection, Place, Request
+from tests.net.loopback import Loopback
+from tsbench.net.http import (HttpConnection, Place, Request)
 def act(peer, asked):
     time.sleep(0.2)
     peer.send(b"HTTP/1.1 204 No Content\\r\\n\\r\\n")

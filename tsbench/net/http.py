@@ -2,7 +2,7 @@
 
 It exists because the client must not be what is measured: Locust's FastHttpUser did 4,150 one-point writes a second
 where wrk did 16,200 on the same server. A request here is a prebuilt head and the payload's own bytes in one send; an
-answer is usually one read (see `wire`).
+answer is usually one read (see `tcp`).
 
 Nothing is sent twice. A connection that the server closed while it was idle is noticed before anything is sent and
 opened again; once a request is on its way, whatever goes wrong makes its outcome UNKNOWN.
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.model import OpError, Outcome
-from tsbench.targets.httpparse import Malformed, Response, ResponseParser, at_once
-from tsbench.targets.wire import connect
+from tsbench.net.http_parser import Malformed, Response, ResponseParser, at_once
+from tsbench.net.tcp import connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsbench.targets.wire import Wire
+    from tsbench.net.tcp import Wire
 
 _CLEAN = re.compile(r"[\x21-\x7e\u0080-\U0010ffff]([\x20-\x7e\t\u0080-\U0010ffff]*[\x21-\x7e\u0080-\U0010ffff])?")
 
