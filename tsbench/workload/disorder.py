@@ -12,8 +12,8 @@ from tsbench.workload.table import join
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tsbench.workload.processes import Bits
     from tsbench.workload.table import Table
-    from tsbench.workload.walks import Bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tsbench.model import Codes, Field, Measurement
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tsbench.workload.walks import Bits, Floats, Process
+    from tsbench.workload.processes import Bits, Floats, Process
 
 Derive: TypeAlias = "Callable[[Mapping[str, Floats], int], Mapping[str, Floats]]"
 """Hidden quantities by name, and the interval in nanoseconds, to fields by name."""

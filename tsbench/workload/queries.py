@@ -16,8 +16,8 @@ import numpy as np
 
 from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
 from tsbench.units import NS_PER_S, format_duration
-from tsbench.workload.sensors import SENSORS
-from tsbench.workload.walks import Bits
+from tsbench.workload.processes import Bits
+from tsbench.workload.use_cases.sensors import SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import numpy as np
 from tsbench.model import Batch
 from tsbench.workload import USE_CASES
 from tsbench.workload.disorder import Disorder, Shuffler
-from tsbench.workload.motion import Motion
+from tsbench.workload.processes import Bits
+from tsbench.workload.series import Motion
 from tsbench.workload.table import Table, cut
-from tsbench.workload.walks import Bits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tsbench.workload.walks import (
+from tsbench.workload.processes import (
     Bits,
     Choice,
     Clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsbench.model import Field
 from tsbench.workload.layout import Layout, Tag, UseCase
-from tsbench.workload.walks import Normal, Uniform, Walk
+from tsbench.workload.processes import Normal, Uniform, Walk
 
 
 def _reading(name: str, unit: str, low: float, high: float, sd: float) -> Layout:

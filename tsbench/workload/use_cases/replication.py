@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsbench.model import Field, Kind
 from tsbench.workload.layout import Layout, UseCase
-from tsbench.workload.walks import Fresh, Lazy, Pareto
+from tsbench.workload.processes import Fresh, Lazy, Pareto
 
 _LAG = Layout(
     "replication_data",

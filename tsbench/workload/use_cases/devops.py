@@ -15,7 +15,7 @@ import numpy as np
 from tsbench.model import Field, Kind
 from tsbench.units import NS_PER_S
 from tsbench.workload.layout import Layout, Tag, UseCase
-from tsbench.workload.walks import Choice, Clock, Fixed, Floats, Normal, Steady, Uniform, Walk
+from tsbench.workload.processes import Choice, Clock, Fixed, Floats, Normal, Steady, Uniform, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
