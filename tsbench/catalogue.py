@@ -19,7 +19,8 @@ from tsbench.errors import UserMistake
 from tsbench.scenario import Scenario
 from tsbench.servers import cgroup
 from tsbench.units import format_size
-from tsbench.workload import USE_CASES, queries
+from tsbench.workload import queries
+from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from tests.encode.test_lines import batches
 from tsbench.encode import csv as encoder
-from tsbench.workload import USE_CASES
+from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:

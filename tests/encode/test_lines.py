@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tsbench.encode import lines
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
-from tsbench.workload import USE_CASES
+from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, WorldSpec
 
 # Letters that the protocol treats specially, and some that it does not.

@@ -5,21 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tsbench.workload.processes import (
-    Bits,
-    Choice,
-    Clock,
-    Fixed,
-    Floats,
-    Fresh,
-    Lazy,
-    Normal,
-    Pareto,
-    Process,
-    Steady,
-    Uniform,
-    Walk,
-)
+from tsbench.workload.processes import Choice, Clock, Fixed, Fresh, Lazy, Normal, Pareto, Process, Steady, Uniform, Walk
+from tsbench.workload.random_numbers import Bits, Floats
 
 
 def bits(seed: int = 1) -> Bits:

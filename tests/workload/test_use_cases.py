@@ -10,7 +10,7 @@ import pytest
 
 from tests.workload.test_world import spec
 from tsbench.model import Kind
-from tsbench.workload import USE_CASES
+from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsbench.workload import USE_CASES
+from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import Disorder, World, WorldSpec
 
 if TYPE_CHECKING:

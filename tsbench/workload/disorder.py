@@ -12,7 +12,7 @@ from tsbench.workload.table import join
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tsbench.workload.processes import Bits
+    from tsbench.workload.random_numbers import Bits
     from tsbench.workload.table import Table
 
 

@@ -12,7 +12,8 @@ from tsbench.model import Codes, Field, Measurement
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tsbench.workload.processes import Bits, Floats, Process
+    from tsbench.workload.processes import Process
+    from tsbench.workload.random_numbers import Bits, Floats
 
 Derive: TypeAlias = "Callable[[Mapping[str, Floats], int], Mapping[str, Floats]]"
 """Hidden quantities by name, and the interval in nanoseconds, to fields by name."""

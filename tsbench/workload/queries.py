@@ -16,7 +16,7 @@ import numpy as np
 
 from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
 from tsbench.units import NS_PER_S, format_duration
-from tsbench.workload.processes import Bits
+from tsbench.workload.random_numbers import Bits
 from tsbench.workload.use_cases.sensors import SENSORS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.model import Kind
-from tsbench.workload.processes import Together
+from tsbench.workload.random_numbers import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.workload.layout import Layout
-    from tsbench.workload.processes import Bits, Floats, Numbers, Process
+    from tsbench.workload.processes import Process
+    from tsbench.workload.random_numbers import Bits, Floats, Numbers
 
 
 class Motion:

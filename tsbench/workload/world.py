@@ -10,11 +10,11 @@ from zlib import crc32
 import numpy as np
 
 from tsbench.model import Batch
-from tsbench.workload import USE_CASES
 from tsbench.workload.disorder import Disorder, Shuffler
-from tsbench.workload.processes import Bits
+from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import Motion
 from tsbench.workload.table import Table, cut
+from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

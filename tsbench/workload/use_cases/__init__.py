@@ -1,1 +1,19 @@
 """One file per simulated world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tsbench.workload.use_cases.devops import CPU_ONLY, DEVOPS
+from tsbench.workload.use_cases.replication import REPLICATION
+from tsbench.workload.use_cases.sensors import SENSORS
+
+if TYPE_CHECKING:
+    from tsbench.workload.layout import UseCase
+
+USE_CASES: dict[str, UseCase] = {
+    "cpu-only": CPU_ONLY,
+    "devops": DEVOPS,
+    "replication": REPLICATION,
+    "sensors": SENSORS,
+}

@@ -15,10 +15,12 @@ import numpy as np
 from tsbench.model import Field, Kind
 from tsbench.units import NS_PER_S
 from tsbench.workload.layout import Layout, Tag, UseCase
-from tsbench.workload.processes import Choice, Clock, Fixed, Floats, Normal, Steady, Uniform, Walk
+from tsbench.workload.processes import Choice, Clock, Fixed, Normal, Steady, Uniform, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tsbench.workload.random_numbers import Floats
 
 GIB = float(2**30)
 DISK = float(2**40)
