@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tsbench.encode import lines, pgcopy
+from tsbench.encode import line_protocol, pgcopy
 from tsbench.errors import Broken, UserMistake
 from tsbench.generate import generate, output
 from tsbench.workload.world import World, WorldSpec
@@ -38,7 +38,7 @@ def test_line_protocol_holds_every_point_of_the_world():
     seen: list[int] = []
     result = generate(SPEC, END_NS, "influx", out, seen.append)
     world = World(SPEC)
-    wanted = b"".join(map(lines.encode, world.batches(0, points=10**6, last_tick=360)))
+    wanted = b"".join(map(line_protocol.encode, world.batches(0, points=10**6, last_tick=360)))
     assert sorted(out.getvalue().splitlines()) == sorted(wanted.splitlines())
     assert result.points == sum(seen) == world.count(None, 0, 360) == 360 * 3 * 9
     assert result.values == 360 * 3 * 101

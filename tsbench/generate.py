@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 
 import zstandard
 
-from tsbench.encode import csv, lines, pgcopy
+from tsbench.encode import csv, line_protocol, pgcopy
 from tsbench.errors import Broken, UserMistake
 from tsbench.workload.world import World
 
@@ -44,7 +44,7 @@ def _pgcopy_rows(batch: Batch) -> Chunks:
 
 
 def _line_chunks(batch: Batch) -> Chunks:
-    return (block.data for block in lines.blocks(batch))
+    return (block.data for block in line_protocol.blocks(batch))
 
 
 def _csv_chunks(batch: Batch) -> Chunks:

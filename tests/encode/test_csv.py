@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from tests.encode.test_lines import batches
+from tests.encode.test_line_protocol import batches
 from tsbench.encode import csv as encoder
 from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, WorldSpec

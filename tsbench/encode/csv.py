@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.assemble import Part, Texts, assemble, assembled, joined
-from tsbench.encode.numbers import Column, number_parts, time_part
+from tsbench.encode.number_text import Column, number_parts, time_part
+from tsbench.encode.text_columns import Part, Texts, assemble, assembled, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tsbench.encode import lines
+from tsbench.encode import line_protocol
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome
 from tsbench.net.http import HttpConnection, Place, Request
@@ -84,14 +84,14 @@ class LineSchema:
         if mode is WriteMode.SINGLE:
             return next(self.encode_singles(batch))
         with _expressible():
-            data = lines.encode(batch)
+            data = line_protocol.encode(batch)
         return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One line per payload."""
         name = batch.measurement.name
         with _expressible():
-            found = lines.encode_singles(batch)
+            found = line_protocol.encode_singles(batch)
         return (Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsbench.encode import lines
+from tsbench.encode import line_protocol
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
 from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, WorldSpec
@@ -81,7 +81,7 @@ def expected(batch: Batch, i: int) -> Point:
 
 
 def check(batch: Batch) -> None:
-    data = bytes(lines.encode(batch))
+    data = bytes(line_protocol.encode(batch))
     found = data.decode().split("\n")
     assert found.pop() == ""
     assert len(found) == len(batch)
@@ -91,7 +91,7 @@ def check(batch: Batch) -> None:
         for name, number in wanted[2].items():
             if isinstance(number, float):  # == does not tell -0.0 from 0.0
                 assert struct.pack("d", number) == struct.pack("d", parsed[2][name])
-    assert [single.decode() for single in lines.encode_singles(batch)] == found
+    assert [single.decode() for single in line_protocol.encode_singles(batch)] == found
 
 
 @st.composite
@@ -148,7 +148,8 @@ def test_the_lines_of_every_use_case_read_back(name, form):
 def test_lines_do_not_depend_on_the_size_of_batches():
     world = World(WorldSpec("cpu-only", 9, 1, 10**18, 10**10))
     whole, parts = (
-        b"".join(map(lines.encode, world.batches(0, points=points, last_tick=3_000))) for points in (27_000, 1_001)
+        b"".join(map(line_protocol.encode, world.batches(0, points=points, last_tick=3_000)))
+        for points in (27_000, 1_001)
     )
     assert whole == parts
 
@@ -160,28 +161,28 @@ def tiny(tag: str = "x", value: float = 1.0) -> Batch:
 
 
 def test_a_line_looks_like_this():
-    assert bytes(lines.encode(tiny("a b,c=d", 0.25))) == b"m,t=a\\ b\\,c\\=d f=0.25 5\n"
+    assert bytes(line_protocol.encode(tiny("a b,c=d", 0.25))) == b"m,t=a\\ b\\,c\\=d f=0.25 5\n"
 
 
 def test_a_tag_without_text_is_left_out():
-    assert bytes(lines.encode(tiny(""))) == b"m f=1 5\n"
+    assert bytes(line_protocol.encode(tiny(""))) == b"m f=1 5\n"
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "ends with \\"])
 def test_text_that_the_protocol_cannot_hold_is_refused(text):
     with pytest.raises(ValueError, match="no form"):
-        lines.encode(tiny(text))
+        line_protocol.encode(tiny(text))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_float_that_is_not_finite_is_refused(value):
     with pytest.raises(ValueError, match="not finite"):
-        lines.encode(tiny(value=value))
+        line_protocol.encode(tiny(value=value))
 
 
 def test_no_points_are_no_lines():
     world = World(WorldSpec("cpu-only", 3, 1, 10**18, 10**10))
     (batch,) = world.batches(0, points=100, last_tick=1)
     empty = batch.rows(0, 0)
-    assert bytes(lines.encode(empty)) == b""
-    assert lines.encode_singles(empty) == []
+    assert bytes(line_protocol.encode(empty)) == b""
+    assert line_protocol.encode_singles(empty) == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.encode.assemble import Part, Texts, texts
+from tsbench.encode.text_columns import Part, Texts, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

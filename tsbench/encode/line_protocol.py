@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
-from tsbench.encode.assemble import Part, Texts, assemble, assembled, joined, texts
-from tsbench.encode.numbers import Column, number_parts, time_part
+from tsbench.encode.number_text import Column, number_parts, time_part
+from tsbench.encode.text_columns import Part, Texts, assemble, assembled, joined, texts
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
