@@ -43,7 +43,6 @@ MISPLACED: set[str] = {
     "campaign",
     "caps",
     "catalogue",
-    "children",
     "claims",
     "cli",
     "collected",

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tsbench import assess, env, servers, targets
 from tsbench.bulk import fill
-from tsbench.children import bind_to_parent
 from tsbench.collect.processes import Tree
 from tsbench.collected import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
@@ -26,6 +25,7 @@ from tsbench.model import OpError, Verdict
 from tsbench.precheck import schema_of
 from tsbench.results.rundir import RunDir
 from tsbench.scenario import RunSpec
+from tsbench.servers.children import bind_to_parent
 from tsbench.timeouts import Limits
 
 if TYPE_CHECKING:

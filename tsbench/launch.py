@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsbench.children import bind_to_parent
 from tsbench.errors import Broken, UserMistake
 from tsbench.listening import WEB_PASSWORD, secret_for
+from tsbench.servers.children import bind_to_parent
 from tsbench.servers.process import free_port
 from tsbench.targets import credentials
 from tsbench.units import NS_PER_S

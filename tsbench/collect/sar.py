@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsbench.children import bind_to_parent
 from tsbench.collect import sadf
 from tsbench.errors import UserMistake
+from tsbench.servers.children import bind_to_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

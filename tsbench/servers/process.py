@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tsbench.children import bind_to_parent
 from tsbench.errors import Broken
 from tsbench.servers import cgroup
+from tsbench.servers.children import bind_to_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
