@@ -233,7 +233,7 @@ def current() -> Group | None:
 
 
 @contextmanager
-def door() -> Iterator[Callable[[], None]]:
+def spawn_hook() -> Iterator[Callable[[], None]]:
     """The current group's `door`, or one that leads nowhere."""
     group = current()
     if group is None:

@@ -81,7 +81,7 @@ class ServerProcess:
         if self.alive():
             return
         bind = bind_to_parent(self._death_signal)
-        with self._log.open("ab") as log, cgroup.door() as enter:
+        with self._log.open("ab") as log, cgroup.spawn_hook() as enter:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
