@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tsbench.check.answers import Answers, account, ask, given_answers, guarded, read_back
+from tsbench.check.gold import Gold
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure import slo
-from tsbench.measure.checks import Answers, account, ask, given_answers, guarded, read_back
-from tsbench.measure.gold import Gold
+from tsbench.measure.bottleneck import Conduct, limited_by
+from tsbench.measure.gates import evaluate_gates, gates_as_dicts, percents_of_gates, verdict_of_gates
 from tsbench.measure.hist import Histogram
-from tsbench.measure.limits import Conduct, limited_by
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
 from tsbench.model import OpError, Outcome, Verdict, merge_verdicts
 from tsbench.results.ledger import read_ledgers
@@ -82,7 +82,7 @@ def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verd
     merged.per_second.write_parquet(run / "ops.parquet")
     duration_s = processes.end_s - processes.start_s
     kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
-    percents = slo.percents(spec.demands)
+    percents = percents_of_gates(spec.demands)
     ops: dict[str, Any] = {}
     sums = {"write": OpTotals(), "query": OpTotals()}
     for name, totals in sorted(merged.totals.items()):
@@ -257,13 +257,13 @@ def _sized(
 def conclude(run: RunDir, spec: RunSpec, parts: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     """Write summary.json: all parts and the gates under one verdict, the worst of the single ones."""
     verdicts = dict(sorted(verdicts.items(), key=lambda item: item[0] != "server"))  # the cause before its effects
-    gates = slo.evaluate(spec.demands, parts)
+    gates = evaluate_gates(spec.demands, parts)
     if gates:
-        verdicts = {**verdicts, "gates": slo.verdict(gates)}
+        verdicts = {**verdicts, "gates": verdict_of_gates(gates)}
     summary = {
         "format": 1,
         **parts,
-        "gates": slo.as_dicts(gates),
+        "gates": gates_as_dicts(gates),
         "verdict": asdict(merge_verdicts(verdicts.values())),
         "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tsbench.errors import UserMistake
-from tsbench.measure import slo
+from tsbench.measure import gates
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Claim(BaseModel):
 
     @model_validator(mode="after")
     def _checked(self) -> Claim:
-        slo.parse_figure(self.figure)
+        gates.parse_figure(self.figure)
         if self.holds == "direction" and self.over is None:
             raise ValueError("holds = 'direction' is about a ratio; name the other cell with over = '...'")
         _ = self.published_value
@@ -81,7 +81,7 @@ def _row(claim: Claim, summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         summary = summaries.get(cell)
         if summary is None:
             return {**row, "measured": f"{cell} was not run", "holds": None}
-        value, why = slo.figure_of(claim.figure, summary)
+        value, why = gates.figure_of(claim.figure, summary)
         if value is None:
             return {**row, "measured": f"{cell}: {why}", "holds": None}
         values.append(value)
@@ -99,4 +99,4 @@ def _holds(claim: Claim, measured: float) -> bool:
 
 
 def _text(claim: Claim, value: float) -> str:
-    return f"{value:.2f} times" if claim.over else slo.shown(claim.figure, value)
+    return f"{value:.2f} times" if claim.over else gates.figure_text(claim.figure, value)

@@ -115,7 +115,7 @@ def run(
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
     from tsbench.campaign import campaign, is_knee, prepare, short
-    from tsbench.measure import slo
+    from tsbench.measure import gates
     from tsbench.progress import CellProgress
     from tsbench.report.export import Exports
     from tsbench.report.table import print_summary
@@ -124,7 +124,7 @@ def run(
     overrides = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
     asked = Scenario.load(scenario, overrides=overrides)
     try:
-        asked.demand([slo.checked(text) for text in gate or []])
+        asked.demand([gates.checked_gate(text) for text in gate or []])
     except ValueError as error:
         raise UserMistake(f"--gate {error}") from None
     cells = select(asked.expand(), only or [])

@@ -280,7 +280,7 @@ def _keyed(measurement: Measurement, fields: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """An answer as the driver gave it, one tuple per row under `columns`; `measure.validate` makes it canonical.
+    """An answer as the driver gave it, one tuple per row under `columns`; `check.comparison` makes it canonical.
 
     A column called `time` may hold datetimes (aware, or naive in UTC) or integers (nanoseconds since 1970).
     """

@@ -23,7 +23,7 @@ from tsbench.caps import ServerPart
 from tsbench.errors import UserMistake
 from tsbench.explain import explain, known_keys
 from tsbench.fields import FILE, DurationNs, SecondsNs, TimeNs, Whole
-from tsbench.measure import slo
+from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
 from tsbench.targets.base import WriteMode
 from tsbench.timeouts import DEFAULTS, TimeoutPart
 from tsbench.workload.world import Disorder, World, WorldSpec
@@ -205,7 +205,7 @@ class RunSpec(_Part):
     op: tuple[Op, ...] = ()
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
-    gates: tuple[Annotated[str, AfterValidator(slo.checked)], ...] = ()
+    gates: tuple[Annotated[str, AfterValidator(checked_gate)], ...] = ()
     target: TargetPart
     server: ServerPart = ServerPart()
     timeout: TimeoutPart = DEFAULTS
@@ -217,13 +217,13 @@ class RunSpec(_Part):
         if twice is not None:
             raise ValueError(f"op: '{twice}' is there twice; results could not tell them apart, so join their weights")
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
-        slo.expect_fit(self.gates, kinds, self.drive.loop)
+        expect_fit(self.gates, kinds, self.drive.loop)
         return self
 
     @property
-    def demands(self) -> tuple[slo.Gate, ...]:
+    def demands(self) -> tuple[Gate, ...]:
         """The gates, parsed."""
-        return tuple(map(slo.parse, self.gates))
+        return tuple(map(parse_gate, self.gates))
 
     @property
     def writes(self) -> tuple[Op, ...]:

@@ -15,8 +15,8 @@ import pytest
 
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
+from tsbench.check.comparison import canonical, compare
 from tsbench.errors import UserMistake
-from tsbench.measure.validate import canonical, compare
 from tsbench.model import Batch, Count, Field, Latest, Measurement, OpError, Outcome, Query, Raw, Window
 from tsbench.targets import TARGETS
 from tsbench.targets.base import Schema, Session, Statement, Target, Unsupported, WriteMode

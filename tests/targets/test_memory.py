@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, LAG, START_NS, S
-from tsbench.measure.validate import compare
+from tsbench.check.comparison import compare
 from tsbench.model import (
     Above,
     Bucketed,

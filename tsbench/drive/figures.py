@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.live import COUNTS, Sparse, Tally
+from tsbench.measure.bottleneck import Conduct, Evidence, limited_by
 from tsbench.measure.hist import Histogram
-from tsbench.measure.limits import Conduct, Evidence, limited_by
 from tsbench.measure.merge import PERCENTS
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ import gevent
 from gevent.event import Event
 from gevent.monkey import is_module_patched
 
+from tsbench.check.comparison import NotAnAnswer, canonical
 from tsbench.drive.calls import Timed, caller_for, sleep_until_ns
 from tsbench.drive.feed import Feed, Write
 from tsbench.drive.probe import Probe
 from tsbench.drive.waiting import GreenletWaiter
 from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
-from tsbench.measure.validate import NotAnAnswer, canonical
 from tsbench.model import OpError, Outcome, Window
 from tsbench.net.tcp import wait_with
 from tsbench.precheck import schema_of

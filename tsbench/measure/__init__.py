@@ -1,1 +1,1 @@
-"""Pacing, histograms, the recorder, and the checks of answers, writes and limits."""
+"""Pacing, histograms, the recorder, and the verdicts on the load generator and the gates."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tsbench.measure.bottleneck import Evidence
 from tsbench.measure.hist import Histogram, read_log
-from tsbench.measure.limits import Evidence
 from tsbench.results.rundir import OPS_COLUMNS
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.measure.stand import START_NS, world_of
-from tsbench.measure.checks import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
-from tsbench.measure.gold import Gold, written
+from tests.check.stand import START_NS, world_of
+from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
+from tsbench.check.gold import Gold, written
 from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
@@ -306,7 +306,7 @@ def test_reading_back_covers_everything_or_evenly_spread_windows_with_the_newest
     (only,) = _windows(key, 10**6)
     assert (only.window.start_ns, only.window.end_ns) == (START_NS, START_NS + 50 * MINUTE_NS)
     assert READBACK_ROWS > 5 * 50
-    monkeypatch.setattr("tsbench.measure.checks.READBACK_ROWS", 25)  # five ticks of five series
+    monkeypatch.setattr("tsbench.check.answers.READBACK_ROWS", 25)  # five ticks of five series
     everything = list(_windows(key, 10**6))
     assert len(everything) == 10
     assert all(one.window.end_ns == other.window.start_ns for one, other in pairwise(everything))

@@ -101,7 +101,7 @@ class GateResult:
         return f"gate {self.gate} {word}: {self.text}"
 
 
-def parse(text: str) -> Gate:
+def parse_gate(text: str) -> Gate:
     """The gate that a text says.
 
     Raises
@@ -149,12 +149,12 @@ def figure_of(name: str, summary: Mapping[str, Any]) -> tuple[float | None, str]
     return _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
 
 
-def shown(name: str, value: float) -> str:
+def figure_text(name: str, value: float) -> str:
     """A figure as it is printed, with its unit."""
     return _shown(parse_figure(name), value)
 
 
-def checked(text: str) -> str:
+def checked_gate(text: str) -> str:
     """The gate's text without blanks.
 
     Raises
@@ -162,7 +162,7 @@ def checked(text: str) -> str:
     ValueError
         As `parse`.
     """
-    return parse(text).text
+    return parse_gate(text).text
 
 
 def expect_fit(texts: Iterable[str], kinds: Mapping[str, str], loop: str) -> None:
@@ -174,22 +174,22 @@ def expect_fit(texts: Iterable[str], kinds: Mapping[str, str], loop: str) -> Non
         One line that names the scenario's key, the gate and the cure.
     """
     for text in texts:
-        why = parse(text).misfit(kinds, loop)
+        why = parse_gate(text).misfit(kinds, loop)
         if why:
             raise ValueError(f"gates: '{text}': {why}")
 
 
-def percents(gates: Iterable[Gate]) -> dict[str, float]:
+def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
     """The percentiles that gates ask for, by their names."""
     return {gate.figure: gate.percent for gate in gates if gate.percent is not None}
 
 
-def evaluate(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[GateResult]:
+def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[GateResult]:
     """Hold gates against a run's summary, which must have the percentiles that they ask for."""
     return [_result(gate, summary) for gate in gates]
 
 
-def verdict(results: Sequence[GateResult]) -> Verdict:
+def verdict_of_gates(results: Sequence[GateResult]) -> Verdict:
     """All gates as one verdict; its reason names those that are broken, or that could not be told."""
     counts = {"passed": sum(r.valid is True for r in results), "broken": sum(r.valid is False for r in results)}
     counts["could not tell"] = len(results) - sum(counts.values())
@@ -199,7 +199,7 @@ def verdict(results: Sequence[GateResult]) -> Verdict:
     return Verdict(valid, "; ".join([*broken, *missing]), {name: n for name, n in counts.items() if n})
 
 
-def as_dicts(results: Iterable[GateResult]) -> list[dict[str, Any]]:
+def gates_as_dicts(results: Iterable[GateResult]) -> list[dict[str, Any]]:
     """The results as summary.json keeps them."""
     return [asdict(result) for result in results]
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tsbench.measure import slo
+from tsbench.measure.gates import evaluate_gates, parse_gate, percents_of_gates, verdict_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals
 from tsbench.scenario import RunSpec
@@ -53,10 +53,10 @@ PARSED = [
 
 @pytest.mark.parametrize(("text", "expected"), PARSED)
 def test_a_gate_is_of_something_by_some_time_a_figure_and_a_limit(text, expected):
-    gate = slo.parse(text)
+    gate = parse_gate(text)
     assert (gate.of, gate.time, gate.figure, gate.sign) == expected[:4]
     assert gate.limit == pytest.approx(expected[4])
-    assert slo.parse(gate.text) == gate
+    assert parse_gate(gate.text) == gate
 
 
 REFUSED = [
@@ -88,7 +88,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "cure"), REFUSED)
 def test_what_is_no_gate_is_refused_in_one_line_that_names_it_and_the_cure(text, cure):
     with pytest.raises(ValueError, match=re.escape(cure)) as refused:
-        slo.parse(text)
+        parse_gate(text)
     said = str(refused.value)
     assert said.startswith(f"'{text}'")
     assert "\n" not in said
@@ -108,16 +108,18 @@ MISFITS = [
 
 @pytest.mark.parametrize(("text", "loop", "why"), MISFITS)
 def test_a_gate_that_the_run_cannot_tell_is_found_before_it(text, loop, why):
-    found = slo.parse(text).misfit(KINDS, loop)
+    found = parse_gate(text).misfit(KINDS, loop)
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
 
 def test_a_kind_that_the_run_does_not_have_is_found_before_it():
     only = {"lastpoint": "query"}
-    assert slo.parse("write:p99<1s").misfit(only, "open").startswith("there is no write op; there are lastpoint, query")
-    assert slo.parse("points/s>1").misfit(only, "open").startswith("there is no write op")
-    assert slo.parse("anything:p99<1s").misfit({}, "closed") == "", "bare Locust names no ops"
+    assert (
+        parse_gate("write:p99<1s").misfit(only, "open").startswith("there is no write op; there are lastpoint, query")
+    )
+    assert parse_gate("points/s>1").misfit(only, "open").startswith("there is no write op")
+    assert parse_gate("anything:p99<1s").misfit({}, "closed") == "", "bare Locust names no ops"
 
 
 RESULTS = [
@@ -145,15 +147,15 @@ RESULTS = [
 
 @pytest.mark.parametrize(("text", "loop", "measured", "valid"), RESULTS)
 def test_a_gate_holds_is_broken_or_cannot_be_told(text, loop, measured, valid):
-    (result,) = slo.evaluate([slo.parse(text)], summary(loop))
+    (result,) = evaluate_gates([parse_gate(text)], summary(loop))
     assert result.gate == text
     assert result.valid is valid
     assert result.measured == (pytest.approx(measured) if measured is not None else None)
 
 
 def test_a_result_says_which_time_it_is_and_of_how_many_ops():
-    gate = slo.parse("write:p99<50ms")
-    in_open, in_closed = (slo.evaluate([gate], summary(loop))[0] for loop in ("open", "closed"))
+    gate = parse_gate("write:p99<50ms")
+    in_open, in_closed = (evaluate_gates([gate], summary(loop))[0] for loop in ("open", "closed"))
     assert in_open.text == "60.0 ms (response time of 1,000 ops, open loop)"
     assert in_closed.text == "30.0 ms (service time of 1,000 ops, closed loop)"
     assert in_open.sentence == f"gate write:p99<50ms is broken: {in_open.text}"
@@ -162,7 +164,7 @@ def test_a_result_says_which_time_it_is_and_of_how_many_ops():
 @pytest.mark.parametrize("text", ["write:p99<1s", "failures<1%", "points/s>0", "load:points/s>0", "bytes/point<1"])
 def test_a_run_that_measured_nothing_passes_no_gate(text):
     for nothing in ({}, {"loop": "closed", "measured": {"ops": {}}, "size": {"bytes_per_point": None}}):
-        (result,) = slo.evaluate([slo.parse(text)], nothing)
+        (result,) = evaluate_gates([parse_gate(text)], nothing)
         assert result.valid is None
         assert result.text
 
@@ -170,14 +172,14 @@ def test_a_run_that_measured_nothing_passes_no_gate(text):
 def test_a_percentile_of_no_op_is_missing_and_not_zero():
     empty = summary()
     empty["measured"] = {"ops": {}, "write": op("write", count=0)}
-    (result,) = slo.evaluate([slo.parse("write:p99<1s")], empty)
+    (result,) = evaluate_gates([parse_gate("write:p99<1s")], empty)
     assert result.valid is None
     assert result.text == "no write ended in the measured window"
 
 
 def test_the_verdict_is_the_worst_and_names_what_does_not_hold():
-    gates = [slo.parse(t) for t in ("write:p99<1s", "write:p99<1ms", "other:p99<1s", "bytes/point<1")]
-    verdict = slo.verdict(slo.evaluate(gates, summary()))
+    gates = [parse_gate(t) for t in ("write:p99<1s", "write:p99<1ms", "other:p99<1s", "bytes/point<1")]
+    verdict = verdict_of_gates(evaluate_gates(gates, summary()))
     assert verdict.valid is False
     assert verdict.counts == {"passed": 1, "broken": 2, "could not tell": 1}
     assert [part.split(":")[0] for part in verdict.reason.split("; ")] == [
@@ -185,15 +187,15 @@ def test_the_verdict_is_the_worst_and_names_what_does_not_hold():
         "gate bytes/point<1 is broken",
         "gate other",
     ]
-    assert slo.verdict(slo.evaluate(gates[:1], summary())).valid is True
-    assert slo.verdict(slo.evaluate(gates[2:3], summary())).valid is None
+    assert verdict_of_gates(evaluate_gates(gates[:1], summary())).valid is True
+    assert verdict_of_gates(evaluate_gates(gates[2:3], summary())).valid is None
 
 
 def test_any_percentile_is_taken_from_the_histogram():
     values = np.arange(1, 100_001) * 1_000
     totals = OpTotals(Histogram(values), Histogram(values), done=len(values))
-    gates = [slo.parse(f"write:{name}<1s") for name in ("p95", "p99.99", "p12.5", "p99")]
-    figures = totals.summary(10, slo.percents(gates))["response_ns"]
+    gates = [parse_gate(f"write:{name}<1s") for name in ("p95", "p99.99", "p12.5", "p99")]
+    figures = totals.summary(10, percents_of_gates(gates))["response_ns"]
     assert list(figures) == ["p50", "p90", "p99", "p99.9", "max", "p95", "p99.99", "p12.5", "mean"]
     for name, exact in (("p95", 95_000_000), ("p99.99", 99_990_000), ("p12.5", 12_500_000)):
         assert figures[name] == pytest.approx(exact, rel=2e-3)
@@ -203,4 +205,4 @@ def test_gates_without_blanks_are_what_a_spec_keeps():
     document = {"id": "x", "scenario": "x", "world": {"use_case": "cpu-only"}, "target": {"name": "sqlite"}}
     spec = RunSpec.model_validate({**document, "gates": ["write : p99 < 50 ms"]})
     assert spec.gates == ("write:p99<50ms",)
-    assert spec.demands == (slo.parse("write:p99<50ms"),)
+    assert spec.demands == (parse_gate("write:p99<50ms"),)

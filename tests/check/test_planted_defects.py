@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from tests.measure.stand import SEED, START_NS, UNSURE, Stand, fitting, world_of
-from tsbench.measure.checks import Answers, given_answers
-from tsbench.measure.validate import canonical
+from tests.check.stand import SEED, START_NS, UNSURE, Stand, fitting, world_of
+from tsbench.check.answers import Answers, given_answers
+from tsbench.check.comparison import canonical
 from tsbench.model import OpError, Outcome, Window
 from tsbench.targets import TARGETS
 from tsbench.targets.base import Statement
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.measure.stand import Fate, Send
-    from tsbench.measure.gold import Gold
+    from tests.check.stand import Fate, Send
+    from tsbench.check.gold import Gold
     from tsbench.model import Query
     from tsbench.targets.base import Payload, Session
 

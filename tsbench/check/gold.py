@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.measure.validate import Difference, NotAnAnswer, between, canonical, compare, compare_rows, tolerance
+from tsbench.check.comparison import Difference, NotAnAnswer, between, canonical, compare, compare_rows, tolerance
 from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.measure.validate import Row
+    from tsbench.check.comparison import Row
     from tsbench.model import Batch
     from tsbench.workload.world import World
 

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tsbench.bulk import bulk_load
-from tsbench.measure.checks import Answers, account, ask, read_back
-from tsbench.measure.gold import Gold
+from tsbench.check.answers import Answers, account, ask, read_back
+from tsbench.check.gold import Gold
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window
 from tsbench.results.ledger import read_ledgers

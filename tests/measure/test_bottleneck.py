@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tsbench.measure.limits import (
+from tsbench.measure.bottleneck import (
     CLIENT,
     DATABASE,
     HUB_CPU_SHARE,

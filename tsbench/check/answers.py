@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tsbench.measure.audit import Account, points_by_outcome
-from tsbench.measure.validate import Difference
+from tsbench.check.audit import Account, points_by_outcome
+from tsbench.check.comparison import Difference
 from tsbench.model import (
     Above,
     Bucketed,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tsbench.measure.gold import Gold
+    from tsbench.check.gold import Gold
     from tsbench.model import Query
     from tsbench.targets.base import Schema, Session
 

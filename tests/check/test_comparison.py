@@ -10,15 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.measure.validate import (
-    NotAnAnswer,
-    Row,
-    between,
-    canonical,
-    compare,
-    compare_rows,
-    tolerance,
-)
+from tsbench.check.comparison import NotAnAnswer, Row, between, canonical, compare, compare_rows, tolerance
 from tsbench.model import (
     Above,
     Aggregate,

@@ -1,0 +1,1 @@
+"""Checks of a run: answers against gold, stored points against acknowledged ones."""
