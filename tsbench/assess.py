@@ -7,10 +7,11 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tsbench.check.answers import Answers, account, ask, given_answers, guarded, read_back
+from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
+from tsbench.check.audit import account
 from tsbench.check.gold import Gold
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.bottleneck import Conduct, limited_by
+from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.gates import evaluate_gates, gates_as_dicts, percents_of_gates, verdict_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
@@ -324,7 +325,7 @@ def _limit(
     response_ns = everything.response.mean_ns
     users = processes.users or spec.drive.users
     each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
-    conduct = Conduct(
+    conduct = LoadProfile(
         think_ns=max(0.0, each_ns - response_ns),
         response_ns=response_ns,
         scheduled=counts.get("scheduled", 0),

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tsbench.bulk import bulk_load
-from tsbench.check.answers import Answers, account, ask, read_back
+from tsbench.check.answers import Answers, ask, read_back
+from tsbench.check.audit import account
 from tsbench.check.gold import Gold
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window

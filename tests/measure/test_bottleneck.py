@@ -11,8 +11,8 @@ from tsbench.measure.bottleneck import (
     NOTHING,
     THINK_TIME,
     UNKNOWN,
-    Conduct,
     Evidence,
+    LoadProfile,
     client_bound,
     limited_by,
 )
@@ -21,7 +21,7 @@ MS = 1_000_000
 CALM = Evidence(
     hub_cpu_share=0.2, hub_lag_p50_ns=100_000, hub_lag_p99_ns=MS, pool_wait_p50_ns=50_000, service_p50_ns=2 * MS
 )
-BUSY = Conduct(think_ns=0, response_ns=2 * MS)
+BUSY = LoadProfile(think_ns=0, response_ns=2 * MS)
 SLOW = replace(CALM, service_p50_ns=100 * MS)
 
 
@@ -45,9 +45,9 @@ SLOW = replace(CALM, service_p50_ns=100 * MS)
         ([replace(CALM, pool_wait_p50_ns=2 * MS)], BUSY, CLIENT, None),
         ([replace(SLOW, pool_wait_p50_ns=20 * MS)], BUSY, DATABASE, True),
         # think time of a closed loop
-        ([CALM], Conduct(think_ns=8 * MS, response_ns=2 * MS), DATABASE, True),
-        ([CALM], Conduct(think_ns=8 * MS + 1, response_ns=2 * MS), THINK_TIME, True),
-        ([replace(CALM, hub_cpu_share=0.99)], Conduct(think_ns=99 * MS, response_ns=MS), CLIENT, None),
+        ([CALM], LoadProfile(think_ns=8 * MS, response_ns=2 * MS), DATABASE, True),
+        ([CALM], LoadProfile(think_ns=8 * MS + 1, response_ns=2 * MS), THINK_TIME, True),
+        ([replace(CALM, hub_cpu_share=0.99)], LoadProfile(think_ns=99 * MS, response_ns=MS), CLIENT, None),
         # the rate of an open loop
         ([CALM], replace(BUSY, scheduled=1_000), NOTHING, True),
         ([CALM], replace(BUSY, scheduled=1_000, late=6, dropped=4), NOTHING, True),
@@ -57,7 +57,7 @@ SLOW = replace(CALM, service_p50_ns=100 * MS)
     ],
 )
 def test_what_limited_a_run_follows_from_the_evidence(
-    processes: list[Evidence], conduct: Conduct, limit: str, valid: bool | None
+    processes: list[Evidence], conduct: LoadProfile, limit: str, valid: bool | None
 ) -> None:
     name, verdict = limited_by(processes, conduct)
     assert (name, verdict.valid) == (limit, valid)

@@ -6,16 +6,13 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.audit import Account, points_by_outcome
 from tsbench.check.comparison import Difference
 from tsbench.model import (
     Above,
     Bucketed,
-    Count,
     Grouped,
     LatestBuckets,
     OpError,
-    Outcome,
     Raw,
     Rows,
     Verdict,
@@ -27,9 +24,6 @@ from tsbench.workload import queries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from tsbench.check.gold import Gold
     from tsbench.model import Query
@@ -177,23 +171,6 @@ def _windows(gold: Gold, limit: int) -> Iterator[Raw]:
         for first in reversed(firsts[::-keep]):
             window = Window(world.time_ns(first), world.time_ns(min(first + step, ticks_in_all)))
             yield Raw(measurement, measurement.field_names, window)
-
-
-def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
-    """Count what is stored and put it beside what was acknowledged."""
-    by_outcome = points_by_outcome(ledger)
-    stored = 0
-    for measurement in gold.world.measurements:
-        query = Count(measurement)
-        rows = session.query(schema.compile(query), query.columns)
-        stored += int(rows.records[0][0])
-    return Account(
-        acknowledged=loaded_points + by_outcome[Outcome.OK],
-        expected=gold.count(),
-        stored=stored,
-        unknown=by_outcome[Outcome.UNKNOWN],
-        failed=by_outcome[Outcome.FAILED],
-    )
 
 
 def guarded(answers: Answers, check: Callable[[], None]) -> None:

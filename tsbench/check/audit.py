@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.model import Outcome, Verdict
+from tsbench.model import Count, Outcome, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from tsbench.check.gold import Gold
+    from tsbench.targets.base import Schema, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +64,20 @@ class Account:
 def points_by_outcome(ledger: NDArray[np.void]) -> dict[Outcome, int]:
     """How many points of the measured writes ended how."""
     return {o: int(ledger["points"][ledger["outcome"] == o].sum(dtype=np.int64)) for o in Outcome}
+
+
+def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
+    """Count what is stored and put it beside what was acknowledged."""
+    by_outcome = points_by_outcome(ledger)
+    stored = 0
+    for measurement in gold.world.measurements:
+        query = Count(measurement)
+        rows = session.query(schema.compile(query), query.columns)
+        stored += int(rows.records[0][0])
+    return Account(
+        acknowledged=loaded_points + by_outcome[Outcome.OK],
+        expected=gold.count(),
+        stored=stored,
+        unknown=by_outcome[Outcome.UNKNOWN],
+        failed=by_outcome[Outcome.FAILED],
+    )

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.live import COUNTS, Sparse, Tally
-from tsbench.measure.bottleneck import Conduct, Evidence, limited_by
+from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS
 
@@ -184,7 +184,7 @@ class Figures:
         if not done:
             return "unknown", "no op has ended in the last seconds"
         each_ns = users * self._recent_s() * 1e9 / done
-        conduct = Conduct(think_ns=max(0.0, each_ns - response.mean_ns), response_ns=response.mean_ns)
+        conduct = LoadProfile(think_ns=max(0.0, each_ns - response.mean_ns), response_ns=response.mean_ns)
         name, verdict = limited_by(self._evidence(service.percentile_ns(50)), conduct)
         return name, verdict.reason
 

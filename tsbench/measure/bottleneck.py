@@ -34,7 +34,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Conduct:
+class LoadProfile:
     """How the ops of the whole run went: mean think time and response in ns; arrivals of an open loop.
 
     `late` are those that had to wait for a session.
@@ -59,7 +59,7 @@ def client_bound(evidence: Evidence) -> str:
     return ""
 
 
-def limited_by(processes: list[Evidence], conduct: Conduct) -> tuple[str, Verdict]:
+def limited_by(processes: list[Evidence], conduct: LoadProfile) -> tuple[str, Verdict]:
     """What limited the run, and whether it therefore says something about the database.
 
     A run that the load generator limited gets "could not tell", whatever its figures: they are the generator's.
