@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tsbench import assess, env, servers, targets
 from tsbench.bulk import fill
 from tsbench.collect.processes import Tree
-from tsbench.collected import collectors_for, counting, watching
+from tsbench.collect.recording import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
 from tsbench.precheck import schema_of

@@ -164,7 +164,7 @@ def report(
 ) -> None:
     """Make report.html of result sets again, and print their tables."""
     from tsbench.campaign import short
-    from tsbench.collected import attach_sar as attach
+    from tsbench.collect.recording import attach_sar as attach
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report
     from tsbench.report.table import print_summary

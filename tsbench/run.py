@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tsbench import assess, caps, env, launch, servers, targets
 from tsbench.bulk import fill
-from tsbench.collected import collectors_for, counting, watching
+from tsbench.collect.recording import collectors_for, counting, watching
 from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.precheck import schema_of

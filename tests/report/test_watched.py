@@ -11,7 +11,7 @@ import pytest
 from tests.report.synthetic import Shape, make_results
 from tests.report.test_plots import texts
 from tsbench.cli import main
-from tsbench.collected import write_rows
+from tsbench.collect.recording import write_rows
 from tsbench.report import frames, watched
 from tsbench.report.html import write_report
 from tsbench.results.rundir import SAR_COLUMNS, RunDir

@@ -20,7 +20,7 @@ from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRu
 from pydantic import ValidationError
 
 from tsbench import assess, beside, servers, targets
-from tsbench.collected import warn
+from tsbench.collect.recording import warn
 from tsbench.drive import options, signing
 from tsbench.drive.coordinator import Coordinator, Run
 from tsbench.drive.users import TimeSeriesUser

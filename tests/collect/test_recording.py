@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tsbench.collected import Attached, attach_sar, write_rows
+from tsbench.collect.recording import Attached, attach_sar, write_rows
 from tsbench.errors import UserMistake
 from tsbench.report import frames
 from tsbench.results.rundir import RunDir, write_json
