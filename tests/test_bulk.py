@@ -12,8 +12,7 @@ import pytest
 
 from tsbench.bulk import bulk_load
 from tsbench.errors import Broken, Unreachable
-from tsbench.model import OpError, Outcome
-from tsbench.targets.base import WriteMode
+from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.targets.null import NullSchema, NullSession, NullTarget
 from tsbench.workload.world import World, WorldSpec
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsbench.errors import UserMistake
+from tsbench.model import WriteMode
 from tsbench.scenario import RunSpec, Scenario, block_points, select
-from tsbench.targets.base import WriteMode
 from tsbench.units import NS_PER_S
 
 PLAIN = """

@@ -18,8 +18,8 @@ from tsbench.timeouts import DEFAULTS, Limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tsbench.model import Batch
-    from tsbench.targets.base import Payload, Schema, Session, Target, WriteMode
+    from tsbench.model import Batch, WriteMode
+    from tsbench.targets.base import Payload, Schema, Session, Target
     from tsbench.timeouts import TimeoutPart
     from tsbench.workload.world import World
 

@@ -336,3 +336,11 @@ def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     worst = min(found, key=lambda v: rank[v.valid])
     reasons = [v.reason for v in sorted(found, key=lambda v: rank[v.valid]) if v.valid is not True and v.reason]
     return Verdict(worst.valid, "; ".join(dict.fromkeys(reasons)))
+
+
+class WriteMode(StrEnum):
+    """How points travel to the server."""
+
+    SINGLE = "single"  # one point, one request, prepared where the database can
+    MULTI = "multi"  # many points in one ordinary write statement
+    BULK = "bulk"  # the database's own bulk path

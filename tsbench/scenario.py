@@ -24,7 +24,7 @@ from tsbench.errors import UserMistake
 from tsbench.explain import explain, known_keys
 from tsbench.fields import FILE, DurationNs, SecondsNs, TimeNs, Whole
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
-from tsbench.targets.base import WriteMode
+from tsbench.model import WriteMode
 from tsbench.timeouts import DEFAULTS, TimeoutPart
 from tsbench.workload.world import Disorder, World, WorldSpec
 

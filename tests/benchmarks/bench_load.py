@@ -37,7 +37,7 @@ OURS = """
 import json, sys
 from tsbench import targets
 from tsbench.bulk import bulk_load
-from tsbench.targets.base import WriteMode
+from tsbench.model import WriteMode
 from tsbench.workload.world import World, WorldSpec
 endpoint, workers = sys.argv[1], int(sys.argv[2])
 world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))

@@ -15,9 +15,8 @@ from tsbench.check.answers import Answers, ask, read_back
 from tsbench.check.audit import account
 from tsbench.check.gold import Gold
 from tsbench.measure.recorder import Recorder
-from tsbench.model import OpError, Outcome, Window
+from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
-from tsbench.targets.base import WriteMode
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES, fit
 from tsbench.workload.world import World, WorldSpec

@@ -7,11 +7,10 @@ import psycopg
 import pytest
 
 from tsbench import targets
-from tsbench.collect.counters import CounterCollector
+from tsbench.collect.counters import CounterCollector, Counting
 from tsbench.errors import Unreachable
-from tsbench.model import OpError, Outcome
+from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.targets import influxcounters, pgcounters, pgsession
-from tsbench.targets.base import Counting, WriteMode
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:

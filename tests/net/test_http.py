@@ -20,12 +20,11 @@ from tests.net.loopback import Loopback, Peer
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import Count, OpError, Outcome
+from tsbench.model import Count, OpError, Outcome, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.net.http_parser import MAX_HEAD_BYTES, Malformed, Response, ResponseParser, Truncated, at_once
 from tsbench.servers.process import free_port
 from tsbench.targets import get
-from tsbench.targets.base import WriteMode
 from tsbench.targets.influxdb1 import TAGS, TARGET
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from tests.servers.test_process import gone
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
-from tsbench.model import Count
+from tsbench.model import Count, WriteMode
 from tsbench.servers import influxdb
 from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
 from tsbench.targets import get
-from tsbench.targets.base import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,8 +14,7 @@ from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench import servers, targets
 from tsbench.errors import UserMistake
-from tsbench.model import Count
-from tsbench.targets.base import WriteMode
+from tsbench.model import Count, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,9 +12,8 @@ from tests.targets import data
 from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
-from tsbench.model import Field, Kind, Measurement, OpError, Outcome
+from tsbench.model import Field, Kind, Measurement, OpError, Outcome, WriteMode
 from tsbench.servers.influxdb import InfluxServer1
-from tsbench.targets.base import WriteMode
 from tsbench.targets.influxdb1 import TAGS, TARGET
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from tests.targets import data
 from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
-from tsbench.model import Field, Kind, Measurement, OpError, Outcome
+from tsbench.model import Field, Kind, Measurement, OpError, Outcome, WriteMode
 from tsbench.targets import flux
-from tsbench.targets.base import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,9 +16,9 @@ from tests.targets import data
 from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, LAG, START_NS
 from tsbench.errors import UserMistake
-from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window
+from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
-from tsbench.targets.base import Statement, Unsupported, WriteMode
+from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.pgsession import parameters
 from tsbench.targets.postgres import BRIN, BTREE, TARGET
 

@@ -11,8 +11,8 @@ from tests.targets import data
 from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
-from tsbench.model import Measurement, OpError, Outcome
-from tsbench.targets.base import Statement, WriteMode
+from tsbench.model import Measurement, OpError, Outcome, WriteMode
+from tsbench.targets.base import Statement
 from tsbench.targets.sqlite import TARGET, WAL
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Whoever has counters: a session that is `targets.base.Counting`, for one."""
+    """Whoever has counters: a session that is `collect.counters.Counting`, for one."""
 
     def counters(self) -> Mapping[str, float]:
         """Every counter as it is now."""
@@ -77,3 +78,19 @@ class CounterCollector:
             with suppress(OpError, OSError):
                 source.close()
         return rows
+
+
+class Counting(ABC):
+    """The ability of a session to tell the server's own counters; a session class declares it by inheriting from this.
+
+    It is no method of `Session`, because most of what a database counts is of use to its own readers only: a target
+    without it is complete.
+    """
+
+    @abstractmethod
+    def counters(self) -> Mapping[str, float]:
+        """The server's counters as they are now, a few dozen at most: totals since it was started, and gauges.
+
+        Names are the server's own, dotted where it has several tables of them (`database.xact_commit`). Asking once a
+        second must not be felt. Raises `model.OpError`.
+        """

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tsbench.collect import sadf
-from tsbench.collect.counters import CounterCollector
+from tsbench.collect.counters import CounterCollector, Counting
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
-from tsbench.targets.base import Counting
 from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.targets.base import Payload, Schema, WriteMode
+from tsbench.model import WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tsbench.model import Batch
+    from tsbench.targets.base import Payload, Schema
     from tsbench.workload.world import World
 
 

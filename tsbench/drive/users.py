@@ -10,8 +10,7 @@ from locust.exception import StopUser
 
 from tsbench.drive.coordinator import Coordinator
 from tsbench.errors import UserMistake
-from tsbench.model import OpError
-from tsbench.targets.base import WriteMode
+from tsbench.model import OpError, WriteMode
 
 if TYPE_CHECKING:
     from locust.env import Environment

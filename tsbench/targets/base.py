@@ -7,25 +7,15 @@ the data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tsbench.model import OpError, Outcome
+from tsbench.model import OpError, Outcome, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
-
-
-class WriteMode(StrEnum):
-    """How points travel to the server."""
-
-    SINGLE = "single"  # one point, one request, prepared where the database can
-    MULTI = "multi"  # many points in one ordinary write statement
-    BULK = "bulk"  # the database's own bulk path
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +125,6 @@ class Session(Protocol):
     def close(self) -> None:
         """Close the connection; never raises."""
         ...
-
-
-class Counting(ABC):
-    """The ability of a session to tell the server's own counters; a session class declares it by inheriting from this.
-
-    It is no method of `Session`, because most of what a database counts is of use to its own readers only: a target
-    without it is complete.
-    """
-
-    @abstractmethod
-    def counters(self) -> Mapping[str, float]:
-        """The server's counters as they are now, a few dozen at most: totals since it was started, and gauges.
-
-        Names are the server's own, dotted where it has several tables of them (`database.xact_commit`). Asking once a
-        second must not be felt. Raises `model.OpError`.
-        """
 
 
 class Target(Protocol):

@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tsbench.encode import line_protocol
 from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import OpError, Outcome
+from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Payload, Unsupported, WriteMode
+from tsbench.targets.base import Payload, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials, influx, influxcounters
-from tsbench.targets.base import Counting, Statement, timed
+from tsbench.targets.base import Statement, timed
 from tsbench.targets.influxql import compile_query, quoted
 
 if TYPE_CHECKING:

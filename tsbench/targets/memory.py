@@ -30,8 +30,9 @@ from tsbench.model import (
     Raw,
     Rows,
     Window,
+    WriteMode,
 )
-from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode
+from tsbench.targets.base import Payload, Statement, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

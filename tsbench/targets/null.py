@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from tsbench.errors import UserMistake
-from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows
-from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode
+from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
+from tsbench.targets.base import Payload, Statement, Unsupported
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
+from tsbench.collect.counters import Counting
 from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import OpError, Outcome, Rows
+from tsbench.model import OpError, Outcome, Rows, WriteMode
 from tsbench.targets import credentials, pgcounters
-from tsbench.targets.base import Counting, WriteMode, timed
+from tsbench.targets.base import timed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.encode import pgcopy, sql
-from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode
+from tsbench.model import WriteMode
+from tsbench.targets.base import Payload, Statement, Unsupported
 from tsbench.targets.pgsession import NAMESPACE, PostgresSession, connect
 from tsbench.targets.sqltext import SqlText, fields, names, quoted
 

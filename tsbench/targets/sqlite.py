@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 from tsbench.encode import sql
 from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import Batch, Codes, Kind, OpError, Outcome, Rows
-from tsbench.targets.base import Payload, Statement, Unsupported, WriteMode, timed
+from tsbench.model import Batch, Codes, Kind, OpError, Outcome, Rows, WriteMode
+from tsbench.targets.base import Payload, Statement, Unsupported, timed
 from tsbench.targets.sqltext import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
