@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 from tests.namespaces import NETWORK
-from tsbench.targets import TARGETS
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

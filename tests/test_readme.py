@@ -16,10 +16,10 @@ from typer.main import get_command
 
 from tests.bad_input.support import Command, content, only
 from tests.servers.test_paths import AWKWARD
-from tsbench import targets
 from tsbench.cli import app
 from tsbench.precheck import check_spec
 from tsbench.scenario import Scenario
+from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
 
 if TYPE_CHECKING:
@@ -136,12 +136,12 @@ def test_endpoints_and_schemas_of_the_table_are_those_of_the_targets() -> None:
     seen = {}
     for row in rows:
         _, named, started = (re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|"))
-        if not named or named[0] not in targets.TARGETS:
+        if not named or named[0] not in registry.TARGETS:
             continue
-        target = targets.get(named[0])
+        target = registry.get(named[0])
         assert set(named[1:]) <= set(target.schemas)
         seen[named[0]] = [_split(span)[1] for span in started if span.startswith("--endpoint")]
-    assert seen.keys() == targets.TARGETS.keys() - {"memory"}
+    assert seen.keys() == registry.TARGETS.keys() - {"memory"}
     for endpoint in (endpoint for found in seen.values() for endpoint in found):
         refuse_secrets(endpoint, "README")
     assert sum(map(len, seen.values())) >= 4

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tsbench import assess, env, servers, targets
+from tsbench import assess, env
 from tsbench.bulk import fill
 from tsbench.collect.processes import Tree
 from tsbench.collect.recording import collectors_for, counting, watching
@@ -26,6 +26,8 @@ from tsbench.precheck import schema_of
 from tsbench.results.rundir import RunDir
 from tsbench.scenario import RunSpec
 from tsbench.servers.children import bind_to_parent
+from tsbench.targets import registry
+from tsbench.targets.registry import SERVERS
 from tsbench.timeouts import Limits
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ class _Job:
         self.asked = asked
         self.run = RunDir(Path(asked["run"]))
         self.spec = RunSpec.model_validate(self.run.read_json("spec.json"))
-        self.target = targets.get(self.spec.target.name)
+        self.target = registry.get(self.spec.target.name)
         self.schema = schema_of(self.spec, self.target)
         self.endpoint: str = asked["endpoint"]
 
@@ -202,7 +204,7 @@ def _conclude(job: _Job) -> dict[str, Any]:
 def _stored_bytes(job: _Job) -> int:
     """Return what the data directory of a server takes that was started for this run; 0 if there is none."""
     directory, target = job.run / "server", job.spec.target
-    return servers.SERVERS[target.name](directory, target.settings).size() if directory.exists() else 0
+    return SERVERS[target.name](directory, target.settings).size() if directory.exists() else 0
 
 
 def main() -> NoReturn:

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from tsbench.errors import Broken, UserMistake
 from tsbench.fields import SizeBytes  # noqa: TC001 - pydantic looks for it when it makes the class
 from tsbench.model import OpError
-from tsbench.servers import EMBEDDED, cgroup
+from tsbench.servers import cgroup
+from tsbench.targets.registry import EMBEDDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

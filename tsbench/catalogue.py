@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tsbench import targets
 from tsbench.collect import sar
 from tsbench.errors import UserMistake
 from tsbench.scenario import Scenario
 from tsbench.servers import cgroup
+from tsbench.targets import registry
 from tsbench.units import format_size
 from tsbench.workload import queries
 from tsbench.workload.use_cases import USE_CASES
@@ -31,7 +31,7 @@ SCENARIOS = Path("scenarios")
 def target_table() -> Table:
     """Targets, their schemas, and what they can do."""
     table = _table("target", "schemas (first: default)", "durable", "driver yields")
-    for name, target in targets.TARGETS.items():
+    for name, target in registry.TARGETS.items():
         table.add_row(name, ", ".join(target.schemas), _yes(target.durable), _yes(target.cooperative))
     return table
 

@@ -6,10 +6,12 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsbench import caps, servers, targets
+from tsbench import caps
 from tsbench.errors import UserMistake
 from tsbench.model import Window
+from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
+from tsbench.targets.registry import SERVERS
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
         One line that names the scenario (`place`) and its key.
     """
     try:
-        target = targets.get(spec.target.name)
+        target = registry.get(spec.target.name)
     except UserMistake as error:
         raise UserMistake(f"{place}: target.name: {error}") from None
     try:
@@ -85,13 +87,13 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
                 text = "needs a server that tsbench starts; take it out, or take target.endpoint out"
                 raise UserMistake(f"{place}: target.{key}: {text}")
         return
-    if target.name not in servers.SERVERS:
+    if target.name not in SERVERS:
         text = f"is missing, and tsbench cannot start {target.name} itself; give --endpoint URL"
         raise UserMistake(f"{place}: target.endpoint: {text}")
     if wanted.cold and not target.durable:
         raise UserMistake(f"{place}: target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
     try:
-        servers.SERVERS[target.name](Path("unused"), wanted.settings)  # nothing is started: it looks at the settings
+        SERVERS[target.name](Path("unused"), wanted.settings)  # nothing is started: it looks at the settings
     except UserMistake as error:
         raise UserMistake(f"{place}: target.{error}") from None
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tsbench import assess, caps, env, launch, servers, targets
+from tsbench import assess, caps, env, launch
 from tsbench.bulk import fill
 from tsbench.collect.recording import collectors_for, counting, watching
 from tsbench.errors import Broken, Unreachable, UserMistake
@@ -23,7 +23,9 @@ from tsbench.precheck import schema_of
 from tsbench.results.rundir import RunDir
 from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
+from tsbench.targets import registry
 from tsbench.targets.base import Unsupported
+from tsbench.targets.registry import SERVERS
 from tsbench.timeouts import Limits
 from tsbench.units import format_now, format_time
 
@@ -64,12 +66,12 @@ class Parts:
 
 def real_parts(spec: RunSpec, run: RunDir) -> Parts:
     """The target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint."""
-    target = targets.get(spec.target.name)
+    target = registry.get(spec.target.name)
     server: Server
     if spec.target.endpoint:
         server = ExternalServer(spec.target.endpoint)
     else:
-        server = servers.SERVERS[spec.target.name](run / "server", spec.target.settings)
+        server = SERVERS[spec.target.name](run / "server", spec.target.settings)
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:

@@ -75,13 +75,13 @@ end
 
 LOAD = """
 import json, sys
-from tsbench import targets
+from tsbench.targets import registry
 from tsbench.bulk import bulk_load
 from tsbench.model import WriteMode
 from tsbench.workload.world import World, WorldSpec
 endpoint, workers = sys.argv[1], int(sys.argv[2])
 world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
-target = targets.get("influxdb1"); schema = target.schemas["tags"]
+target = registry.get("influxdb1"); schema = target.schemas["tags"]
 session = target.connect(endpoint, schema)
 session.run(schema.create(world.measurements, world.tags()))
 loaded = bulk_load(

@@ -35,13 +35,13 @@ START_NS = 1_451_606_400 * 10**9
 
 OURS = """
 import json, sys
-from tsbench import targets
+from tsbench.targets import registry
 from tsbench.bulk import bulk_load
 from tsbench.model import WriteMode
 from tsbench.workload.world import World, WorldSpec
 endpoint, workers = sys.argv[1], int(sys.argv[2])
 world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
-target = targets.get("postgres"); schema = target.schemas["btree"]
+target = registry.get("postgres"); schema = target.schemas["btree"]
 session = target.connect(endpoint, schema)
 session.run(schema.create(world.measurements, world.tags()))
 mode = WriteMode.BULK

@@ -16,8 +16,8 @@ from tests.check.stand import SEED, START_NS, UNSURE, Stand, fitting, world_of
 from tsbench.check.answers import Answers, given_answers
 from tsbench.check.comparison import canonical
 from tsbench.model import OpError, Outcome, Window
-from tsbench.targets import TARGETS
 from tsbench.targets.base import Statement
+from tsbench.targets.registry import TARGETS
 from tsbench.targets.sqlite import CLUSTERED, TARGET, WAL, SqliteSchema
 from tsbench.units import NS_PER_S
 from tsbench.workload import queries

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tsbench import targets
 from tsbench.collect.counters import CounterCollector, Counting
 from tsbench.errors import Unreachable
 from tsbench.model import OpError, Outcome, WriteMode
-from tsbench.targets import influxcounters, pgcounters, pgsession
+from tsbench.targets import influxcounters, pgcounters, pgsession, registry
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ OF_INFLUXDB = {
 def test_influxdb_counts_what_a_session_writes(influxdb_server: Callable[[str], Server], version: str) -> None:
     server = influxdb_server(version)
     name, requests, points = OF_INFLUXDB[version]
-    target = targets.get(name)
+    target = registry.get(name)
     schema = next(iter(target.schemas.values()))
     world = World(WorldSpec("cpu-only", scale=3, seed=1, start_ns=0, interval_ns=10**10))
     working, watching = (target.connect(server.endpoint, schema) for _ in range(2))

@@ -10,7 +10,7 @@ import pytest
 from tsbench.errors import Broken
 from tsbench.servers.external import ExternalServer
 from tsbench.servers.files import MemoryServer, SqliteServer, allocated_bytes, evict
-from tsbench.targets import TARGETS
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
 from tsbench.servers import influxdb
 from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
-from tsbench.targets import get
+from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,9 +12,10 @@ import pytest
 from tests.bad_input.support import Command, content, only
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
-from tsbench import servers, targets
 from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
+from tsbench.targets import registry
+from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,7 +50,7 @@ def test_a_server_and_its_sessions_take_any_path(
         settings = {"shared_buffers": "16MB"}
     elif name == "null":
         settings = {"service": "1ms"}
-    server, target = servers.SERVERS[name](place, settings), targets.get(name)
+    server, target = SERVERS[name](place, settings), registry.get(name)
     try:
         server.start()
         schema = next(iter(target.schemas.values()))
@@ -85,7 +86,7 @@ def test_a_bare_locustfile_measures_the_data_of_the_server_that_it_starts_in_any
 
 
 def test_a_path_that_a_url_would_cut_off_is_refused_with_the_cure(tmp_path: Path) -> None:
-    target = targets.get("sqlite")
+    target = registry.get("sqlite")
     for sign in "?#":
         with pytest.raises(UserMistake, match="in a path write %3F for a question mark and %23 for a number sign"):
             target.connect(f"sqlite://{tmp_path}/a{sign}b.db", target.schemas["wal"])

@@ -18,9 +18,9 @@ from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.check.comparison import canonical, compare
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Count, Field, Latest, Measurement, OpError, Outcome, Query, Raw, Window, WriteMode
-from tsbench.targets import TARGETS
 from tsbench.targets.base import Schema, Session, Statement, Target, Unsupported
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

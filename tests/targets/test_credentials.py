@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.net.loopback import Loopback
-from tsbench import targets
 from tsbench.errors import UserMistake
-from tsbench.targets import credentials
+from tsbench.targets import credentials, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +169,7 @@ def test_a_postgresql_that_the_password_is_not_for_never_sees_it(
     passfile.write_text(f"*:*:*:*:{SENTINEL}\n")
     passfile.chmod(0o600)
     monkeypatch.setenv(variable, str(passfile) if variable == "PGPASSFILE" else SENTINEL)
-    target = targets.get("postgres")
+    target = registry.get("postgres")
     for entitled in (True, False):
         with postgres_that_asks_for_a_password() as (port, sent):
             endpoint = f"postgresql://me@127.0.0.1:{port}/x"
@@ -193,7 +192,7 @@ def test_an_influxdb_that_the_secrets_are_not_for_never_sees_them(monkeypatch: p
                 endpoint = form.format(server.port)
                 monkeypatch.setenv(credentials.ENTITLED, endpoint if entitled else OWN)
                 with pytest.raises(UserMistake) as caught:
-                    targets.get(name).connect(endpoint, targets.get(name).schemas["tags"], timeout_s=3)
+                    registry.get(name).connect(endpoint, registry.get(name).schemas["tags"], timeout_s=3)
                 seen = b"".join(server.requests)
                 assert seen
                 assert any(spelling in seen for spelling in spellings) is entitled

@@ -14,8 +14,8 @@ import pytest
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, S
 from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Window, WriteMode
-from tsbench.targets import TARGETS, get
 from tsbench.targets.base import Statement, Unsupported
+from tsbench.targets.registry import TARGETS, get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tsbench.errors import UserMistake
-from tsbench.servers import SERVERS
-from tsbench.targets import TARGETS, get
+from tsbench.targets.registry import SERVERS, TARGETS, get
 
 
 def test_a_mistyped_target_is_answered_with_the_nearest() -> None:

@@ -19,7 +19,7 @@ from locust import events
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRunner
 from pydantic import ValidationError
 
-from tsbench import assess, beside, servers, targets
+from tsbench import assess, beside
 from tsbench.collect.recording import warn
 from tsbench.drive import options, signing
 from tsbench.drive.coordinator import Coordinator, Run
@@ -30,6 +30,8 @@ from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
 from tsbench.scenario import RunSpec
 from tsbench.servers.base import death, put_away
+from tsbench.targets import registry
+from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,7 +177,7 @@ class _Test:
         self._spec = spec
         run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
         if not given:
-            self._server = servers.SERVERS[spec.target.name](run / "server", {})
+            self._server = SERVERS[spec.target.name](run / "server", {})
             self._server.start()
         endpoint = given or (self._server.endpoint if self._server else "")
         logger.info("storing the first data")
@@ -295,11 +297,11 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
     if len(names) != 1:
         raise UserMistake(f"the user classes must have one target, not {', '.join(sorted(names)) or 'none'}")
     user = classes[0]
-    target = targets.get(user.target)
+    target = registry.get(user.target)
     schema = options.schema or user.schema or next(iter(target.schemas))
     if schema not in target.schemas:
         raise UserMistake(f"--schema {schema}: {target.name} has {', '.join(target.schemas)}")
-    if not endpoint and target.name not in servers.SERVERS:
+    if not endpoint and target.name not in SERVERS:
         raise UserMistake(f"tsbench cannot start {target.name}; give --endpoint URL or set TSBENCH_ENDPOINT")
     document = {
         "id": f"{target.name}-{schema}",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from tsbench import targets
 from tsbench.drive import guard
 from tsbench.drive.users import TimeSeriesUser
 from tsbench.errors import UserMistake
-from tsbench.targets import credentials
+from tsbench.targets import credentials, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,9 +83,9 @@ def _endpoint(environment: Environment) -> str:
 def _schemas() -> tuple[list[str], str]:
     """The schemas of the locustfile's target, and the one that is taken unless told; none if it has several targets."""
     users = [user for user in _subclasses(TimeSeriesUser) if user.target]
-    if len({user.target for user in users}) != 1 or users[0].target not in targets.TARGETS:
+    if len({user.target for user in users}) != 1 or users[0].target not in registry.TARGETS:
         return [], ""
-    schemas = list(targets.get(users[0].target).schemas)
+    schemas = list(registry.get(users[0].target).schemas)
     return schemas, users[0].schema or schemas[0]
 
 

@@ -22,8 +22,8 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window
 from tsbench.net.tcp import wait_with
 from tsbench.precheck import schema_of
-from tsbench.targets import get as get_target
 from tsbench.targets.base import Unsupported
+from tsbench.targets.registry import get as get_target
 from tsbench.workload import queries
 
 if TYPE_CHECKING:

@@ -85,3 +85,10 @@ def put_away(server: Server, log_copy: Path | None) -> None:
             shutil.copyfile(log, log_copy)
     finally:  # also on a full disk, which this makes less full
         server.remove()
+
+
+class ServerFactory(Protocol):
+    """What makes a server that lives in a directory; nothing is started."""
+
+    def __call__(self, directory: Path, settings: Mapping[str, str]) -> Server:
+        """The server, with settings that go before tsbench's own."""

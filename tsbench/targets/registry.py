@@ -1,0 +1,55 @@
+"""The databases: their targets, and the servers that tsbench can start, by name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from tsbench.errors import UserMistake
+from tsbench.servers.files import MemoryServer, NullServer, SqliteServer
+from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
+from tsbench.servers.postgres import PostgresServer
+from tsbench.targets import influxdb1, influxdb2, memory, null, postgres, sqlite
+
+if TYPE_CHECKING:
+    from tsbench.servers.base import ServerFactory
+    from tsbench.targets.base import Target
+
+
+TARGETS: dict[str, Target] = {
+    "memory": memory.TARGET,
+    "null": null.TARGET,
+    "sqlite": sqlite.TARGET,
+    "postgres": postgres.TARGET,
+    "influxdb1": influxdb1.TARGET,
+    "influxdb2": influxdb2.TARGET,
+}
+
+
+def get(name: str) -> Target:
+    """The target of that name.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If there is none; the text names the nearest.
+    """
+    if name in TARGETS:
+        return TARGETS[name]
+    near = get_close_matches(name, TARGETS, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(TARGETS)}"
+    raise UserMistake(f"no target is called '{name}'; {hint}")
+
+
+EMBEDDED = frozenset({"memory", "null", "sqlite"})
+"""Databases without a process of their own, which nothing can cap or kill."""
+
+
+SERVERS: dict[str, ServerFactory] = {
+    "memory": MemoryServer,
+    "null": NullServer,
+    "sqlite": SqliteServer,
+    "postgres": PostgresServer,
+    "influxdb1": InfluxServer1,
+    "influxdb2": InfluxServer2,
+}
