@@ -12,8 +12,8 @@ import pytest
 
 from tests.namespaces import three_hosts
 from tsbench.errors import UserMistake
-from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
-from tsbench.servers.postgres import PostgresServer
+from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
+from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

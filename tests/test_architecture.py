@@ -68,23 +68,10 @@ KNOWN_CIRCLES: set[tuple[str, str]] = {
 """Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("check.gold", "targets.memory"),
-    ("targets.flux", "targets.influxql"),
-    ("targets.influxdb1", "targets.influx"),
-    ("targets.influxdb1", "targets.influxcounters"),
-    ("targets.influxdb1", "targets.influxql"),
-    ("targets.influxdb2", "targets.flux"),
-    ("targets.influxdb2", "targets.influx"),
-    ("targets.influxdb2", "targets.influxcounters"),
-    ("targets.pgsession", "targets.pgcounters"),
-    ("targets.postgres", "targets.pgsession"),
-    ("targets.postgres", "targets.sqltext"),
-    ("targets.sqlite", "targets.sqltext"),
 }
 """Imports of a database's modules that are no business of the importer, or are its answer key."""
 KNOWN_TALKERS: set[str] = {
     "servers.files",
-    "servers.influxdb",
-    "servers.postgres",
 }
 """Modules that still name a database in a text: it belongs to the target, which the registry finds."""
 

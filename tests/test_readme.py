@@ -23,7 +23,7 @@ from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
 
 if TYPE_CHECKING:
-    from tsbench.servers.postgres import PostgresServer
+    from tsbench.targets.postgres.server import PostgresServer
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from tests.bad_input.support import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tsbench.servers.postgres import PostgresServer
+    from tsbench.targets.postgres.server import PostgresServer
 
 REPOSITORY = Path(__file__).parent.parent.parent
 LONG = ("--set", "drive.duration=60s")

@@ -17,13 +17,13 @@ from tsbench import beside
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import RunDir
 from tsbench.scenario import Scenario
-from tsbench.servers.postgres import PostgresServer
+from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
+    from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 
 POSTGRES = ("--set", "target.name=postgres")
 TWO_CELLS = ('name = "sqlite"\n', 'name = "sqlite"\n[matrix]\n"drive.users" = [2, 3]\n')

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from tsbench.servers.influxdb import InfluxServer1
+from tsbench.targets.influxdb.server import InfluxServer1
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tsbench.encode import pgcopy
-from tsbench.servers.postgres import PostgresServer
+from tsbench.targets.postgres.server import PostgresServer
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:

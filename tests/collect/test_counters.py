@@ -9,7 +9,10 @@ import pytest
 from tsbench.collect.counters import CounterCollector, Counting
 from tsbench.errors import Unreachable
 from tsbench.model import OpError, Outcome, WriteMode
-from tsbench.targets import influxcounters, pgcounters, pgsession, registry
+from tsbench.targets import registry
+from tsbench.targets.influxdb import counters
+from tsbench.targets.postgres import counters as pgcounters
+from tsbench.targets.postgres.session import connect
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -64,7 +67,7 @@ def test_a_server_that_cannot_be_reached_costs_the_counters_and_not_the_run() ->
 
 @pytest.mark.postgres
 def test_postgres_counts_what_a_session_does(postgres_endpoint: str) -> None:
-    watching = pgsession.connect(postgres_endpoint, timeout_s=10)
+    watching = connect(postgres_endpoint, timeout_s=10)
     before = watching.counters()
     with psycopg.connect(postgres_endpoint, autocommit=True) as working:
         working.execute("CREATE TABLE t AS SELECT 1 AS x WHERE false")
@@ -117,12 +120,12 @@ task_scheduler_execute_delta{quantile="0.5"} NaN
 
 
 def test_pages_of_influxdb_are_summed_over_shards_without_its_own_database() -> None:
-    assert influxcounters.of_vars(VARS) == {
+    assert counters.of_vars(VARS) == {
         "httpd.writeReq": 3,
         "httpd.pointsWrittenOK": 300,
         "shard.writePointsOk": 300,
     }
-    assert influxcounters.of_metrics(METRICS) == {
+    assert counters.of_metrics(METRICS) == {
         "storage_writer_ok_points_sum": 300,
         "storage_shard_write_sum": 300,
         "http_write_request_count": 3,

@@ -19,7 +19,7 @@ from tsbench.servers.process import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tsbench.servers.postgres import PostgresServer
+    from tsbench.targets.postgres.server import PostgresServer
 
 LOCUSTFILES = Path(__file__).parents[2] / "locustfiles"
 

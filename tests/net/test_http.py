@@ -24,7 +24,7 @@ from tsbench.model import Count, OpError, Outcome, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.net.http_parser import MAX_HEAD_BYTES, Malformed, Response, ResponseParser, Truncated, at_once
 from tsbench.servers.process import free_port
-from tsbench.targets.influxdb1 import TAGS, TARGET
+from tsbench.targets.influxdb.v1 import TAGS, TARGET
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:

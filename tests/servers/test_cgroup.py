@@ -23,8 +23,8 @@ from tsbench.results.rundir import RunDir
 from tsbench.scenario import Scenario
 from tsbench.servers import cgroup, unprivileged
 from tsbench.servers.cgroup import Caps
-from tsbench.servers.influxdb import InfluxServer1
 from tsbench.servers.process import ServerProcess
+from tsbench.targets.influxdb.server import InfluxServer1
 
 if TYPE_CHECKING:
     from collections.abc import Callable

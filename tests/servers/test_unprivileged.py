@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tsbench.servers import influxdb, unprivileged
-from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
-from tsbench.servers.postgres import PostgresServer
+from tsbench.servers import unprivileged
+from tsbench.targets.influxdb import server as influxdb
+from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
+from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
+    from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 
 SENTINEL = "sentinel-4711"
 SPELLINGS = (SENTINEL.encode(), b64encode(f"me:{SENTINEL}".encode()))

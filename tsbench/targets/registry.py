@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 from tsbench.servers.files import MemoryServer, NullServer, SqliteServer
-from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
-from tsbench.servers.postgres import PostgresServer
-from tsbench.targets import influxdb1, influxdb2, memory, null, postgres, sqlite
+from tsbench.targets import memory, null
+from tsbench.targets.influxdb import v1, v2
+from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
+from tsbench.targets.postgres import schemas
+from tsbench.targets.postgres.server import PostgresServer
+from tsbench.targets.sqlite import schemas as sqlite
 
 if TYPE_CHECKING:
     from tsbench.servers.base import ServerFactory
@@ -20,9 +23,9 @@ TARGETS: dict[str, Target] = {
     "memory": memory.TARGET,
     "null": null.TARGET,
     "sqlite": sqlite.TARGET,
-    "postgres": postgres.TARGET,
-    "influxdb1": influxdb1.TARGET,
-    "influxdb2": influxdb2.TARGET,
+    "postgres": schemas.TARGET,
+    "influxdb1": v1.TARGET,
+    "influxdb2": v2.TARGET,
 }
 
 

@@ -15,8 +15,9 @@ from psycopg.pq import TransactionStatus
 from tsbench.collect.counters import Counting
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, Rows, WriteMode
-from tsbench.targets import credentials, pgcounters
+from tsbench.targets import credentials
 from tsbench.targets.base import timed
+from tsbench.targets.postgres import counters
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -204,9 +205,9 @@ class PostgresSession(Counting):
         Sessions report what they did at most once a second, so a total may be that late.
         """
         with self._errors(self._timeout_s) as connection:
-            text = pgcounters.text(connection.info.server_version)
+            text = counters.text(connection.info.server_version)
             row = connection.execute(text, prepare=True).fetchall()[0]
-        return pgcounters.named(row)
+        return counters.named(row)
 
     def close(self) -> None:
         """Close the connection."""

@@ -13,7 +13,7 @@ from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Field, Kind, Measurement, OpError, Outcome, WriteMode
-from tsbench.targets import flux
+from tsbench.targets.influxdb import flux
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

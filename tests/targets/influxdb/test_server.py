@@ -15,8 +15,8 @@ from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
-from tsbench.servers import influxdb
-from tsbench.servers.influxdb import InfluxServer1, InfluxServer2
+from tsbench.targets.influxdb import server as influxdb
+from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def test_it_does_not_outlive_a_killed_parent(influxdb_server: Callable[[str], Se
     program = """
 import sys, time
 from pathlib import Path
-from tsbench.servers.influxdb import InfluxServer1
+from tsbench.targets.influxdb.server import InfluxServer1
 server = InfluxServer1(Path(sys.argv[1]))
 server.start()
 print(*server.pids(), flush=True)

@@ -1,4 +1,4 @@
-# ruff: noqa: S608 - names are quoted by sqltext.quoted, values are parameters
+# ruff: noqa: S608 - names are quoted by sql.quoted, values are parameters
 """SQLite in process: a file, its write-ahead log, and one connection per session.
 
 It does not yield to gevent, so the drive calls it from a pool of threads: connections may change threads, never be
@@ -20,7 +20,7 @@ from tsbench.encode import sql
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Batch, Codes, Kind, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported, timed
-from tsbench.targets.sqltext import SqlText, fields, names, quoted
+from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ MAX_PARAMETERS = 32_766  # SQLITE_MAX_VARIABLE_NUMBER as it is built by default;
 _COLUMN_TYPE = {Kind.FLOAT: "REAL", Kind.INT: "INTEGER"}
 APPLICATION_ID = 0x7473626E  # "tsbn" in the header of our files
 
-_CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
+CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 
 class _Text(SqlText):
@@ -105,7 +105,7 @@ class SqliteSchema:
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         """Statistics for the planner, and the log moved into the file."""
-        return [*(Statement(f"ANALYZE {quoted(m.name)}") for m in measurements), Statement(_CHECKPOINT)]
+        return [*(Statement(f"ANALYZE {quoted(m.name)}") for m in measurements), Statement(CHECKPOINT)]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
         """One row, statements of up to 32,766 parameters, or rows for `executemany`, in one transaction."""
@@ -171,13 +171,13 @@ class SqliteSession:
             for statement, left_s in timed(statements, limit_s):
                 self._execute(statement, left_s)
         finally:
-            _wait_for_locks(self._connection, self._timeout_s)
+            wait_for_locks(self._connection, self._timeout_s)
 
     def _execute(self, statement: Statement, timeout_s: float) -> None:
         with self._errors(timeout_s, locked="timeout"):
-            _wait_for_locks(self._connection, timeout_s)
+            wait_for_locks(self._connection, timeout_s)
             found = self._connection.execute(statement.text, statement.params).fetchall()
-        if statement.text == _CHECKPOINT and found[0][0]:
+        if statement.text == CHECKPOINT and found[0][0]:
             raise OpError(Outcome.FAILED, "timeout", "the write-ahead log is in use and was not moved")
 
     def write(self, payload: Payload) -> int:
@@ -239,7 +239,7 @@ class SqliteSession:
         try:
             yield
         except sqlite3.Error as error:
-            cause = _cause(error)
+            cause = cause_of(error)
             raise OpError(Outcome.FAILED, locked if cause == "busy" else cause, f"SQLite: {error}") from error
         finally:
             self._due = float("inf")
@@ -278,14 +278,14 @@ class SqliteTarget:
             # FULL syncs the log at every commit, like PostgreSQL's synchronous_commit=on; WAL's usual NORMAL does not.
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             connection.execute("PRAGMA synchronous = FULL").fetchall()
-            _wait_for_locks(connection, timeout_s)
+            wait_for_locks(connection, timeout_s)
         except sqlite3.Error as error:
-            kind = Unreachable if _cause(error) == "busy" else UserMistake
+            kind = Unreachable if cause_of(error) == "busy" else UserMistake
             raise kind(f"{path} cannot be opened as an SQLite database: {error}") from error
         return SqliteSession(connection, path, timeout_s)
 
 
-def _wait_for_locks(connection: sqlite3.Connection, timeout_s: float) -> None:
+def wait_for_locks(connection: sqlite3.Connection, timeout_s: float) -> None:
     """Let the connection wait so long for a lock of another one."""
     with suppress(sqlite3.Error):  # it is closed
         connection.execute(f"PRAGMA busy_timeout = {max(1, round(timeout_s * 1_000))}").fetchall()
@@ -329,7 +329,8 @@ _CAUSES = {
 }
 
 
-def _cause(error: sqlite3.Error) -> str:
+def cause_of(error: sqlite3.Error) -> str:
+    """Return the cause of an error in the words of `OpError`."""
     if "no such table" in str(error):
         return "no table"
     # Extended codes carry the primary one in their low byte. Misuse of the module itself has no code.

@@ -17,8 +17,9 @@ from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
-from tsbench.targets import credentials, flux, influx, influxcounters
+from tsbench.targets import credentials
 from tsbench.targets.base import Statement, timed
+from tsbench.targets.influxdb import counters, flux, http_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.http_parser import Response
     from tsbench.targets.base import Payload, Schema
-    from tsbench.targets.influx import Endpoint
+    from tsbench.targets.influxdb.http_api import Endpoint
 
 _FORM = "http://host:8086/?org=ORG&bucket=BUCKET"
 _OPTIONS = frozenset({"bucket", "gzip", "org", "token_file"})
@@ -39,7 +40,7 @@ _CREATE, _DROP, _SETTLE = "create bucket", "delete bucket", "wait until no compa
 
 
 @dataclass(frozen=True, slots=True)
-class Influx2Schema(influx.LineSchema):
+class Influx2Schema(http_api.LineSchema):
     """Tags as tags, which are indexed, and fields as fields: integers stay integers."""
 
     name: str
@@ -75,7 +76,7 @@ class Influx2Session(Counting):
         self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
-        self._writer = influx.Writer(
+        self._writer = http_api.Writer(
             self._connection,
             f"/api/v2/write?{urlencode({'org': self._org, 'bucket': self._bucket, 'precision': 'ns'})}",
             self._headers,
@@ -103,7 +104,7 @@ class Influx2Session(Counting):
         try:
             found = flux.records(text, columns)
         except flux.Failed as error:
-            outcome, cause = influx.meaning(400, str(error), write=False)
+            outcome, cause = http_api.meaning(400, str(error), write=False)
             raise OpError(outcome, cause, f"InfluxDB: {error}") from error
         except ValueError as error:
             raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no annotated CSV: {error}") from error
@@ -133,8 +134,8 @@ class Influx2Session(Counting):
         """What the server counts of its requests, writes, storage and memory."""
         response = self._get("/metrics")
         if response.status != 200:
-            raise influx.refusal(response, write=False)
-        return influxcounters.of_metrics(response.body)
+            raise http_api.refusal(response, write=False)
+        return counters.of_metrics(response.body)
 
     def close(self) -> None:
         """Close the connection."""
@@ -158,7 +159,7 @@ class Influx2Session(Counting):
         if response.status == 404 and b"bucket" in response.body:
             return None
         if response.status != 200:
-            raise influx.refusal(response, write=False)
+            raise http_api.refusal(response, write=False)
         buckets: list[dict[str, Any]] = json.loads(response.body)["buckets"]
         return next(iter(buckets), None)
 
@@ -184,7 +185,7 @@ class Influx2Session(Counting):
         return InfluxDBClient(url, self._token or "", org=self._org, timeout=timeout_ms, retries=False)
 
     def _settle(self, timeout_s: float) -> None:
-        influx.settle(self._busy, timeout_s)
+        http_api.settle(self._busy, timeout_s)
 
     def _busy(self, timeout_s: float) -> float:
         """Return the number of compactions that are active or queued."""
@@ -194,7 +195,7 @@ class Influx2Session(Counting):
     def _metrics(self, name: str, label: str = "", *, timeout_s: float | None = None) -> Iterator[float]:
         response = self._get("/metrics", timeout_s=timeout_s)
         if response.status != 200:
-            raise influx.refusal(response, write=False)
+            raise http_api.refusal(response, write=False)
         for line in response.body.decode().splitlines():
             if line.startswith(name) and label in line:
                 yield float(line.rpartition(" ")[2])
@@ -212,7 +213,7 @@ class Influx2Session(Counting):
         document = {"query": script, "type": "flux", "dialect": {"annotations": ["datatype"], "header": True}}
         response = self._connection.send(self._ask, json.dumps(document).encode(), timeout_s=timeout_s)
         if response.status != 200:
-            raise influx.refusal(response, write=False)
+            raise http_api.refusal(response, write=False)
         return response.body.decode()
 
 
@@ -237,7 +238,7 @@ class Influx2Target:
         del schema  # the layout is in the statements
         found = _parse(endpoint)
         session = Influx2Session(found, _token(endpoint, found.options.get("token_file", "")), timeout_s)
-        with influx.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
+        with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
             session.claim(connect_timeout_s)
         return session
 
@@ -251,7 +252,7 @@ def _token(endpoint: str, file: str) -> str | None:
 
 
 def _parse(endpoint: str) -> Endpoint:
-    found = influx.parse(endpoint, form=_FORM, known=_OPTIONS)
+    found = http_api.parse(endpoint, form=_FORM, known=_OPTIONS)
     missing = [name for name in ("org", "bucket") if not found.options.get(name)]
     if missing or found.path or found.user:
         raise UserMistake(f"'{endpoint.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {_FORM}")
@@ -266,7 +267,7 @@ def _api_errors() -> Iterator[None]:
     try:
         yield
     except ApiException as error:
-        outcome, cause = influx.meaning(error.status or 500, str(error.body or error.reason), write=False)
+        outcome, cause = http_api.meaning(error.status or 500, str(error.body or error.reason), write=False)
         raise OpError(outcome, cause, f"InfluxDB: {error.status} {error.reason}") from error
     except TimeoutError as error:
         raise OpError(Outcome.UNKNOWN, "timeout", f"InfluxDB: {error}") from error

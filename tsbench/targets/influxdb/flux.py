@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
-from tsbench.targets.influxql import duration, number
+from tsbench.targets.influxdb.influxql import duration, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tsbench.encode import pgcopy, sql
 from tsbench.model import WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported
-from tsbench.targets.pgsession import NAMESPACE, PostgresSession, connect
-from tsbench.targets.sqltext import SqlText, fields, names, quoted
+from tsbench.targets.postgres.session import NAMESPACE, PostgresSession, connect
+from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -147,7 +147,7 @@ class PostgresTarget:
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> PostgresSession:
-        """Open a session; see `tsbench.targets.pgsession.connect`."""
+        """Open a session; see `tsbench.targets.postgres.session.connect`."""
         del schema  # the layout is in the statements
         return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
 

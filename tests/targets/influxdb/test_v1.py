@@ -13,8 +13,8 @@ from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Field, Kind, Measurement, OpError, Outcome, WriteMode
-from tsbench.servers.influxdb import InfluxServer1
-from tsbench.targets.influxdb1 import TAGS, TARGET
+from tsbench.targets.influxdb.server import InfluxServer1
+from tsbench.targets.influxdb.v1 import TAGS, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,16 +18,17 @@ from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
-from tsbench.targets import credentials, influx, influxcounters
+from tsbench.targets import credentials
 from tsbench.targets.base import Statement, timed
-from tsbench.targets.influxql import compile_query, quoted
+from tsbench.targets.influxdb import counters, http_api
+from tsbench.targets.influxdb.influxql import compile_query, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Codes, Measurement, Query
     from tsbench.targets.base import Payload, Schema
-    from tsbench.targets.influx import Endpoint
+    from tsbench.targets.influxdb.http_api import Endpoint
 
 _FORM = "http://user@host:8086/database"
 _OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
@@ -36,7 +37,7 @@ _SETTLE = "SHOW STATS FOR 'tsm1_engine'"
 
 
 @dataclass(frozen=True, slots=True)
-class Influx1Schema(influx.LineSchema):
+class Influx1Schema(http_api.LineSchema):
     """Tags as tags, which are indexed, and fields as fields: integers stay integers.
 
     The statements name the session's own database and policy as $database, $policy and $retention.
@@ -85,7 +86,7 @@ class Influx1Session(Counting):
         target = {"db": endpoint.path, "rp": self._place["retentionPolicy"]}
         headers = _login(endpoint.user, password or "")
         consistency = {"consistency": options["consistency"]} if "consistency" in options else {}
-        self._writer = influx.Writer(
+        self._writer = http_api.Writer(
             self._connection,
             f"/write?{urlencode({**target, 'precision': 'ns', **consistency})}",
             headers,
@@ -99,7 +100,7 @@ class Influx1Session(Counting):
         """Execute statements in order."""
         for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
             if statement.text == _SETTLE:
-                influx.settle(self._busy, left_s)
+                http_api.settle(self._busy, left_s)
                 continue
             text = re.sub(r"\$(?:database|policy|retention)", lambda name: self._names[name[0]], statement.text)
             try:
@@ -148,9 +149,9 @@ class Influx1Session(Counting):
         """What the server counts of its requests, writes, cache and compactions."""
         response = self._connection.send(self._vars)
         if response.status != 200:
-            raise influx.refusal(response, write=False)
+            raise http_api.refusal(response, write=False)
         try:
-            return influxcounters.of_vars(response.body)
+            return counters.of_vars(response.body)
         except ValueError as error:
             raise OpError(Outcome.FAILED, "protocol", f"InfluxDB: no counters at /debug/vars: {error}") from error
 
@@ -182,7 +183,7 @@ class Influx1Session(Counting):
         body = b"q=" + quote(text, safe="").encode()
         response = self._connection.send(self._ask, body, timeout_s=timeout_s)
         if response.status != 200:
-            raise influx.refusal(response, write=False)
+            raise http_api.refusal(response, write=False)
         try:
             results = json.loads(response.body)["results"]
             series: list[dict[str, Any]] = [series for result in results for series in result.get("series", ())]
@@ -190,7 +191,7 @@ class Influx1Session(Counting):
             raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no result in {response.body[:80]!r}") from error
         for result in results:
             if "error" in result:
-                outcome, cause = influx.meaning(400, str(result["error"]), write=False)
+                outcome, cause = http_api.meaning(400, str(result["error"]), write=False)
                 raise OpError(outcome, cause, f"InfluxDB: {result['error']}")
         if any(part.get("partial") for part in (*results, *series)):
             raise OpError(Outcome.FAILED, "truncated", "InfluxDB: the answer was cut at the server's max-row-limit")
@@ -217,13 +218,13 @@ class Influx1Target:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
         session = Influx1Session(_parse(endpoint), credentials.read_for(endpoint, "TSBENCH_PASSWORD"), timeout_s)
-        with influx.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
+        with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
             session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
         return session
 
 
 def _parse(endpoint: str) -> Endpoint:
-    found = influx.parse(endpoint, form=_FORM, known=_OPTIONS)
+    found = http_api.parse(endpoint, form=_FORM, known=_OPTIONS)
     if not found.path or "/" in found.path:
         raise UserMistake(f"'{endpoint}' names no database; write {_FORM}")
     options = found.options

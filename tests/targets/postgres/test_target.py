@@ -19,8 +19,8 @@ from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
 from tsbench.targets.base import Statement, Unsupported
-from tsbench.targets.pgsession import parameters
-from tsbench.targets.postgres import BRIN, BTREE, TARGET
+from tsbench.targets.postgres.schemas import BRIN, BTREE, TARGET
+from tsbench.targets.postgres.session import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,7 +228,7 @@ def test_sessions_yield_to_gevent_when_it_is_patched_first(postgres_endpoint: st
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
 from tsbench.targets.base import Statement
-from tsbench.targets.postgres import BTREE, TARGET
+from tsbench.targets.postgres.schemas.schemas import (BTREE, TARGET)
 sessions = [TARGET.connect(sys.argv[1], BTREE) for _ in range(5)]
 began = time.monotonic()
 gevent.joinall([gevent.spawn(s.query, Statement("SELECT pg_sleep(0.2)"), ("x",)) for s in sessions], raise_error=True)
