@@ -68,11 +68,11 @@ KNOWN_CIRCLES: set[tuple[str, str]] = {
 """Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("check.gold", "targets.memory"),
+    ("targets.memory", "targets.sqlite.server"),
+    ("targets.null", "targets.memory"),
 }
 """Imports of a database's modules that are no business of the importer, or are its answer key."""
-KNOWN_TALKERS: set[str] = {
-    "servers.files",
-}
+KNOWN_TALKERS: set[str] = set()
 """Modules that still name a database in a text: it belongs to the target, which the registry finds."""
 
 

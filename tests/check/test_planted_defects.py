@@ -18,7 +18,8 @@ from tsbench.check.comparison import canonical
 from tsbench.model import OpError, Outcome, Window
 from tsbench.targets.base import Statement
 from tsbench.targets.registry import TARGETS
-from tsbench.targets.sqlite.schemas import CLUSTERED, TARGET, WAL, SqliteSchema
+from tsbench.targets.sqlite import TARGET
+from tsbench.targets.sqlite.schemas import CLUSTERED, WAL, SqliteSchema
 from tsbench.units import NS_PER_S
 from tsbench.workload import queries
 from tsbench.workload.disorder import Disorder

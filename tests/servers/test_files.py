@@ -9,8 +9,10 @@ import pytest
 
 from tsbench.errors import Broken
 from tsbench.servers.external import ExternalServer
-from tsbench.servers.files import MemoryServer, SqliteServer, allocated_bytes, evict
+from tsbench.servers.files import allocated_bytes, evict
+from tsbench.targets.memory import MemoryServer
 from tsbench.targets.registry import TARGETS
+from tsbench.targets.sqlite.server import SqliteServer
 
 if TYPE_CHECKING:
     from pathlib import Path

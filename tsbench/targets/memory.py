@@ -6,15 +6,16 @@ dry runs, and the way to measure the load generator's own ceiling (a write costs
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import polars as pl
 
-from tsbench.errors import UserMistake
+from tsbench.errors import Broken, UserMistake
 from tsbench.model import (
     Above,
     Batch,
@@ -33,6 +34,7 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.sqlite.server import SqliteServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -297,3 +299,30 @@ def _aggregate(
 KEEP = MemorySchema("keep", keeps_duplicates=True)
 REPLACE = MemorySchema("replace", keeps_duplicates=False)
 TARGET = MemoryTarget("memory", {s.name: s for s in (KEEP, REPLACE)})
+
+
+class MemoryServer(SqliteServer):
+    """The in-memory database: nothing to start, nothing on disk; its name is the directory's, so runs do not share."""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the store."""
+        return f"memory://{quote(os.fsencode(self._directory))}"
+
+    def cold(self) -> None:
+        """Not possible.
+
+        Raises
+        ------
+        tsbench.errors.Broken
+            Always.
+        """
+        raise Broken("the in-memory database cannot be made cold: there is nothing below it")
+
+    def alive(self) -> bool:
+        """It lives as long as this process."""
+        return True
+
+    def size(self) -> int:
+        """No bytes on disk."""
+        return 0

@@ -12,15 +12,17 @@ import time
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.memory import MemoryServer
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 NOTHING = "it keeps nothing, so there is no answer to check"
 
@@ -154,3 +156,20 @@ def _parse(endpoint: str) -> _Behaviour:
 
 
 TARGET = NullTarget()
+
+
+class NullServer(MemoryServer):
+    """No server at all; the settings say how the sessions behave (see `targets.null`)."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory)
+        self._settings = dict(settings or {})
+
+    @property
+    def endpoint(self) -> str:
+        """The URL with the settings."""
+        return f"null://?{urlencode(self._settings)}"
+
+    def settings(self) -> Mapping[str, str]:
+        """As they were given."""
+        return self._settings

@@ -6,13 +6,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.servers.files import MemoryServer, NullServer, SqliteServer
-from tsbench.targets import memory, null
+from tsbench.targets import memory, null, postgres, sqlite
 from tsbench.targets.influxdb import v1, v2
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
-from tsbench.targets.postgres import schemas
+from tsbench.targets.memory import MemoryServer
+from tsbench.targets.null import NullServer
 from tsbench.targets.postgres.server import PostgresServer
-from tsbench.targets.sqlite import schemas as sqlite
+from tsbench.targets.sqlite.server import SqliteServer
 
 if TYPE_CHECKING:
     from tsbench.servers.base import ServerFactory
@@ -23,7 +23,7 @@ TARGETS: dict[str, Target] = {
     "memory": memory.TARGET,
     "null": null.TARGET,
     "sqlite": sqlite.TARGET,
-    "postgres": schemas.TARGET,
+    "postgres": postgres.TARGET,
     "influxdb1": v1.TARGET,
     "influxdb2": v2.TARGET,
 }

@@ -19,7 +19,8 @@ from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
 from tsbench.targets.base import Statement, Unsupported
-from tsbench.targets.postgres.schemas import BRIN, BTREE, TARGET
+from tsbench.targets.postgres import TARGET
+from tsbench.targets.postgres.schemas import BRIN, BTREE
 from tsbench.targets.postgres.session import parameters
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Measurement, OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement
-from tsbench.targets.sqlite.schemas import TARGET, WAL
+from tsbench.targets.sqlite import TARGET
+from tsbench.targets.sqlite.schemas import WAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,1 +1,35 @@
 """PostgreSQL through psycopg 3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
+from tsbench.targets.postgres.session import PostgresSession, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsbench.targets.base import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTarget:
+    """PostgreSQL; an endpoint is a libpq URL without a password."""
+
+    name: str
+    schemas: Mapping[str, PostgresSchema]
+    durable: bool = True
+    cooperative: bool = True
+    shared: bool = True
+
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> PostgresSession:
+        """Open a session; see `tsbench.targets.postgres.session.connect`."""
+        del schema  # the layout is in the statements
+        return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+
+
+TARGET = PostgresTarget("postgres", {s.name: s for s in (BTREE, BRIN)})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.encode import pgcopy, sql
 from tsbench.model import WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported
-from tsbench.targets.postgres.session import NAMESPACE, PostgresSession, connect
+from tsbench.targets.postgres.session import NAMESPACE
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
-    from tsbench.targets.base import Schema
 
 MAX_PARAMETERS = 65_535  # the protocol counts them in 16 bits
 
@@ -134,24 +133,6 @@ class PostgresSchema:
         return PostgresText().statement(query)
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresTarget:
-    """PostgreSQL; an endpoint is a libpq URL without a password."""
-
-    name: str
-    schemas: Mapping[str, PostgresSchema]
-    durable: bool = True
-    cooperative: bool = True
-    shared: bool = True
-
-    def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
-    ) -> PostgresSession:
-        """Open a session; see `tsbench.targets.postgres.session.connect`."""
-        del schema  # the layout is in the statements
-        return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
-
-
 def _columns(batch: Batch) -> list[Sequence[Any]]:
     try:
         return sql.columns(batch, sql.datetimes(pgcopy.times_us(batch.time_ns)), extra_json=True)
@@ -192,4 +173,3 @@ def _create_tags(tags: Mapping[str, Codes]) -> Sequence[Statement]:
 
 BTREE = PostgresSchema("btree", '("time" DESC)')
 BRIN = PostgresSchema("brin", 'USING brin ("time")')
-TARGET = PostgresTarget("postgres", {s.name: s for s in (BTREE, BRIN)})

@@ -1,1 +1,69 @@
 """SQLite in process."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from tsbench.errors import Unreachable, UserMistake
+from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
+from tsbench.targets.sqlite.session import SqliteSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsbench.targets.base import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteTarget:
+    """SQLite; an endpoint is `sqlite:///absolute/path.db`."""
+
+    name: str
+    schemas: Mapping[str, SqliteSchema]
+    durable: bool = True
+    cooperative: bool = False
+    shared: bool = True
+
+    def connect(
+        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> SqliteSession:
+        """Open the file, making it if need be."""
+        del schema  # the layout is in the statements
+        url = urlsplit(endpoint)
+        path = Path(unquote(url.path))
+        if url.scheme != "sqlite" or url.netloc or not path.is_absolute():
+            raise UserMistake(f"'{endpoint}' is not an SQLite endpoint; write sqlite:///absolute/path.db")
+        if url.query or url.fragment:
+            raise UserMistake(f"'{endpoint}': in a path write %3F for a question mark and %23 for a number sign")
+        if not path.parent.is_dir():
+            raise UserMistake(f"the directory {path.parent} does not exist; make it first")
+        try:
+            limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+            connection = sqlite3.connect(path, timeout=limit_s, isolation_level=None, check_same_thread=False)
+            _claim(connection, path)
+            # FULL syncs the log at every commit, like PostgreSQL's synchronous_commit=on; WAL's usual NORMAL does not.
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            connection.execute("PRAGMA synchronous = FULL").fetchall()
+            wait_for_locks(connection, timeout_s)
+        except sqlite3.Error as error:
+            kind = Unreachable if cause_of(error) == "busy" else UserMistake
+            raise kind(f"{path} cannot be opened as an SQLite database: {error}") from error
+        return SqliteSession(connection, path, timeout_s)
+
+
+def _claim(connection: sqlite3.Connection, path: Path) -> None:
+    """Mark a new file as ours, and refuse one that holds somebody's data: `create` drops tables."""
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and mark != APPLICATION_ID:
+        connection.close()
+        raise UserMistake(f"{path} holds a database that is not tsbench's; name a file that is not there yet")
+    if mark != APPLICATION_ID:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+TARGET = SqliteTarget("sqlite", {s.name: s for s in (WAL, CLUSTERED)})

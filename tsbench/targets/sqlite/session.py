@@ -1,0 +1,114 @@
+# ruff: noqa: S608 - names are quoted by sql.quoted, values are parameters
+"""One SQLite connection as a session: its file, its pragmas, and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from tsbench.model import OpError, Outcome, Rows, WriteMode
+from tsbench.targets.base import Payload, Statement, timed
+from tsbench.targets.sqlite.schemas import CHECKPOINT, cause_of, wait_for_locks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tsbench.model import Measurement
+
+
+class SqliteSession:
+    """One connection. After an error the open transaction is rolled back and the session goes on."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, timeout_s: float) -> None:
+        self._connection = connection
+        self._path = path
+        self._timeout_s = timeout_s
+        self._due = float("inf")
+        # Called every 100,000 steps of SQLite's virtual machine (about a millisecond); true interrupts the statement.
+        connection.set_progress_handler(lambda: time.monotonic() > self._due, 100_000)
+
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order, each committed; one that waits for a lock until the limit is a `timeout`."""
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            for statement, left_s in timed(statements, limit_s):
+                self._execute(statement, left_s)
+        finally:
+            wait_for_locks(self._connection, self._timeout_s)
+
+    def _execute(self, statement: Statement, timeout_s: float) -> None:
+        with self._errors(timeout_s, locked="timeout"):
+            wait_for_locks(self._connection, timeout_s)
+            found = self._connection.execute(statement.text, statement.params).fetchall()
+        if statement.text == CHECKPOINT and found[0][0]:
+            raise OpError(Outcome.FAILED, "timeout", "the write-ahead log is in use and was not moved")
+
+    def write(self, payload: Payload) -> int:
+        """Send a payload in one transaction; durable when it returns."""
+        with self._errors(self._timeout_s):
+            if payload.mode is WriteMode.SINGLE:
+                return self._connection.execute(payload.text, payload.data[0]).rowcount
+            # IMMEDIATE waits for its turn (busy_timeout); a transaction that begins as a reader would fail instead.
+            self._connection.execute("BEGIN IMMEDIATE")
+            if payload.mode is WriteMode.MULTI:
+                written = sum(self._connection.execute(s.text, s.params).rowcount for s in payload.data)
+            else:
+                written = self._connection.executemany(payload.text, payload.data).rowcount
+            self._connection.execute("COMMIT")
+            return written
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query and fetch every row."""
+        with self._errors(self._timeout_s):
+            return Rows(columns, self._connection.execute(statement.text, statement.params).fetchall())
+
+    def facts(self) -> Mapping[str, str]:
+        """The library's version and the settings that decide durability and memory."""
+        pragmas = ("journal_mode", "synchronous", "page_size", "cache_size", "mmap_size", "wal_autocheckpoint")
+        with self._errors(self._timeout_s):
+            found = {p: str(self._connection.execute(f"PRAGMA {p}").fetchone()[0]) for p in pragmas}
+        return {"version": f"SQLite {sqlite3.sqlite_version}", **found}
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Bytes of the pages of tables and of indexes, where the library can tell them apart (it reads every page)."""
+        tables = [*(m.name for m in measurements), "tags"]
+        marks = ", ".join("?" * len(tables))
+        text = (
+            "SELECT s.type, sum(d.pgsize) FROM sqlite_schema s JOIN dbstat d ON d.name = s.name\n"
+            f"WHERE d.aggregate = TRUE AND s.tbl_name IN ({marks}) GROUP BY 1"
+        )
+        with self._errors(self._timeout_s):
+            try:
+                return dict(self._connection.execute(text, tables).fetchall())
+            except sqlite3.OperationalError as error:
+                if "dbstat" not in str(error):  # built without SQLITE_ENABLE_DBSTAT_VTAB
+                    raise
+            pragmas = ("page_size", "page_count", "freelist_count")
+            page, count, free = (self._connection.execute(f"PRAGMA {p}").fetchone()[0] for p in pragmas)
+            return {"table": page * (count - free)}
+
+    def close(self) -> None:
+        """Close the connection."""
+        with suppress(sqlite3.Error):
+            self._connection.close()
+
+    @contextmanager
+    def _errors(self, timeout_s: float, *, locked: str = "busy") -> Iterator[None]:
+        """Errors as `OpError`. They are all FAILED: in one process there is always an answer.
+
+        `locked` is the cause if somebody else's lock outlasted the time limit.
+        """
+        self._due = time.monotonic() + timeout_s
+        try:
+            yield
+        except sqlite3.Error as error:
+            cause = cause_of(error)
+            raise OpError(Outcome.FAILED, locked if cause == "busy" else cause, f"SQLite: {error}") from error
+        finally:
+            self._due = float("inf")
+            with suppress(sqlite3.Error):
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
