@@ -17,8 +17,8 @@ from typer.main import get_command
 from tests.bad_input.support import Command, content, only
 from tests.servers.test_paths import AWKWARD
 from tsbench.cli import app
-from tsbench.precheck import check_spec
-from tsbench.scenario import Scenario
+from tsbench.scenario.spec import Scenario
+from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
 

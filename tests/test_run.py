@@ -12,10 +12,10 @@ from tests.drive.support import Quiet, document
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
-from tsbench.precheck import check_spec
 from tsbench.results.rundir import write_json
 from tsbench.run import Parts, run_cell
-from tsbench.scenario import Scenario
+from tsbench.scenario.spec import Scenario
+from tsbench.scenario.validation import check_spec
 from tsbench.targets.memory import KEEP, MemorySession, Store
 
 LIFE = [

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tsbench.results.rundir import RunDir
-    from tsbench.scenario import RunSpec
+    from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema, Session, Target
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from tsbench.collect.processes import Tree
 from tsbench.collect.recording import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
-from tsbench.precheck import schema_of
 from tsbench.results.rundir import RunDir
-from tsbench.scenario import RunSpec
+from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import bind_to_parent
 from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS

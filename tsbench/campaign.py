@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.claims import evaluate, read_claims
 from tsbench.errors import UserMistake
-from tsbench.precheck import check_spec
 from tsbench.report.cells import read_optional
 from tsbench.report.html import write_report
 from tsbench.results.rundir import FORMAT, RunDir, read_json, write_json
 from tsbench.run import run_cell
+from tsbench.scenario.validation import check_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.run import Progress
-    from tsbench.scenario import RunSpec, Scenario
+    from tsbench.scenario.spec import RunSpec, Scenario
 
     ProgressOf = Callable[[str], AbstractContextManager[Progress]]
 

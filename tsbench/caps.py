@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.fields import SizeBytes  # noqa: TC001 - pydantic looks for it when it makes the class
 from tsbench.model import OpError
+from tsbench.scenario.types import SizeBytes
 from tsbench.servers import cgroup
 from tsbench.targets.registry import EMBEDDED
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tsbench.collect import sar
 from tsbench.errors import UserMistake
-from tsbench.scenario import Scenario
+from tsbench.scenario.spec import Scenario
 from tsbench.servers import cgroup
 from tsbench.targets import registry
 from tsbench.units import format_size

@@ -119,7 +119,7 @@ def run(
     from tsbench.progress import CellProgress
     from tsbench.report.export import Exports
     from tsbench.report.table import print_summary
-    from tsbench.scenario import Scenario, select
+    from tsbench.scenario.spec import Scenario, select
 
     overrides = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
     asked = Scenario.load(scenario, overrides=overrides)

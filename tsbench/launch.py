@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from tsbench.results.rundir import RunDir
-    from tsbench.scenario import RunSpec
+    from tsbench.scenario.spec import RunSpec
 
 LOCUSTFILE = Path(__file__).parent / "drive" / "locustfile.py"
 LOCUSTFILES = (Path(__file__).parent / "locustfiles", Path(__file__).parent.parent / "locustfiles")

@@ -19,8 +19,8 @@ from tsbench.bulk import fill
 from tsbench.collect.recording import collectors_for, counting, watching
 from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import Count, OpError, Verdict
-from tsbench.precheck import schema_of
 from tsbench.results.rundir import RunDir
+from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.targets import registry
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tsbench.collect.base import Collector
     from tsbench.collect.counters import Source
-    from tsbench.scenario import RunSpec
+    from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target
 

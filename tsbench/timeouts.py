@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from tsbench.errors import Unreachable
-from tsbench.fields import DurationNs
 from tsbench.model import OpError
+from tsbench.scenario.types import DurationNs
 from tsbench.targets.base import timed
 from tsbench.units import NS_PER_S, format_duration
 

@@ -16,7 +16,7 @@ from tests.bad_input.support import Command, complaint, content, nothing_left, o
 from tsbench import beside
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import RunDir
-from tsbench.scenario import Scenario
+from tsbench.scenario.spec import Scenario
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:

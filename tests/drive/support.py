@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tsbench.run import run_cell
-from tsbench.scenario import Scenario
+from tsbench.scenario.spec import Scenario
 
 if TYPE_CHECKING:
     from pathlib import Path

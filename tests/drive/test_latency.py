@@ -6,7 +6,7 @@ import pytest
 
 from tests.drive.support import Quiet, document, run
 from tsbench.run import run_cell
-from tsbench.scenario import Scenario
+from tsbench.scenario.spec import Scenario
 
 HONEST = Path(__file__).parents[2] / "scenarios" / "honest-latency.toml"
 RATE, STALL_S, SECONDS = 200, 2.0, 12

@@ -10,7 +10,7 @@ import pytest
 from tsbench.measure.gates import evaluate_gates, parse_gate, percents_of_gates, verdict_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals
-from tsbench.scenario import RunSpec
+from tsbench.scenario.spec import RunSpec
 
 MS = 1_000_000
 

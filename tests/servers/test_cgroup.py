@@ -18,9 +18,9 @@ from tests.servers.test_process import when
 from tsbench import caps
 from tsbench.caps import ServerPart
 from tsbench.errors import Broken, UserMistake
-from tsbench.precheck import check_spec
 from tsbench.results.rundir import RunDir
-from tsbench.scenario import Scenario
+from tsbench.scenario.spec import Scenario
+from tsbench.scenario.validation import check_spec
 from tsbench.servers import cgroup, unprivileged
 from tsbench.servers.cgroup import Caps
 from tsbench.servers.process import ServerProcess

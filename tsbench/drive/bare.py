@@ -28,7 +28,7 @@ from tsbench.drive.web import Correspondent, Page
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
-from tsbench.scenario import RunSpec
+from tsbench.scenario.spec import RunSpec
 from tsbench.servers.base import death, put_away
 from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS

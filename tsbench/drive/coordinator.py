@@ -24,7 +24,7 @@ from tsbench.drive.tally import Tally
 from tsbench.drive.timebase import Timebase
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.results.rundir import write_json
-from tsbench.scenario import RunSpec
+from tsbench.scenario.spec import RunSpec
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:

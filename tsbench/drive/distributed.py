@@ -23,7 +23,7 @@ from tsbench.drive import exchange
 from tsbench.drive.process import Clock, Share
 from tsbench.drive.timebase import Ping, offset_ns
 from tsbench.errors import Broken, UserMistake, one_line
-from tsbench.scenario import RunSpec
+from tsbench.scenario.spec import RunSpec
 from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
 

@@ -21,7 +21,7 @@ from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window
 from tsbench.net.tcp import wait_with
-from tsbench.precheck import schema_of
+from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import get as get_target
 from tsbench.workload import queries
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tsbench.drive.timebase import Timebase
     from tsbench.model import Rows
-    from tsbench.scenario import RunSpec
+    from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from tsbench.targets.registry import SERVERS
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
-    from tsbench.scenario import RunSpec
+    from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema, Target
     from tsbench.workload.world import World
 

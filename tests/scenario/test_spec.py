@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tsbench.errors import UserMistake
 from tsbench.model import WriteMode
-from tsbench.scenario import RunSpec, Scenario, block_points, select
+from tsbench.scenario.spec import RunSpec, Scenario, block_points, select
 from tsbench.units import NS_PER_S
 
 PLAIN = """
@@ -84,14 +84,14 @@ def test_a_world_never_has_more_streams_than_series(tmp_path: Path) -> None:
 
 
 def test_the_quickstart_scenario_expands() -> None:
-    path = Path(__file__).parent.parent / "scenarios" / "quickstart.toml"
+    path = Path(__file__).parent.parent.parent / "scenarios" / "quickstart.toml"
     cells = Scenario.load(path).expand()
     assert [cell.id for cell in cells] == ["postgres-btree", "postgres-brin", "sqlite-wal"]
     assert len({(cell.world, cell.load, cell.drive, cell.op) for cell in cells}) == 1
 
 
 def test_every_shipped_scenario_expands() -> None:
-    for path in sorted((Path(__file__).parent.parent / "scenarios").rglob("*.toml")):
+    for path in sorted((Path(__file__).parent.parent.parent / "scenarios").rglob("*.toml")):
         assert Scenario.load(path).expand(), path
 
 

@@ -18,13 +18,14 @@ from pydantic import (
     model_validator,
 )
 
-from tsbench import matrix, units
+from tsbench import units
 from tsbench.caps import ServerPart
 from tsbench.errors import UserMistake
-from tsbench.explain import explain, known_keys
-from tsbench.fields import FILE, DurationNs, SecondsNs, TimeNs, Whole
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
 from tsbench.model import WriteMode
+from tsbench.scenario import matrix
+from tsbench.scenario.messages import explain, known_keys
+from tsbench.scenario.types import FILE, DurationNs, SecondsNs, TimeNs, Whole
 from tsbench.timeouts import DEFAULTS, TimeoutPart
 from tsbench.workload.world import Disorder, World, WorldSpec
 
@@ -196,7 +197,7 @@ class RunSpec(_Part):
     id: str
     scenario: str
     question: str = ""
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     relative_start: bool = False
     """Whether `world.start` was given as a distance from now, so that it differs each time the file is read."""
     world: WorldPart

@@ -1,0 +1,1 @@
+"""TOML -> RunSpec: the specification of a run, its matrix, and its validation."""
