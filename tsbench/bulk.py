@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, merge_batches
-from tsbench.timeouts import DEFAULTS, Limits
+from tsbench.scenario.parts import DEFAULTS
+from tsbench.timeouts import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.model import Batch, WriteMode
+    from tsbench.scenario.parts import TimeoutPart
     from tsbench.targets.base import Payload, Schema, Session, Target
-    from tsbench.timeouts import TimeoutPart
     from tsbench.workload.world import World
 
 

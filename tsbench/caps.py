@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError
-from tsbench.scenario.types import SizeBytes
 from tsbench.servers import cgroup
-from tsbench.targets.registry import EMBEDDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tsbench.results.rundir import RunDir
-
-LEAST_BYTES = 4 * 2**20
-
-
-class ServerPart(BaseModel):
-    """[server]: what the server that tsbench starts may use at most."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False, strict=True)] | None = None
-    memory: Annotated[SizeBytes, Field(ge=LEAST_BYTES)] | None = None
-
-    @property
-    def caps(self) -> cgroup.Caps:
-        """As `tsbench.servers.cgroup` has them."""
-        return cgroup.Caps(self.cpu, self.memory)
-
-
-def check(part: ServerPart, target: str, endpoint: str | None) -> None:
-    """Refuse caps that would not hold, before anything is started.
-
-    Raises
-    ------
-    UserMistake
-        One line that begins with the key.
-    """
-    key = next((name for name in ("cpu", "memory") if getattr(part, name) is not None), None)
-    if key is None:
-        return
-    if endpoint:
-        raise UserMistake(f"server.{key}: needs a server that tsbench starts; take it out, or take target.endpoint out")
-    if target in EMBEDDED:
-        text = f"{target} runs inside the load processes, so there is no server to cap; take [server] out"
-        raise UserMistake(f"server.{key}: {text}")
-    cgroup.create(part.caps).remove()
+    from tsbench.scenario.parts import ServerPart
 
 
 @contextmanager

@@ -8,13 +8,10 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from typing import TYPE_CHECKING, Literal
 
 from tsbench.errors import Unreachable
 from tsbench.model import OpError
-from tsbench.scenario.types import DurationNs
 from tsbench.targets.base import timed
 from tsbench.units import NS_PER_S, format_duration
 
@@ -22,42 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement, Rows
+    from tsbench.scenario.parts import TimeoutPart
     from tsbench.targets.base import Payload, Schema, Session, Statement, Target
 
 Key = Literal["connect", "create", "load", "settle", "check"]
-
-_MIN_NS = NS_PER_S // 1_000  # databases count their limits in milliseconds, where 0 means none
-_MAX_NS = 7 * 86_400 * NS_PER_S  # and in 31 bits, which is 24 days
-_MINUTE_NS = 60 * NS_PER_S
-
-
-def _limit(value: int) -> int:
-    if not _MIN_NS <= value <= _MAX_NS:
-        raise ValueError("must be from 1ms to 7d; there is no step without a limit")
-    return value
-
-
-LimitNs = Annotated[DurationNs, AfterValidator(_limit)]
-
-
-class TimeoutPart(BaseModel):
-    """[timeout]: how long each kind of step may take, in nanoseconds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    connect: LimitNs = 30 * NS_PER_S
-    """Opening one session."""
-    create: LimitNs = 10 * _MINUTE_NS
-    """Dropping all tables; creating all of them."""
-    load: LimitNs = 5 * _MINUTE_NS
-    """Storing one batch of the load."""
-    settle: LimitNs = 60 * _MINUTE_NS
-    """Bringing the data to rest after the load or the run."""
-    check: LimitNs = 10 * _MINUTE_NS
-    """One query outside the measured load; reading settings or sizes."""
-
-
-DEFAULTS = TimeoutPart()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ import pytest
 from tests.drive import support
 from tests.servers.test_process import when
 from tsbench import caps
-from tsbench.caps import ServerPart
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import RunDir
+from tsbench.scenario.parts import ServerPart
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.servers import cgroup, unprivileged

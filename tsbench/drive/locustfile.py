@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
-    from tsbench.scenario.spec import Op
+    from tsbench.scenario.parts import Op
 
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
 SPEC = read_spec(DIRECTORY)

@@ -9,7 +9,7 @@ from locust import LoadTestShape
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tsbench.scenario.spec import Step
+    from tsbench.scenario.parts import Step
 
 
 def users_at(steps: Sequence[Step], second: float) -> int | None:

@@ -7,191 +7,43 @@ import fnmatch
 import itertools
 import math
 import tomllib
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
 )
 
 from tsbench import units
-from tsbench.caps import ServerPart
 from tsbench.errors import UserMistake
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
-from tsbench.model import WriteMode
 from tsbench.scenario import matrix
 from tsbench.scenario.messages import explain, known_keys
-from tsbench.scenario.types import FILE, DurationNs, SecondsNs, TimeNs, Whole
-from tsbench.timeouts import DEFAULTS, TimeoutPart
-from tsbench.workload.world import Disorder, World, WorldSpec
+from tsbench.scenario.parts import (
+    DEFAULTS,
+    CheckPart,
+    DrivePart,
+    LoadPart,
+    Op,
+    Part,
+    ServerPart,
+    Step,
+    TargetPart,
+    TimeoutPart,
+    WorldPart,
+)
+from tsbench.scenario.types import FILE
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
-def _many(mode: WriteMode) -> WriteMode:
-    if mode is WriteMode.SINGLE:
-        raise ValueError("must be 'multi' or 'bulk'; single writes are an [[op]]'s")
-    return mode
-
-
-MAX_SCALE = 10_000_000
-"""More series than this do not fit into memory, at about 170 bytes each."""
-Share = Annotated[float, Field(ge=0, le=0.5)]
-
-
-class _Part(BaseModel):
-    """A table of the file: unknown keys are mistakes, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class WorldPart(_Part):
-    """[world]: which data, from which seed."""
-
-    use_case: str
-    scale: Annotated[Whole, Field(ge=1, le=MAX_SCALE)] = 100
-    interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
-    start: TimeNs = 1_451_606_400 * units.NS_PER_S  # 2016-01-01, as the peers
-    seed: Annotated[int, Field(ge=0)] = 1
-    streams: Annotated[int, Field(ge=1)] = 8
-    form: Literal["bounded", "peer"] = "bounded"
-    decimals: Annotated[int, Field(ge=0, le=15)] | None = None
-    late: Share = 0.0
-    out_of_order: Share = 0.0
-    duplicate: Share = 0.0
-    missing: Share = 0.0
-
-    def spec(self) -> WorldSpec:
-        """The world's own form of it; never more streams than series."""
-        disorder = Disorder(
-            late=self.late, out_of_order=self.out_of_order, duplicate=self.duplicate, missing=self.missing
-        )
-        return WorldSpec(
-            use_case=self.use_case,
-            scale=self.scale,
-            seed=self.seed,
-            start_ns=self.start,
-            interval_ns=self.interval,
-            streams=min(self.streams, self.scale),
-            form=self.form,
-            decimals=self.decimals,
-            disorder=disorder,
-        )
-
-
-class LoadPart(_Part):
-    """[load]: what is stored before anything is measured, and how."""
-
-    window: DurationNs = 3_600 * units.NS_PER_S
-    batch: Annotated[int, Field(ge=1)] = 10_000
-    workers: Annotated[int, Field(ge=1, le=64)] = 2
-    mode: Annotated[WriteMode, AfterValidator(_many)] = WriteMode.BULK
-
-
-class Step(_Part):
-    """One step of a load shape: so many users for so long, reached gradually if `ramp`."""
-
-    users: Annotated[Whole, Field(ge=1)]
-    duration: SecondsNs
-    ramp: bool = False
-
-
-class DrivePart(_Part):
-    """[drive]: how ops are driven. Rates are ops per second over all processes."""
-
-    loop: Literal["closed", "open"] = "closed"
-    users: Annotated[Whole, Field(ge=1)] = 8
-    processes: Annotated[int, Field(ge=1, le=256)] = 1
-    wait: tuple[DurationNs, DurationNs] = (0, 0)
-    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    arrivals: Literal["constant", "poisson"] = "constant"
-    late_after: DurationNs = 10_000_000
-    warmup: SecondsNs = 2 * units.NS_PER_S
-    duration: Annotated[SecondsNs, Field(gt=0)] = 10 * units.NS_PER_S
-    window: DurationNs | None = None
-    stop_timeout: SecondsNs = 30 * units.NS_PER_S
-    timeout: DurationNs = 30 * units.NS_PER_S
-    steps: tuple[Step, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_wait(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("wait"), str):
-            return {**data, "wait": [data["wait"], data["wait"]]}
-        return data
-
-    @model_validator(mode="after")
-    def _consistent(self) -> DrivePart:
-        if self.loop == "open" and self.rate is None:
-            raise ValueError("loop = 'open' needs a rate in ops per second; add rate = 100, say")
-        if self.loop == "closed" and self.rate is not None:
-            raise ValueError("a rate needs loop = 'open'; set that, or take the rate out")
-        if self.wait[1] < self.wait[0]:
-            raise ValueError("wait must be [shortest, longest]")
-        if self.loop == "open" and self.wait != (0, 0):
-            raise ValueError("wait belongs to loop = 'closed'; an open loop takes its times from the rate")
-        if self.users < self.processes:
-            raise ValueError(f"{self.users} users cannot be spread over {self.processes} processes")
-        return self
-
-
-class Op(_Part):
-    """[[op]]: one kind of op and its weight in the mix. Either `write` (points per request) or `query` (a kind)."""
-
-    write: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    mode: WriteMode | None = None
-    query: str | None = None
-    weight: Annotated[int, Field(ge=1)] = 1
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Op:
-        if (self.write is None) == (self.query is None):
-            raise ValueError("needs either write = POINTS or query = 'KIND'")
-        if self.query is not None and self.mode is not None:
-            raise ValueError("mode belongs to a write")
-        if self.mode is WriteMode.SINGLE and self.write != 1:
-            raise ValueError(f"mode = 'single' takes one point, not {self.write}; set write = 1, or mode = 'multi'")
-        return self
-
-    @property
-    def name(self) -> str:
-        """What results call it."""
-        return self.query if self.query is not None else f"write-{self.write}"
-
-    @property
-    def write_mode(self) -> WriteMode:
-        """How it writes: as given, else single for one point and multi for more."""
-        return self.mode or (WriteMode.SINGLE if self.write == 1 else WriteMode.MULTI)
-
-
-class CheckPart(_Part):
-    """[check]: how much of what was answered and stored is compared with gold."""
-
-    answers: Annotated[int, Field(ge=0)] = 200
-    sample: Annotated[int, Field(ge=0)] = 2_000
-    readback: Annotated[int, Field(ge=0)] = 1_000_000
-    failures: Share = 0.0
-
-
-class TargetPart(_Part):
-    """[target]: which database, in which layout, started by tsbench or found at `endpoint`."""
-
-    name: str
-    schema_: Annotated[str | None, Field(alias="schema")] = None
-    endpoint: str | None = None
-    cold: bool = False
-    settings: dict[str, str] = {}
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class RunSpec(_Part):
+class RunSpec(Part):
     """One cell: everything that decides what a run does."""
 
     id: str

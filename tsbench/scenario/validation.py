@@ -6,15 +6,16 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsbench import caps
 from tsbench.errors import UserMistake
 from tsbench.model import Window
+from tsbench.servers import cgroup
 from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import EMBEDDED, SERVERS
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
+    from tsbench.scenario.parts import ServerPart
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema, Target
     from tsbench.workload.world import World
@@ -38,7 +39,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
         raise UserMistake(f"{place}: target.schema: {error}") from None
     _check_server(spec, target, place)
     try:
-        caps.check(spec.server, target.name, spec.target.endpoint)
+        check_caps(spec.server, target.name, spec.target.endpoint)
     except UserMistake as error:
         raise UserMistake(f"{place}: {error}") from None
     try:
@@ -108,3 +109,22 @@ def _check_load(spec: RunSpec, world: World, place: str) -> None:
             queries.fit(op.query or "", world, loaded)
     except ValueError as error:
         raise UserMistake(f"{place}: op: {error}") from None
+
+
+def check_caps(part: ServerPart, target: str, endpoint: str | None) -> None:
+    """Refuse caps that would not hold, before anything is started.
+
+    Raises
+    ------
+    UserMistake
+        One line that begins with the key.
+    """
+    key = next((name for name in ("cpu", "memory") if getattr(part, name) is not None), None)
+    if key is None:
+        return
+    if endpoint:
+        raise UserMistake(f"server.{key}: needs a server that tsbench starts; take it out, or take target.endpoint out")
+    if target in EMBEDDED:
+        text = f"{target} runs inside the load processes, so there is no server to cap; take [server] out"
+        raise UserMistake(f"server.{key}: {text}")
+    cgroup.create(part.caps).remove()
