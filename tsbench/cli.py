@@ -114,11 +114,11 @@ def run(
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
-    from tsbench.campaign import campaign, is_knee, prepare, short
     from tsbench.measure import gates
     from tsbench.progress import CellProgress
     from tsbench.report.export import Exports
     from tsbench.report.table import print_summary
+    from tsbench.run.campaign import campaign, is_knee, prepare, short
     from tsbench.scenario.spec import Scenario, select
 
     overrides = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
@@ -163,11 +163,11 @@ def report(
     sar_ahead: Annotated[str, typer.Option(help="How far local times in that file are ahead of UTC: 2h, -5h.")] = "",
 ) -> None:
     """Make report.html of result sets again, and print their tables."""
-    from tsbench.campaign import short
     from tsbench.collect.recording import attach_sar as attach
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report
     from tsbench.report.table import print_summary
+    from tsbench.run.campaign import short
 
     exports = Exports(junit, markdown, json)
     exports.check()
@@ -192,7 +192,7 @@ def web(
     ] = "127.0.0.1",
 ) -> None:
     """Open Locust's web UI for a database; what follows goes to Locust (--processes 4, --endpoint URL, ...)."""
-    from tsbench.launch import web as open_web
+    from tsbench.run.locust_process import web as open_web
 
     open_web(target, host, port, context.args)
 
@@ -238,8 +238,8 @@ def generate(
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
 ) -> None:
     """Generate a use case's points into a file or pipe."""
-    from tsbench import generate as generator
     from tsbench.progress import CellProgress
+    from tsbench.run import generate as generator
     from tsbench.workload.world import WorldSpec
 
     now_ns = time.time_ns()

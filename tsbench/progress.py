@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CellProgress:
-    """Shows the phases of one run, as `run.Progress` asks; a context manager."""
+    """Shows the phases of one run, as `run.lifecycle.Progress` asks; a context manager."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from tests.bad_input.support import Command, complaint, content, nothing_left, only, says, scenario
-from tsbench import beside
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import RunDir
+from tsbench.run import helper
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.postgres.server import PostgresServer
 
@@ -230,9 +230,9 @@ def test_a_helper_process_obeys_the_limits_of_its_run(place: Path, own_server: P
     (spec,) = Scenario.load(path, overrides=overrides).expand()
     run = RunDir.create(place / "results", spec.id)
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
-    beside.store(run, own_server.endpoint)
+    helper.store(run, own_server.endpoint)
     with locked(own_server, "ACCESS EXCLUSIVE"), pytest.raises(Broken, match=r"dropping .* --set timeout\.create=2s"):
-        beside.store(run, own_server.endpoint)
+        helper.store(run, own_server.endpoint)
 
 
 # --- servers that are lost

@@ -25,7 +25,7 @@ WANTED = {"cpu-only": 2.5, "devops": 2.0}
 RSS_LIMIT = 1.10
 OURS = f"""
 import sys
-from tsbench.generate import generate, output
+from tsbench.run.generate import generate, output
 from tsbench.workload.world import WorldSpec
 use_case, scale, ticks, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 spec = WorldSpec(use_case, scale, 123, {BEGIN_NS}, 10**10, form="peer")

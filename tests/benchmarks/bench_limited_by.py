@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the tests' own helpers
 
 from tests.drive.support import document, run
-from tsbench import launch
+from tsbench.run import locust_process
 
 TIMES = 20
 BURNING = Path(__file__).parents[1] / "drive" / "burning.py"
@@ -25,9 +25,9 @@ LOAD = document(
 
 
 def main() -> None:
-    calm = launch.LOCUSTFILE
+    calm = locust_process.LOCUSTFILE
     for name, locustfile in (("burning its CPU", BURNING), ("left alone", calm)):
-        launch.LOCUSTFILE = locustfile
+        locust_process.LOCUSTFILE = locustfile
         called = 0
         for _ in range(TIMES):
             with tempfile.TemporaryDirectory() as directory:

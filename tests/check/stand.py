@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tsbench.bulk import bulk_load
 from tsbench.check.answers import Answers, ask, read_back
 from tsbench.check.audit import account
 from tsbench.check.gold import Gold
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
+from tsbench.run.bulk_load import bulk_load
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES, fit
 from tsbench.workload.world import World, WorldSpec

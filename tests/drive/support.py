@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsbench.run import run_cell
+from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.spec import Scenario
 
 if TYPE_CHECKING:

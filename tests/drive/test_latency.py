@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.drive.support import Quiet, document, run
-from tsbench.run import run_cell
+from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.spec import Scenario
 
 HONEST = Path(__file__).parents[2] / "scenarios" / "honest-latency.toml"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.drive.support import document, run
-from tsbench import launch
+from tsbench.run import locust_process
 
 MILLISECOND = document(
     drive={"users": 8, "wait": "10ms", "duration": "2s"},
@@ -15,7 +15,7 @@ MILLISECOND = document(
 
 
 def test_a_process_that_burns_its_cpu_is_called_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(launch, "LOCUSTFILE", Path(__file__).parent / "burning.py")
+    monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
     summary = run(tmp_path, MILLISECOND)
     assert summary["limited_by"] == "load generator"
     assert summary["verdicts"]["limit"]["valid"] is None
@@ -28,7 +28,7 @@ def test_the_same_load_without_the_burner_is_not(tmp_path):
 
 
 def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path, monkeypatch):
-    monkeypatch.setattr(launch, "LOCUSTFILE", Path(__file__).parent / "burning.py")
+    monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
     monkeypatch.setenv("BURN_S", "0.05")
     monkeypatch.setenv("REST_S", "0.45")
     drive = {"loop": "open", "rate": 100, "users": 50, "wait": "0s", "duration": "4s"}

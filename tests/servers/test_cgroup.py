@@ -15,9 +15,9 @@ import pytest
 
 from tests.drive import support
 from tests.servers.test_process import when
-from tsbench import caps
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import RunDir
+from tsbench.run import server_limits
 from tsbench.scenario.parts import ServerPart
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
@@ -84,13 +84,13 @@ class TestHeld:
         run = RunDir.create(tmp_path, "cell")
         run.write_json("env.json", {"server": {"version": "1"}})
         said = r"killed for lack of memory \(cap 64.0 MB\); what was seen of it: it is gone"
-        with pytest.raises(Broken, match=said), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
+        with pytest.raises(Broken, match=said), server_limits.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
             group = cgroup.current()
             assert group is not None
             process.start(when(lambda: "ready" in process.tail()))
-            assert caps.killed() == ""
+            assert server_limits.killed() == ""
             _until(lambda: not process.alive())
-            assert caps.killed() == "the server was killed for lack of memory (cap 64.0 MB)"
+            assert server_limits.killed() == "the server was killed for lack of memory (cap 64.0 MB)"
             raise Broken("it is gone")
         assert group is not None
         told = run.read_json("env.json")["server"]
@@ -102,7 +102,7 @@ class TestHeld:
     def test_a_death_for_another_reason_is_not_told_as_one_of_memory(self, tmp_path: Path) -> None:
         process = server(tmp_path, "print('ready'); import time; time.sleep(60)")
         run = RunDir.create(tmp_path, "cell")
-        with pytest.raises(Broken, match=r"^gone$"), caps.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
+        with pytest.raises(Broken, match=r"^gone$"), server_limits.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
             process.start(when(lambda: "ready" in process.tail()))
             process.kill()
             raise Broken("gone")

@@ -19,7 +19,6 @@ from locust import events
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRunner
 from pydantic import ValidationError
 
-from tsbench import assess, beside
 from tsbench.collect.recording import warn
 from tsbench.drive import options, signing
 from tsbench.drive.coordinator import Coordinator, Run
@@ -28,6 +27,7 @@ from tsbench.drive.web import Correspondent, Page
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
+from tsbench.run import assessment, helper
 from tsbench.scenario.spec import RunSpec
 from tsbench.servers.base import death, put_away
 from tsbench.targets import registry
@@ -139,7 +139,7 @@ class _Test:
         self._spec: RunSpec | None = None
         self._prepared: Run | None = None
         self._loaded: dict[str, Any] = {}
-        self._watch: beside.Beside | None = None
+        self._watch: helper.Beside | None = None
         self._checks: gevent.Greenlet | None = None
         self._last = ""
         self._busy = RLock()  # a next test waits until the one before is checked
@@ -181,8 +181,8 @@ class _Test:
             self._server.start()
         endpoint = given or (self._server.endpoint if self._server else "")
         logger.info("storing the first data")
-        self._loaded = beside.store(run, endpoint)
-        self._watch = beside.Beside(run, endpoint, self.server_pids())
+        self._loaded = helper.store(run, endpoint)
+        self._watch = helper.Beside(run, endpoint, self.server_pids())
         self._prepared = Run(spec, endpoint, run.path, timed=False)
         return self._prepared
 
@@ -208,7 +208,7 @@ class _Test:
                     warn(run, [trouble])
                 died = death(self._server) if self._server is not None else ""
                 logger.info("checking answers and writes")
-                whole = beside.conclude(run, planned.endpoint, self._loaded, failure=failure, death=died)
+                whole = helper.conclude(run, planned.endpoint, self._loaded, failure=failure, death=died)
             except gevent.GreenletExit:
                 state, error = "interrupted", "interrupted by the user while answers and writes were checked"
                 whole = self._salvage(run, planned.spec, error)
@@ -221,7 +221,7 @@ class _Test:
     def _salvage(self, run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
         """Summarise in a thread: it takes seconds, in which the web UI and a master's workers want to be answered."""
         self._put_away()  # which makes room on a full disk
-        return gevent.get_hub().threadpool.apply(assess.salvage, (run, spec, reason))  # type: ignore[no-any-return]
+        return gevent.get_hub().threadpool.apply(assessment.salvage, (run, spec, reason))  # type: ignore[no-any-return]
 
     def _close(self, state: str, error: str, verdict: Mapping[str, Any]) -> None:
         """Put the server away, give the directory its final name, and say how the test ended."""
@@ -251,8 +251,8 @@ class _Test:
             self._put_away()
             return
         with suppress(Broken):  # on a full disk there is only what is logged
-            heading = assess.heading(spec, spec.target.schema_ or "")
-            assess.conclude(run, spec, heading, {"run": Verdict(False, reason)})
+            heading = assessment.heading(spec, spec.target.schema_ or "")
+            assessment.conclude(run, spec, heading, {"run": Verdict(False, reason)})
         self._close(state, reason, {"valid": False, "reason": reason})
 
     # --- Locust's end -------------------------------------------------------------------------------------------------

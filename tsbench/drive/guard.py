@@ -15,9 +15,9 @@ import gevent
 from flask import Response, make_response, redirect, request, session, url_for
 from flask_login import UserMixin, current_user, login_user
 
-from tsbench import listening
 from tsbench.drive import startform
-from tsbench.listening import WEB_PASSWORD, is_loopback
+from tsbench.run import listening
+from tsbench.run.listening import WEB_PASSWORD, is_loopback
 from tsbench.targets import credentials
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import zmq.green as zmq
 from locust.rpc import zmqrpc
 
-from tsbench import listening
 from tsbench.drive.seal import MasterEnd, Seal, WorkerEnd
 from tsbench.errors import UserMistake
+from tsbench.run import listening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

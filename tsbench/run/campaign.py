@@ -8,12 +8,12 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from tsbench.claims import evaluate, read_claims
 from tsbench.errors import UserMistake
 from tsbench.report.cells import read_optional
 from tsbench.report.html import write_report
 from tsbench.results.rundir import FORMAT, RunDir, read_json, write_json
-from tsbench.run import run_cell
+from tsbench.run.claims import evaluate, read_claims
+from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.validation import check_spec
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tsbench.run import Progress
+    from tsbench.run.lifecycle import Progress
     from tsbench.scenario.spec import RunSpec, Scenario
 
     ProgressOf = Callable[[str], AbstractContextManager[Progress]]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, merge_batches
+from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
-from tsbench.timeouts import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,19 +14,19 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tsbench import assess, caps, env, launch
-from tsbench.bulk import fill
 from tsbench.collect.recording import collectors_for, counting, watching
 from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.results.rundir import RunDir
+from tsbench.run import assessment, environment, locust_process, server_limits
+from tsbench.run.bulk_load import fill
+from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.targets import registry
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import SERVERS
-from tsbench.timeouts import Limits
 from tsbench.units import format_now, format_time
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Parts:
     schema: Schema
     server: Server
     collectors: Sequence[Collector]
-    drive: Drive = launch.drive
+    drive: Drive = locust_process.drive
 
 
 def real_parts(spec: RunSpec, run: RunDir) -> Parts:
@@ -75,7 +75,7 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
-        return [*counting(target, server.endpoint, schema), *caps.sources()]
+        return [*counting(target, server.endpoint, schema), *server_limits.sources()]
 
     return Parts(target, schema, server, collectors_for(run, server.pids, sources))
 
@@ -99,7 +99,7 @@ def run_cell(
     try:
         parts = parts or real_parts(spec, run)
         with ExitStack() as stack:
-            stack.enter_context(caps.capped(spec.server, run))
+            stack.enter_context(server_limits.capped(spec.server, run))
             stack.callback(put_away, parts.server, run / "server.log")
             progress.phase("start")
             parts.server.start()
@@ -110,15 +110,15 @@ def run_cell(
             run.finish("failed", error=str(error))
             raise
         reason = f"the server could not be reached ({format_now()}): {error}"
-        summary = assess.salvage(run, spec, reason)
+        summary = assessment.salvage(run, spec, reason)
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Broken, OpError, OSError) as error:
         if _interrupted(error):
-            assess.salvage(run, spec, "interrupted by the user")
+            assessment.salvage(run, spec, "interrupted by the user")
             run.finish("interrupted", error="interrupted by the user")
             raise KeyboardInterrupt from error
         reason = _reason(error)
-        summary = assess.salvage(run, spec, reason)
+        summary = assessment.salvage(run, spec, reason)
         run.finish("failed", error=reason)
     else:
         run.finish("complete")
@@ -129,28 +129,31 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     """Do all with a server that has started, top to bottom, as the method section of a paper would tell it."""
     limits = Limits(spec.timeout, parts.server.endpoint)
     with closing(limits.connect(parts.target, parts.schema)) as session:
-        manifest = env.manifest()
+        manifest = environment.manifest()
         manifest["server"] = {**parts.server.settings(), **session.facts()}
-        run.write_json("env.json", {**manifest, "warnings": env.warnings_of(manifest)})
+        run.write_json("env.json", {**manifest, "warnings": environment.warnings_of(manifest)})
         loaded = _load(spec, parts, session, progress)
         _expect_plausible(spec, parts.schema, session, loaded["points"])
     if spec.target.cold:
         progress.phase("cold start")
         parts.server.cold()
 
-    progress.phase("measure", launch.expected_s(spec))
-    caps.mark()
+    progress.phase("measure", locust_process.expected_s(spec))
+    server_limits.mark()
     with watching(run, parts.collectors):
         _drive(spec, run, parts, progress)
-    summary, verdicts = assess.measured(run, spec)
-    heading = {**assess.heading(spec, parts.schema.name), "started": format_time(int(manifest["clock"]["utc_s"] * 1e9))}
-    heading |= {"durable": parts.target.durable, "load": loaded, **caps.summary()}
+    summary, verdicts = assessment.measured(run, spec)
+    heading = {
+        **assessment.heading(spec, parts.schema.name),
+        "started": format_time(int(manifest["clock"]["utc_s"] * 1e9)),
+    }
+    heading |= {"durable": parts.target.durable, "load": loaded, **server_limits.summary()}
     died = _death(parts.server)
     if died:
-        return assess.conclude(run, spec, {**heading, **summary}, {"server": Verdict(False, died), **verdicts})
+        return assessment.conclude(run, spec, {**heading, **summary}, {"server": Verdict(False, died), **verdicts})
 
     progress.phase("check")
-    found, found_verdicts = assess.examined(
+    found, found_verdicts = assessment.examined(
         run,
         spec,
         parts.target,
@@ -161,7 +164,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     )
     if died := _death(parts.server):  # under the checks' own queries
         found_verdicts = {**found_verdicts, "server": Verdict(False, died)}
-    return assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **found_verdicts})
+    return assessment.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **found_verdicts})
 
 
 @contextmanager
@@ -219,7 +222,7 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
 
 def _death(server: Server) -> str:
     """Return why the server cannot be asked any more, or why its answers are no measure; "" where all is well."""
-    return caps.killed() or death(server)
+    return server_limits.killed() or death(server)
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -17,8 +17,8 @@ from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
 from tsbench.model import OpError, Outcome, Verdict, merge_verdicts
 from tsbench.results.ledger import read_ledgers
+from tsbench.run.time_limits import Limits
 from tsbench.targets.base import Unsupported
-from tsbench.timeouts import Limits
 from tsbench.units import format_now
 
 if TYPE_CHECKING:

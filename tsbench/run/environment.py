@@ -55,7 +55,7 @@ def warnings_of(content: dict[str, Any]) -> list[str]:
 
 
 def _git() -> str:
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parent.parent.parent
     if not (root / ".git").exists():
         return ""
     try:

@@ -1,7 +1,7 @@
 import pytest
 
-from tsbench.claims import Claim, evaluate, read_claims
 from tsbench.errors import UserMistake
+from tsbench.run.claims import Claim, evaluate, read_claims
 
 
 def summary(points_per_s, *, valid=True, p50_ns=10_000_000):

@@ -1,7 +1,7 @@
-"""What a Locust that was not started by `tsbench run` leaves to processes of their own.
+"""Helper processes for bare `locust -f`: initial load, host sampling and checks run outside its event loop.
 
-Collectors, the first data and the checks would hold up its event loop: whose lateness is what is watched there, which
-answers the web UI, and which tells a master that its workers live.
+They would hold that loop up: its lateness is what is measured, it answers the web UI, and it tells a master that its
+workers live.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tsbench import assess, env
-from tsbench.bulk import fill
 from tsbench.collect.processes import Tree
 from tsbench.collect.recording import collectors_for, counting, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
+from tsbench.run import assessment, environment
+from tsbench.run.bulk_load import fill
+from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import bind_to_parent
 from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS
-from tsbench.timeouts import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class Beside:
             select.select([self._child.stdout], [], [], PATIENCE_S)
 
     def stop(self) -> str:
-        """Let it write what it saw; why it could not, or nothing."""
+        """Stop sampling and write the samples. Return an error message, or "" on success."""
         try:
             _, errors = self._child.communicate(timeout=PATIENCE_S)  # which closes its input
         except subprocess.TimeoutExpired:
@@ -64,7 +64,7 @@ class Beside:
         return ""
 
     def kill(self) -> None:
-        """Stop it without a word."""
+        """Kill the helper process; its samples are lost."""
         self._child.kill()
         with suppress(subprocess.TimeoutExpired):
             self._child.communicate(timeout=PATIENCE_S)
@@ -99,7 +99,13 @@ def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any], *, failure: str
 
 def _started(what: str, run: RunDir, endpoint: str, **job: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tsbench.beside", what, json.dumps({"run": str(run.path), "endpoint": endpoint, **job})],
+        [
+            sys.executable,
+            "-m",
+            "tsbench.run.helper",
+            what,
+            json.dumps({"run": str(run.path), "endpoint": endpoint, **job}),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -162,7 +168,7 @@ def _watch(job: _Job) -> dict[str, Any]:
 def _store(job: _Job) -> dict[str, Any]:
     world, load = job.spec.world_at(), job.spec.load
     with closing(job.connect()) as session:
-        job.run.write_json("env.json", {**env.manifest(), "server": dict(session.facts())})
+        job.run.write_json("env.json", {**environment.manifest(), "server": dict(session.facts())})
         return fill(
             session,
             world,
@@ -180,15 +186,15 @@ def _store(job: _Job) -> dict[str, Any]:
 def _conclude(job: _Job) -> dict[str, Any]:
     run, spec, schema, loaded = job.run, job.spec, job.schema, job.asked["loaded"]
     if job.asked["failure"]:
-        assess.salvage(run, spec, job.asked["failure"])
+        assessment.salvage(run, spec, job.asked["failure"])
         return {}
-    heading = {**assess.heading(spec, schema.name), "load": loaded}
-    summary, verdicts = assess.measured(run, spec)
+    heading = {**assessment.heading(spec, schema.name), "load": loaded}
+    summary, verdicts = assessment.measured(run, spec)
     if job.asked["death"]:
         died = {"server": Verdict(False, job.asked["death"])}
-        assess.conclude(run, spec, {**heading, **summary}, {**died, **verdicts})
+        assessment.conclude(run, spec, {**heading, **summary}, {**died, **verdicts})
         return {}
-    found, more = assess.examined(
+    found, more = assessment.examined(
         run,
         spec,
         job.target,
@@ -197,7 +203,7 @@ def _conclude(job: _Job) -> dict[str, Any]:
         loaded_points=loaded["points"],
         directory_bytes=lambda: _stored_bytes(job),
     )
-    assess.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
+    assessment.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
     return {}
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tsbench.bulk import bulk_load
 from tsbench.errors import Broken, Unreachable
 from tsbench.model import OpError, Outcome, WriteMode
+from tsbench.run.bulk_load import bulk_load
 from tsbench.targets.null import NullSchema, NullSession, NullTarget
 from tsbench.workload.world import World, WorldSpec
 

@@ -15,7 +15,7 @@ import zstandard
 
 from tsbench.encode import line_protocol, pgcopy
 from tsbench.errors import Broken, UserMistake
-from tsbench.generate import generate, output
+from tsbench.run.generate import generate, output
 from tsbench.workload.world import World, WorldSpec
 
 START_NS = 1_451_606_400 * 10**9
@@ -112,7 +112,7 @@ def test_a_reader_that_goes_away_breaks_off_with_one_line():
 
 
 def test_standard_output_gets_the_points():
-    code = "from tests.test_generate import *\nwith output('-') as out: generate(SPEC, END_NS, 'influx', out)\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(__file__).parents[1])
+    code = "from tests.run.test_generate import *\nwith output('-') as out: generate(SPEC, END_NS, 'influx', out)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(__file__).parents[2])
     assert done.stdout == written()
     assert done.stderr == b""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.listening import WEB_PASSWORD, secret_for
+from tsbench.run.listening import WEB_PASSWORD, secret_for
 from tsbench.servers.children import bind_to_parent
 from tsbench.servers.process import free_port
 from tsbench.targets import credentials
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tsbench.results.rundir import RunDir
     from tsbench.scenario.spec import RunSpec
 
-LOCUSTFILE = Path(__file__).parent / "drive" / "locustfile.py"
-LOCUSTFILES = (Path(__file__).parent / "locustfiles", Path(__file__).parent.parent / "locustfiles")
+LOCUSTFILE = Path(__file__).parent.parent / "drive" / "locustfile.py"
+LOCUSTFILES = (Path(__file__).parent.parent / "locustfiles", Path(__file__).parent.parent.parent / "locustfiles")
 """Where the locustfiles of the databases are: in an installed package, or in a checkout."""
 KILLED_S = 30.0
 """How long a killed process may take to go: one that waits for a broken disk never does."""

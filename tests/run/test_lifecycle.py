@@ -13,7 +13,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.results.rundir import write_json
-from tsbench.run import Parts, run_cell
+from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.targets.memory import KEEP, MemorySession, Store

@@ -1,0 +1,1 @@
+"""The steps of a run, for `tsbench run` and for bare Locust."""
