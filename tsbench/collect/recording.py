@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tsbench.collect import sadf
-from tsbench.collect.counters import CounterCollector, Counting
+from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tsbench.collect.base import Collector, Row
     from tsbench.collect.counters import Source
     from tsbench.collect.processes import Tree
-    from tsbench.targets.base import Schema, Target
 
 COUNTERS_TIMEOUT_S = 10.0
 """How long the server's counters are waited for, each time."""
@@ -57,15 +56,6 @@ def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
         for collector in collectors:
             write_rows(run, collector.name, collector.stop())
         warn(run, [collector.trouble for collector in collectors if collector.trouble])
-
-
-def counting(target: Target, endpoint: str, schema: Schema) -> list[Source]:
-    """Open a session that can tell its server's counters; without that ability there is none."""
-    session = target.connect(endpoint, schema, timeout_s=COUNTERS_TIMEOUT_S)
-    if isinstance(session, Counting):
-        return [session]
-    session.close()
-    return []
 
 
 def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:

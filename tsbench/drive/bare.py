@@ -139,7 +139,7 @@ class _Test:
         self._spec: RunSpec | None = None
         self._prepared: Run | None = None
         self._loaded: dict[str, Any] = {}
-        self._watch: helper.Beside | None = None
+        self._watch: helper.HelperProcess | None = None
         self._checks: gevent.Greenlet | None = None
         self._last = ""
         self._busy = RLock()  # a next test waits until the one before is checked
@@ -182,7 +182,7 @@ class _Test:
         endpoint = given or (self._server.endpoint if self._server else "")
         logger.info("storing the first data")
         self._loaded = helper.store(run, endpoint)
-        self._watch = helper.Beside(run, endpoint, self.server_pids())
+        self._watch = helper.HelperProcess(run, endpoint, self.server_pids())
         self._prepared = Run(spec, endpoint, run.path, timed=False)
         return self._prepared
 

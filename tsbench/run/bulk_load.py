@@ -217,7 +217,7 @@ def _garbage_frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def fill(
+def create_and_load(
     session: Session,
     world: World,
     target: Target,

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tsbench.collect.processes import Tree
-from tsbench.collect.recording import collectors_for, counting, watching
+from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, environment
-from tsbench.run.bulk_load import fill
+from tsbench.run.bulk_load import create_and_load
+from tsbench.run.counter_sources import server_counters
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
@@ -43,7 +44,7 @@ OUTER_LIMIT_S = 7 * 86_400.0
 # --- in Locust's process ----------------------------------------------------------------------------------------------
 
 
-class Beside:
+class HelperProcess:
     """Watches from its making until `stop`, which needs the run's clock to be written: it is the rows' time axis."""
 
     def __init__(self, run: RunDir, endpoint: str, server: Sequence[int]) -> None:
@@ -158,7 +159,8 @@ def _watch(job: _Job) -> dict[str, Any]:
     server: Sequence[int] = job.asked["server"]
     client = Tree(lambda: [job.asked["client"]], without=lambda: [*server, os.getpid()])
     with watching(
-        job.run, collectors_for(job.run, lambda: server, lambda: counting(job.target, job.endpoint, job.schema), client)
+        job.run,
+        collectors_for(job.run, lambda: server, lambda: server_counters(job.target, job.endpoint, job.schema), client),
     ):
         print(json.dumps({"watching": True}), flush=True)
         sys.stdin.read()
@@ -169,7 +171,7 @@ def _store(job: _Job) -> dict[str, Any]:
     world, load = job.spec.world_at(), job.spec.load
     with closing(job.connect()) as session:
         job.run.write_json("env.json", {**environment.manifest(), "server": dict(session.facts())})
-        return fill(
+        return create_and_load(
             session,
             world,
             job.target,

@@ -14,12 +14,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tsbench.collect.recording import collectors_for, counting, watching
+from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import Count, OpError, Verdict
 from tsbench.results.rundir import RunDir
-from tsbench.run import assessment, environment, locust_process, server_limits
-from tsbench.run.bulk_load import fill
+from tsbench.run import assessment, counter_sources, environment, locust_process, server_limits
+from tsbench.run.bulk_load import create_and_load
+from tsbench.run.counter_sources import server_counters
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import death, put_away
@@ -75,7 +76,7 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
-        return [*counting(target, server.endpoint, schema), *server_limits.sources()]
+        return [*server_counters(target, server.endpoint, schema), *counter_sources.group_counters()]
 
     return Parts(target, schema, server, collectors_for(run, server.pids, sources))
 
@@ -180,7 +181,7 @@ def _naming_death(server: Server) -> Iterator[None]:
 
 def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
     world, load = spec.world_at(), spec.load
-    return fill(
+    return create_and_load(
         session,
         world,
         parts.target,

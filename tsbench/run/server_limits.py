@@ -73,23 +73,3 @@ def summary() -> dict[str, Any]:
         "oom_kills": in_all.get("oom_kills"),
     }
     return {"caps": found}
-
-
-class GroupCounters:
-    """What the kernel counts of a control group, as a source of `collect.counters`."""
-
-    def __init__(self, group: cgroup.Group) -> None:
-        self._group = group
-
-    def counters(self) -> dict[str, float]:
-        """The group's counters, as `group.<name>`."""
-        return {f"group.{name}": value for name, value in self._group.counters().items()}
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def sources() -> list[GroupCounters]:
-    """The current group, if there is one."""
-    group = cgroup.current()
-    return [GroupCounters(group)] if group is not None else []
