@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.report import cases, compare, frames, manifest, plots, style, view, watched
+from tsbench.report import cases, compare, frames, manifest, plots, style, system_plots, view
 from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
 from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
@@ -169,9 +169,9 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
     if not (data.host.empty and data.server.empty):
         draw("resources", "CPU, memory and disk over time", plots.resources(data.host, data.server))
     if not data.sar.empty:
-        draw("sar", "CPU by state, disk and network, as sysstat recorded them", watched.sar(data.sar))
+        draw("sar", "CPU by state, disk and network, as sysstat recorded them", system_plots.sar(data.sar))
     if not data.counters.empty:
-        draw("counters", "the server's own counters over time", watched.counters(data.counters))
+        draw("counters", "the server's own counters over time", system_plots.counters(data.counters))
     found = frames.stalls(data.ops, cell.time)
     return {
         "cell": cell,

@@ -12,7 +12,7 @@ from tests.report.synthetic import Shape, make_results
 from tests.report.test_plots import texts
 from tsbench.cli import main
 from tsbench.collect.recording import write_rows
-from tsbench.report import frames, watched
+from tsbench.report import frames, system_plots
 from tsbench.report.html import write_report
 from tsbench.results.rundir import SAR_COLUMNS, RunDir
 
@@ -44,7 +44,7 @@ def test_rates_are_differences_and_a_restart_is_a_gap() -> None:
 
 
 def test_known_counters_are_drawn_as_rates_and_silent_ones_are_left_out() -> None:
-    figure = watched.counters(
+    figure = system_plots.counters(
         counted(
             database__xact_commit=[0, 100, 300],
             database__xact_rollback=[5, 5, 5],
@@ -61,23 +61,23 @@ def test_known_counters_are_drawn_as_rates_and_silent_ones_are_left_out() -> Non
 
 
 def test_counters_that_nobody_knows_make_no_figure() -> None:
-    assert watched.counters(counted(unheard__of=[1, 2, 3])) is None
+    assert system_plots.counters(counted(unheard__of=[1, 2, 3])) is None
 
 
 def test_each_host_has_a_row_of_panels() -> None:
-    figure = watched.sar(recorded("client", "server"))
+    figure = system_plots.sar(recorded("client", "server"))
     titles = [panel.get_title(loc="left") for panel in figure.axes]
     assert titles == [
         f"{host}: {what}" for host in ("client", "server") for what in ("CPU by state", "disk", "network")
     ]
     assert {"user", "iowait", "steal", "writes", "loopback"} <= set(texts(figure))
-    assert list(watched.sar(recorded("x", interval_s=5)).axes[1].lines[0].get_xdata()) == [2, 7, 12, 17]  # type: ignore[arg-type]
+    assert list(system_plots.sar(recorded("x", interval_s=5)).axes[1].lines[0].get_xdata()) == [2, 7, 12, 17]  # type: ignore[arg-type]
 
 
 def test_columns_that_a_file_has_not_are_left_out() -> None:
     frame = recorded("x")
     gone = [column for column in SAR_COLUMNS if column.startswith(("disk", "cpu_steal"))]
-    figure = watched.sar(frame.assign(**dict.fromkeys(gone, np.nan)))
+    figure = system_plots.sar(frame.assign(**dict.fromkeys(gone, np.nan)))
     assert "steal" not in texts(figure)
     assert len(figure.axes[1].lines) == 0
 
