@@ -11,7 +11,7 @@ import jinja2
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import cases, compare, frames, manifest, plots, style, system_plots, view
 from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_of
-from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
+from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
 from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "cells": cells,
         "anchors": {cell.name: f"run-{number}" for number, cell in enumerate(cells, 1)},
         "summary": _summary(cells),
-        "conducts": conducts(cells),
-        "conduct": conduct,
+        "conducts": load_texts(cells),
+        "conduct": load_text,
         "time": time_label(cells),
         "claims": claims_of(results),
         "knee": knee_of(results),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tsbench.model import Verdict
 from tsbench.report import view
 from tsbench.report.cells import as_verdict
-from tsbench.report.metrics import conduct
+from tsbench.report.metrics import load_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _add_case(suite: ET.Element, name: str, cell: Cell, check: str, verdict: Ver
         return
     reason = verdict.reason or "no reason was given"
     counts = [f"{key}: {count}" for key, count in verdict.counts.items()]
-    lines = [reason, *counts, f"run: {cell.name} ({conduct(cell)})", f"limited by: {cell.limited_by}"]
+    lines = [reason, *counts, f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
     kind = "failure" if verdict.valid is False else "error"
     told = ET.SubElement(case, kind, type=verdict.word, message=_clean(reason))
     told.text = _clean("\n".join(lines))

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tsbench.report import view
-from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
+from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ def _section(name: str, question: str, cells: Sequence[Cell]) -> str:
         parts.append(_code(question, most=1_000))
     parts.append(f"{true} of {len(cells)} run{'s' if len(cells) != 1 else ''} with a true verdict.")
     parts.append(_runs(cells))
-    ways = conducts(cells)
+    ways = load_texts(cells)
     how = f" ({ways[0]})" if len(ways) == 1 else ""
     struck = "; figures without a true verdict are struck out" if true < len(cells) else ""
     parts.append(f"p50, p99 and max are {time_label(cells)}s{how}{struck}.")
@@ -48,12 +48,12 @@ def _section(name: str, question: str, cells: Sequence[Cell]) -> str:
 
 def _runs(cells: Sequence[Cell]) -> str:
     columns = used_columns(cells)
-    loops = len(conducts(cells)) > 1
+    loops = len(load_texts(cells)) > 1
     heads = ["run", "verdict", "limited by", *(["loop"] if loops else [])]
     rows = []
     for cell in cells:
         figures = [_figure(column.text(cell), cell.verdict) for column in columns]
-        way = [conduct(cell)] if loops else []
+        way = [load_text(cell)] if loops else []
         rows.append((_code(cell.name), _word(cell.verdict), cell.limited_by, *way, *figures))
     titles = [f"{column.group} {column.title}" for column in columns]
     return _table((*heads, *titles), rows, right=len(columns))

@@ -123,13 +123,13 @@ def time_label(cells: Sequence[Cell]) -> str:
     return "response (open) / service (closed) time" if kinds == {"open", "closed"} else "service time"
 
 
-def conduct(cell: Cell) -> str:
+def load_text(cell: Cell) -> str:
     """How the load was offered, as printed with the figures: `closed, 10 users`."""
     users = lookup(cell.summary, ("users",)) or lookup(cell.spec, ("drive", "users"))
     parts = [cell.loop or "loop unknown", f"{users} user{'s' if users != 1 else ''}" if users is not None else ""]
     return ", ".join(part for part in parts if part)
 
 
-def conducts(cells: Sequence[Cell]) -> list[str]:
+def load_texts(cells: Sequence[Cell]) -> list[str]:
     """The different ways in which the load of these runs was offered; runs that ended too early to say do not count."""
-    return list(dict.fromkeys(conduct(cell) for cell in cells if cell.summary))
+    return list(dict.fromkeys(load_text(cell) for cell in cells if cell.summary))

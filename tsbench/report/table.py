@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tsbench.report.cells import claims_of, knee_of, load_cells
-from tsbench.report.metrics import MISSING, conduct, conducts, time_label, used_columns
+from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def print_summary(console: Console, results: Path) -> None:
     """
     cells = load_cells(results)
     name = _Column("", "run", tuple(Text(cell.name) for cell in cells), right=False)
-    ways = conducts(cells)
+    ways = load_texts(cells)
     how = f" ({ways[0]})" if len(ways) == 1 else ""
     for columns in _fit(_columns(cells), console.width - name.width - 2):
         console.print(_table([name, *columns]))
@@ -93,8 +93,8 @@ def _columns(cells: Sequence[Cell]) -> list[_Column]:
         _Column("", "verdict", tuple(Text(v.word, style=_COLOURS[v.valid]) for v in verdicts), right=False),
         _Column("limited", "by", tuple(Text(t, style=s) for t, s in zip(limits, marks, strict=True)), right=False),
     ]
-    if len(conducts(cells)) > 1:
-        found.append(_Column("", "loop", tuple(Text(conduct(cell)) for cell in cells), right=False))
+    if len(load_texts(cells)) > 1:
+        found.append(_Column("", "loop", tuple(Text(load_text(cell)) for cell in cells), right=False))
     styles = ["" if verdict.valid is True else "dim strike" for verdict in verdicts]
     for column in used_columns(cells):
         texts = [column.text(cell) for cell in cells]
