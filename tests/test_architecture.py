@@ -40,7 +40,7 @@ MISPLACED: set[str] = {"catalogue", "cli", "progress"}
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports that do not fit the order yet."""
 KNOWN_CIRCLES: set[tuple[str, str]] = {
-    ("drive.distributed", "drive.coordinator"),
+    ("drive.cluster.protocol", "drive.coordinator"),
 }
 """Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {

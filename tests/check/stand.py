@@ -117,7 +117,7 @@ class Stand:
         return self
 
     def _pieces(self) -> Iterator[tuple[int, int, int, Batch]]:
-        """What a load process writes, with its place (as `drive.feed`, whose import would patch this process)."""
+        """What a load process writes, with its place (as the payload queue, which cannot be imported here)."""
         streams = [self.world.batches(s, points=BLOCK, first_tick=self.ticks) for s in range(self.world.spec.streams)]
         for block, batches in enumerate(zip(*streams, strict=True)):
             for stream, batch in enumerate(batches):

@@ -503,7 +503,7 @@ def test_sessions_yield_to_gevent_where_locust_drives_them() -> None:
     program = """
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
-import tsbench.drive.process
+import tsbench.drive.load_process
 from tests.net.loopback import Loopback
 from tsbench.net.http import (HttpConnection, Place, Request)
 def act(peer, asked):

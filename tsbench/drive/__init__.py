@@ -7,19 +7,19 @@ this package (figures, clocks, the exchange of files) can be used and tested wit
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tsbench.drive.bare import standalone
-    from tsbench.drive.users import TimeSeriesUser
+    from tsbench.drive.standalone_run import standalone
+    from tsbench.drive.user import TimeSeriesUser
 
 __all__ = ["TimeSeriesUser", "standalone"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "standalone":
-        from tsbench.drive.bare import standalone
+        from tsbench.drive.standalone_run import standalone
 
         return standalone
     if name == "TimeSeriesUser":
-        from tsbench.drive.users import TimeSeriesUser
+        from tsbench.drive.user import TimeSeriesUser
 
         return TimeSeriesUser
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

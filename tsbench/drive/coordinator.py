@@ -1,7 +1,7 @@
 """Ties Locust's events to a run: who writes which streams, when the clock starts, and what is left at the end.
 
 The same object lives in every Locust process. A single process does all of it; a master decides and instructs its
-workers through `Team`; a worker follows through `Member`.
+workers through `MasterProtocol`; a worker follows through `WorkerProtocol`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gevent.event import Event
 from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
-from tsbench.drive.distributed import Member, Team
-from tsbench.drive.process import Clock, LoadProcess, Share
-from tsbench.drive.tally import Tally
-from tsbench.drive.timebase import Timebase
+from tsbench.drive.cluster.clocks import Timebase
+from tsbench.drive.cluster.protocol import Member, Team
+from tsbench.drive.load_process import Clock, LoadProcess, Share
+from tsbench.drive.locust_stats import Tally
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec

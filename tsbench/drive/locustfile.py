@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from locust import between, events
 
-from tsbench.drive import signing
+from tsbench.drive.cluster import signing
 from tsbench.drive.coordinator import Coordinator, Run, read_spec
-from tsbench.drive.shapes import SteppedLoad
-from tsbench.drive.users import TimeSeriesUser
+from tsbench.drive.load_shape import SteppedLoad
+from tsbench.drive.user import TimeSeriesUser
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from tsbench.drive import guard
-from tsbench.drive.users import TimeSeriesUser
+from tsbench.drive.user import TimeSeriesUser
+from tsbench.drive.webui import login
 from tsbench.errors import UserMistake
 from tsbench.targets import credentials, registry
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: LocustArgumentParser) -> None:
     """Add them. None may be a secret: Locust shows options in a page and sends them to its workers unencrypted."""
-    guard.set_defaults(parser)
+    login.set_defaults(parser)
     group = parser.add_argument_group("tsbench")
 
     def add(name: str, *, in_form: bool = True, **how: Any) -> None:

@@ -50,7 +50,7 @@ FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
         ("scheduled", "arrivals scheduled", "count"),
         ("done", "done on time", "count"),
         ("late", "done, but had to wait", "count"),
-        ("overslept", "of these, woken late by the load process", "count"),
+        ("generator_late", "of these, woken late by the load process", "count"),
         ("dropped", "dropped", "count"),
         ("unfinished", "unfinished at the end", "count"),
     ),

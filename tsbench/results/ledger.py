@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"), ("points", "<i4"), ("outcome", "i1")])
-"""One write: which rows of which block of which stream (see `drive.feed`), and how it ended."""
+"""One write: which rows of which block of which stream (see `drive.payload_queue`), and how it ended."""
 
 
 def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:

@@ -329,7 +329,7 @@ def _limit(
         think_ns=max(0.0, each_ns - response_ns),
         response_ns=response_ns,
         scheduled=counts.get("scheduled", 0),
-        late=counts.get("late", 0) - counts.get("overslept", 0),
+        late=counts.get("late", 0) - counts.get("generator_late", 0),
         dropped=counts.get("dropped", 0),
     )
     name, verdict = limited_by([item for item, _ in seen], conduct)

@@ -15,7 +15,7 @@ import gevent
 from flask import Response, make_response, redirect, request, session, url_for
 from flask_login import UserMixin, current_user, login_user
 
-from tsbench.drive import startform
+from tsbench.drive.webui import start_form
 from tsbench.run import listening
 from tsbench.run.listening import WEB_PASSWORD, is_loopback
 from tsbench.targets import credentials
@@ -66,7 +66,7 @@ def protect(web_ui: WebUI, routes: Blueprint) -> None:
     app.before_request(lambda: _refuse_foreign(only_loopback=secret is None))
     if secret is not None:
         _install_login(web_ui, routes, secret)
-    startform.guard(web_ui)
+    start_form.guard(web_ui)
 
 
 def _install_login(web_ui: WebUI, routes: Blueprint, secret: str) -> None:

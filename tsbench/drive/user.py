@@ -15,8 +15,8 @@ from tsbench.model import OpError, WriteMode
 if TYPE_CHECKING:
     from locust.env import Environment
 
-    from tsbench.drive.calls import Timed
-    from tsbench.drive.process import LoadProcess
+    from tsbench.drive.load_process import LoadProcess
+    from tsbench.drive.session_calls import Timed
     from tsbench.targets.base import Session
 
 FAILURE_PAUSE_S = 0.1

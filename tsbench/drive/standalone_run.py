@@ -20,10 +20,11 @@ from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRu
 from pydantic import ValidationError
 
 from tsbench.collect.recording import warn
-from tsbench.drive import options, signing
+from tsbench.drive import options
+from tsbench.drive.cluster import signing
 from tsbench.drive.coordinator import Coordinator, Run
-from tsbench.drive.users import TimeSeriesUser
-from tsbench.drive.web import Correspondent, Page
+from tsbench.drive.user import TimeSeriesUser
+from tsbench.drive.webui.page import Correspondent, Page
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.web import browser
-from tests.web.browser import Browser, wait_until
-from tests.web.served import Served
+from tests.drive.webui import browser
+from tests.drive.webui.browser import Browser, wait_until
+from tests.drive.webui.served import Served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

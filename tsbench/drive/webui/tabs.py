@@ -10,8 +10,8 @@ from tsbench.measure.merge import PERCENTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tsbench.drive.figures import Figures
-    from tsbench.drive.live import Tally
+    from tsbench.drive.webui.live_figures import Figures
+    from tsbench.drive.webui.live_updates import Tally
 
 Row = dict[str, Any]
 MS = 1_000_000

@@ -5,8 +5,8 @@ import time
 import gevent
 import pytest
 
-from tsbench.drive.probe import Probe
-from tsbench.drive.timebase import Timebase
+from tsbench.drive.cluster.clocks import Timebase
+from tsbench.drive.loop_monitor import Probe
 from tsbench.measure.merge import evidence
 
 

@@ -1,7 +1,9 @@
 """The messages between a Locust master and its workers: shares, clocks, the start, the end, and files.
 
-`Team` is the master's side, `Member` a worker's. Nothing secret is ever in a message: they are signed (see `signing`),
-not encrypted. A worker sends its secrets to an endpoint that its master names only where the master would send its own.
+`MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message: they are signed
+(see `signing`), not encrypted.
+
+A worker sends its secrets to an endpoint that its master names only where the master would send its own.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from gevent.event import Event
 from locust import runners
 from locust.runners import STATE_MISSING
 
-from tsbench.drive import exchange
-from tsbench.drive.process import Clock, Share
-from tsbench.drive.timebase import Ping, offset_ns
+from tsbench.drive.cluster import files
+from tsbench.drive.cluster.clocks import Ping, offset_ns
+from tsbench.drive.load_process import Clock, Share
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.scenario.spec import RunSpec
 from tsbench.targets import credentials
@@ -62,7 +64,7 @@ class Team:
         self._pids: dict[str, int] = {}
         self._watcher: gevent.Greenlet | None = None
         self._run: Run | None = None
-        self._inbox: exchange.Inbox | None = None
+        self._inbox: files.Inbox | None = None
         listeners = {
             PONG: self._on_pong,
             READY: self._on_ready,
@@ -90,13 +92,13 @@ class Team:
             raise UserMistake("no worker is connected; start some with --worker, or use --processes")
         if streams < len(clients):
             raise UserMistake(f"{len(clients)} workers cannot share {streams} streams; raise world.streams")
-        self._run, self._inbox = run, exchange.Inbox(run.directory)
+        self._run, self._inbox = run, files.Inbox(run.directory)
         self.shares = []
         self.drained.clear()
         self._drained_members.clear()
         self._errors.clear()
         self._pids.clear()
-        token = exchange.mark(run.directory)
+        token = files.mark(run.directory)
         for index, client in enumerate(clients):
             share = {
                 "name": f"worker-{index}",
@@ -199,7 +201,7 @@ class Team:
         if name is not None and self._inbox is not None:
             try:
                 self._inbox.receive(name, msg.data)
-            except exchange.Refused as error:
+            except files.Refused as error:
                 logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
 
     def _on_stopped(self, msg: Any, **_: Any) -> None:
@@ -253,7 +255,7 @@ class Member:
     def _take(self, given: dict[str, Any]) -> None:
         if given["entitled"]:
             credentials.entitle(given["endpoint"])
-        place, sends = exchange.place_for(Path(given["directory"]), given["token"])
+        place, sends = files.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
         share = given["share"]
         own = Share(share["name"], share["index"], share["of"], tuple(share["streams"]))
@@ -270,7 +272,7 @@ class Member:
         self.has_share = False
         self._role.close_process()
         if self._sends_from is not None:
-            for piece in exchange.pieces(self._sends_from):
+            for piece in files.pieces(self._sends_from):
                 self._runner.send_message(FILE, piece)
             shutil.rmtree(self._sends_from, ignore_errors=True)  # on a small device nobody would clear it away
             self._sends_from = None

@@ -17,10 +17,10 @@ from flask import Blueprint, Response, jsonify, make_response, request, send_fil
 from gevent.lock import Semaphore
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
-from tsbench.drive import guard, tables
-from tsbench.drive.figures import Figures
-from tsbench.drive.live import News, Outbox
-from tsbench.drive.watch import HostWatch
+from tsbench.drive.webui import login, tabs
+from tsbench.drive.webui.host_monitor import HostWatch
+from tsbench.drive.webui.live_figures import Figures
+from tsbench.drive.webui.live_updates import News, Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from locust.env import Environment
 
     from tsbench.drive.coordinator import Coordinator, Run
-    from tsbench.drive.process import LoadProcess
+    from tsbench.drive.load_process import LoadProcess
 
 WATCH = "tsbench-watch"
 """The master's word to its workers that somebody watches test so-and-so."""
@@ -161,7 +161,7 @@ class Page:
 
     def _install(self, web_ui: Any, prefix: str) -> None:
         routes = Blueprint("tsbench", __name__, url_prefix=prefix)
-        guard.protect(web_ui, routes)
+        login.protect(web_ui, routes)
         views = {
             "/": lambda: send_from_directory(STATIC, "page.html"),
             "/panel.js": lambda: send_from_directory(STATIC, "panel.js"),
@@ -174,10 +174,10 @@ class Page:
         routes.after_request(_careful)
         web_ui.app.register_blueprint(routes)
         web_ui.app.after_request(self._extend)
-        web_ui.template_args["extended_tabs"] = [{"title": t.title, "key": t.key} for t in tables.TABLES]
+        web_ui.template_args["extended_tabs"] = [{"title": t.title, "key": t.key} for t in tabs.TABLES]
         web_ui.template_args["extended_tables"] = [
             {"key": t.key, "structure": [{"key": key, "title": title} for key, title in t.columns.items()]}
-            for t in tables.TABLES
+            for t in tabs.TABLES
         ]
         web_ui.template_args["extended_csv_files"] = [
             {"href": "./tsbench/report", "title": "Download the tsbench report of the last test"}
@@ -194,7 +194,7 @@ class Page:
         """Add the tables to Locust's figures, and the script to its page."""
         if response.status_code == 200 and request.endpoint == "locust.request_stats":
             stats = {**response.get_json(), "state": self._state}
-            stats["extended_stats"] = [{"key": t.key, "data": t.rows(self.figures, self._users)} for t in tables.TABLES]
+            stats["extended_stats"] = [{"key": t.key, "data": t.rows(self.figures, self._users)} for t in tabs.TABLES]
             return jsonify(stats)  # another response: Locust keeps its own for 2 s and hands it to several readers
         if response.status_code == 200 and request.endpoint == "locust.index":
             response.set_data(response.get_data().replace(b"</head>", INDEX_EXTRA, 1))
@@ -221,7 +221,7 @@ class Page:
                 "host": self.figures.host_since(request.args.get("host", 0.0, float) if same else 0.0),
                 "tables": [
                     {"key": t.key, "columns": list(t.columns.items()), "rows": t.rows(self.figures, self._users)}
-                    for t in tables.TABLES
+                    for t in tabs.TABLES
                 ],
                 "limited_by": {"name": name, "why": why},
                 "trouble": self._coordinator.trouble,

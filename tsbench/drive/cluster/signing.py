@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import zmq.green as zmq
 from locust.rpc import zmqrpc
 
-from tsbench.drive.seal import MasterEnd, Seal, WorkerEnd
+from tsbench.drive.cluster.seal import MasterEnd, Seal, WorkerEnd
 from tsbench.errors import UserMistake
 from tsbench.run import listening
 

@@ -3,7 +3,7 @@ import zlib
 
 import pytest
 
-from tsbench.drive import exchange
+from tsbench.drive.cluster import files
 
 
 def run_directory(path):
@@ -14,14 +14,14 @@ def run_directory(path):
 
 def test_a_worker_on_the_same_file_system_writes_into_the_run_directory(tmp_path):
     leader = run_directory(tmp_path / "run")
-    token = exchange.mark(leader)
-    assert exchange.place_for(leader, token) == (leader, False)
+    token = files.mark(leader)
+    assert files.place_for(leader, token) == (leader, False)
 
 
 def test_a_worker_that_sees_another_directory_of_that_name_writes_elsewhere_and_sends(tmp_path):
     leader = run_directory(tmp_path / "run")
-    exchange.mark(leader)
-    place, sends = exchange.place_for(leader, "another token")
+    files.mark(leader)
+    place, sends = files.place_for(leader, "another token")
     assert sends
     assert place != leader
 
@@ -31,8 +31,8 @@ def test_files_arrive_whole_whatever_their_size(tmp_path):
     content = bytes(range(256)) * 20_000
     (worker / "latency" / "worker-0.hlog").write_bytes(content)
     (worker / "process" / "worker-0.json").write_bytes(b"{}")
-    inbox = exchange.Inbox(leader)
-    for piece in exchange.pieces(worker):
+    inbox = files.Inbox(leader)
+    for piece in files.pieces(worker):
         inbox.receive("worker-0", piece)
     assert (leader / "latency" / "worker-0.hlog").read_bytes() == content
     assert (leader / "process" / "worker-0.json").read_bytes() == b"{}"
@@ -42,8 +42,8 @@ def test_files_arrive_whole_whatever_their_size(tmp_path):
     "name", ["../evil", "process/../../evil", "/etc/passwd", "process/worker-1.json", "spec.json", "process/clock.json"]
 )
 def test_a_worker_can_only_send_files_of_its_own(tmp_path, name):
-    with pytest.raises(exchange.Refused, match="worker-0 sent a file called"):
-        exchange.Inbox(run_directory(tmp_path)).receive("worker-0", {"name": name, "data": zlib.compress(b"x")})
+    with pytest.raises(files.Refused, match="worker-0 sent a file called"):
+        files.Inbox(run_directory(tmp_path)).receive("worker-0", {"name": name, "data": zlib.compress(b"x")})
 
 
 def piece(name, content):
@@ -52,26 +52,26 @@ def piece(name, content):
 
 def test_a_worker_that_sends_too_much_is_named_once_and_its_files_are_deleted(tmp_path):
     leader = run_directory(tmp_path)
-    inbox = exchange.Inbox(leader, file_bytes=2_000, total_bytes=3_000)
+    inbox = files.Inbox(leader, file_bytes=2_000, total_bytes=3_000)
     inbox.receive("worker-0", piece("process/worker-0.json", b"x" * 500))
     inbox.receive("worker-1", piece("process/worker-1.ledger", b"x" * 1_500))
-    with pytest.raises(exchange.Refused, match=r"worker-1 sent more than 2.00 kB of process/worker-1.ledger"):
+    with pytest.raises(files.Refused, match=r"worker-1 sent more than 2.00 kB of process/worker-1.ledger"):
         inbox.receive("worker-1", piece("process/worker-1.ledger", b"x" * 501))
     inbox.receive("worker-1", piece("process/worker-1.json", b"x"))
     assert [path.name for path in leader.glob("*/*")] == ["worker-0.json"]
-    with pytest.raises(exchange.Refused, match=r"worker-0 sent .*ledger after 3.00 kB of all workers' files"):
+    with pytest.raises(files.Refused, match=r"worker-0 sent .*ledger after 3.00 kB of all workers' files"):
         inbox.receive("worker-0", piece("process/worker-0.ledger", b"x" * 1_001))
 
 
 def test_what_grows_when_it_is_unpacked_is_refused_before_it_has_grown(tmp_path):
     bomb = piece("process/worker-0.ledger", bytes(200_000_000))
-    assert len(bomb["data"]) < exchange.PIECE_BYTES
+    assert len(bomb["data"]) < files.PIECE_BYTES
     tracemalloc.start()
     try:
         with pytest.raises(
-            exchange.Refused, match=r"worker-0 sent a piece of process/worker-0.ledger with more than 1.00 MB"
+            files.Refused, match=r"worker-0 sent a piece of process/worker-0.ledger with more than 1.00 MB"
         ):
-            exchange.Inbox(run_directory(tmp_path)).receive("worker-0", bomb)
+            files.Inbox(run_directory(tmp_path)).receive("worker-0", bomb)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -80,6 +80,6 @@ def test_what_grows_when_it_is_unpacked_is_refused_before_it_has_grown(tmp_path)
 
 @pytest.mark.parametrize("data", [b"no zlib", b"", zlib.compress(b"x" * 100)[:-5], None, 7])
 def test_a_piece_that_cannot_be_unpacked_is_refused_in_one_line(tmp_path, data):
-    with pytest.raises(exchange.Refused, match=r"worker-0 sent a piece of process/worker-0.json") as caught:
-        exchange.Inbox(run_directory(tmp_path)).receive("worker-0", {"name": "process/worker-0.json", "data": data})
+    with pytest.raises(files.Refused, match=r"worker-0 sent a piece of process/worker-0.json") as caught:
+        files.Inbox(run_directory(tmp_path)).receive("worker-0", {"name": "process/worker-0.json", "data": data})
     assert "\n" not in str(caught.value)

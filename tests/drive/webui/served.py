@@ -14,13 +14,13 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.web.browser import wait_until
+from tests.drive.webui.browser import wait_until
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
     from email.message import Message
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 SMALL = {"TSBENCH_SCALE": "10", "TSBENCH_LOAD_WINDOW": "2h", "TSBENCH_WARMUP": "1s"}
 
 

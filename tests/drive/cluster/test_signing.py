@@ -15,13 +15,13 @@ import pytest
 import zmq
 
 from tests.bad_input.support import Command, complaint, content, only, says
-from tsbench.drive.seal import Seal, WorkerEnd
+from tsbench.drive.cluster.seal import Seal, WorkerEnd
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LOCUSTFILE = str(Path(__file__).parents[2] / "locustfiles" / "sqlite.py")
+LOCUSTFILE = str(Path(__file__).parents[3] / "locustfiles" / "sqlite.py")
 SECRET = "0123456789abcdef0123456789abcdef"
 FIRST_DATA = {
     "TSBENCH_SCALE": "10",
@@ -194,7 +194,8 @@ def test_processes_share_a_secret_of_their_own_and_listen_on_this_machine_alone(
 
 
 def test_signing_costs_next_to_nothing() -> None:
-    text = "import time; from tsbench.drive.seal import *; w, m = WorkerEnd(s := Seal(b'x' * 32), b'n'), MasterEnd(s)\n"
+    text = "import time; from tsbench.drive.cluster.seal import *\n"
+    text += "w, m = WorkerEnd(s := Seal(b'x' * 32), b'n'), MasterEnd(s)\n"
     text += "for a in w.receive(m.receive(b'n', w.send(b'x')[0])[2][0])[2]: m.receive(b'n', a)\n"
     text += "b = bytes(5_000); t = time.process_time()\n"
     text += "for _ in range(1_000): m.receive(b'n', w.send(b)[0])\n"

@@ -13,10 +13,10 @@ from gevent.event import Event
 from gevent.monkey import is_module_patched
 
 from tsbench.check.comparison import NotAnAnswer, canonical
-from tsbench.drive.calls import Timed, caller_for, sleep_until_ns
-from tsbench.drive.feed import Feed, Write
-from tsbench.drive.probe import Probe
-from tsbench.drive.waiting import GreenletWaiter
+from tsbench.drive.greenlet_waiter import GreenletWaiter
+from tsbench.drive.loop_monitor import Probe
+from tsbench.drive.payload_queue import Feed, Write
+from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
 from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tsbench.drive.timebase import Timebase
+    from tsbench.drive.cluster.clocks import Timebase
     from tsbench.model import Rows
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
@@ -73,13 +73,13 @@ class Clock:
 class Schedule:
     """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished.
 
-    Of the late ones, `overslept` had a session in time: it was the load process that woke up late.
+    Of the late ones, `generator_late` had a session in time: it was the load process that woke up late.
     """
 
     scheduled: int = 0
     done: int = 0
     late: int = 0
-    overslept: int = 0
+    generator_late: int = 0
     dropped: int = 0
     unfinished: int = 0
 
@@ -209,7 +209,7 @@ class LoadProcess:
         self._waiting -= 1
         self._waiting_measured -= measured
         self.schedule.unfinished += measured
-        self.schedule.overslept += measured and late and asked_ns <= due_ns
+        self.schedule.generator_late += measured and late and asked_ns <= due_ns
         return due_ns
 
     def _is_stopping(self) -> bool:

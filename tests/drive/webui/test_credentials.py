@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.web.browser import wait_until
-from tests.web.served import Served
+from tests.drive.webui.browser import wait_until
+from tests.drive.webui.served import Served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

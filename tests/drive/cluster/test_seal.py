@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.drive.seal import WAITING, MasterEnd, Seal, WorkerEnd
+from tsbench.drive.cluster.seal import WAITING, MasterEnd, Seal, WorkerEnd
 
 SEAL = Seal(b"a secret of sixteen characters at least")
 NODE = b"worker-on-a-pi"

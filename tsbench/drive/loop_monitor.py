@@ -15,8 +15,8 @@ from tsbench.units import NS_PER_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tsbench.drive.live import Outbox
-    from tsbench.drive.timebase import Timebase
+    from tsbench.drive.cluster.clocks import Timebase
+    from tsbench.drive.webui.live_updates import Outbox
 
 PERIOD_S = 0.005
 """How often the event loop is asked to be on time; 200 samples a second cost about 1 % of a core."""

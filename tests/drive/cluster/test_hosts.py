@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.namespaces import NETWORK
 
-LOCUSTFILE = Path(__file__).parents[2] / "locustfiles" / "postgres.py"
+LOCUSTFILE = Path(__file__).parents[3] / "locustfiles" / "postgres.py"
 SECONDS = 8
 
 pytestmark = pytest.mark.netns

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsbench.drive.figures import Figures
-from tsbench.drive.live import News, Outbox
+from tsbench.drive.webui.live_figures import Figures
+from tsbench.drive.webui.live_updates import News, Outbox
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, merge
 from tsbench.measure.recorder import Recorder

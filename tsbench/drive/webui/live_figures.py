@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tsbench.drive.live import COUNTS, Sparse, Tally
+from tsbench.drive.webui.live_updates import COUNTS, Sparse, Tally
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS
@@ -15,7 +15,7 @@ from tsbench.measure.merge import PERCENTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tsbench.drive.live import News
+    from tsbench.drive.webui.live_updates import News
 
 KEEP_S = 900
 """Seconds that charts can go back."""

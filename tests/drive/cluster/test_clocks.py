@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.drive.timebase import Ping, Timebase, offset_ns
+from tsbench.drive.cluster.clocks import Ping, Timebase, offset_ns
 
 SECOND = 10**9
 

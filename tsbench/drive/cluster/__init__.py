@@ -1,0 +1,1 @@
+"""Several load processes: master and workers, their clocks and files."""

@@ -1,0 +1,1 @@
+"""tsbench in Locust's web UI: tabs, live figures, login."""
