@@ -6,13 +6,13 @@ import gevent
 import pytest
 
 from tsbench.drive.cluster.clocks import Timebase
-from tsbench.drive.loop_monitor import Probe
+from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.measure.merge import evidence
 
 
 def test_work_before_the_window_is_not_the_windows(tmp_path):
     (tmp_path / "process").mkdir()
-    probe = Probe(tmp_path, "load-0", Timebase())
+    probe = LoopMonitor(tmp_path, "load-0", Timebase())
     gevent.sleep(1.0 - time.time() % 1.0)
     busy_s = int(time.time())
     used = time.thread_time()

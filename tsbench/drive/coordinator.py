@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,9 @@ from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive.cluster.clocks import Timebase
-from tsbench.drive.cluster.protocol import Member, Team
+from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.load_process import Clock, LoadProcess, Share
-from tsbench.drive.locust_stats import Tally
+from tsbench.drive.locust_stats import LocustStats
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
@@ -32,35 +31,23 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
+    from tsbench.drive.run_plan import RunPlan
+
 logger = logging.getLogger("tsbench")
 
 LEAD_NS = 300_000_000
 """From the decision to start until the first op: time for the message to reach every worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What is to be done, by which server, and the directory that keeps the results.
-
-    A `timed` run (of a scenario) begins when all users have been spawned and ends after the scenario's duration. Any
-    other begins with its first user, so that a ramp is measured as one, and ends when Locust or somebody stops it.
-    """
-
-    spec: RunSpec
-    endpoint: str
-    directory: Path
-    timed: bool
-
-
 class Coordinator:
     """One per Locust environment; `Coordinator.of(environment)` finds it."""
 
-    def __init__(self, environment: Environment, plan: Callable[[Environment], Run]) -> None:
+    def __init__(self, environment: Environment, plan: Callable[[Environment], RunPlan]) -> None:
         self.environment = environment
         self.process: LoadProcess | None = None
-        self.tally = Tally(environment)
+        self.tally = LocustStats(environment)
         self.began: list[Callable[[LoadProcess], None]] = []
-        self.finished: list[Callable[[Run, str], None]] = []
+        self.finished: list[Callable[[RunPlan, str], None]] = []
         """Called when a test has ended, with the reason if its files are not complete."""
         self.failed: list[Callable[[str], None]] = []
         """Called with the reason when a test could not begin."""
@@ -69,15 +56,15 @@ class Coordinator:
         self.patient = False
         """Whether such a test is no reason to end: a web UI has a start form that can be corrected."""
         self._plan = plan
-        self._run: Run | None = None
+        self._run: RunPlan | None = None
         self._clock: Clock | None = None
         self._stopping = RLock()
         self._stopped_ns: int | None = None
         self._unrecorded = ""
         self._drained = Event()
         runner = environment.runner
-        self._team = Team(runner) if isinstance(runner, MasterRunner) else None
-        self._member = Member(runner, self) if isinstance(runner, WorkerRunner) else None
+        self._team = MasterProtocol(runner) if isinstance(runner, MasterRunner) else None
+        self._member = WorkerProtocol(runner, self) if isinstance(runner, WorkerRunner) else None
         events = environment.events
         events.test_start.add_listener(self._on_test_start)
         events.spawning_complete.add_listener(self._on_spawning_complete)
@@ -118,7 +105,7 @@ class Coordinator:
             if self.patient:
                 gevent.sleep(1)  # until `_abort` ends this greenlet, which would start users of no run
 
-    def _expect_share(self, member: Member) -> None:
+    def _expect_share(self, member: WorkerProtocol) -> None:
         if member.has_share or self.patient:  # a patient one's master could not begin either, and has said why
             return
         raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
@@ -174,7 +161,7 @@ class Coordinator:
         if self._member is None and run is not None and run.timed and self._clock is None:
             self._start_clock(run)
 
-    def _start_clock(self, run: Run) -> None:
+    def _start_clock(self, run: RunPlan) -> None:
         """Set the measured window, the same for all processes, and let users begin."""
         go_ns = time.time_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
@@ -194,7 +181,7 @@ class Coordinator:
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
-    def _end_in_time(self, run: Run, end_ns: int) -> None:
+    def _end_in_time(self, run: RunPlan, end_ns: int) -> None:
         """Stop after the measured window; an open loop first gets time to work off what is overdue."""
         drained = self._drained if self._team is None else self._team.drained
         left_s = max(0.0, (end_ns - time.time_ns()) / NS_PER_S)
@@ -244,7 +231,7 @@ class Coordinator:
         for listener in self.finished:
             listener(run, reason)
 
-    def _write_end(self, run: Run, clock: Clock, stopped_ns: int) -> None:
+    def _write_end(self, run: RunPlan, clock: Clock, stopped_ns: int) -> None:
         """Write what only the leader knows: the window, cut to whole seconds where the run was stopped, and counts."""
         end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
         times = {

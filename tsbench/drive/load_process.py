@@ -14,8 +14,8 @@ from gevent.monkey import is_module_patched
 
 from tsbench.check.comparison import NotAnAnswer, canonical
 from tsbench.drive.greenlet_waiter import GreenletWaiter
-from tsbench.drive.loop_monitor import Probe
-from tsbench.drive.payload_queue import Feed, Write
+from tsbench.drive.loop_monitor import LoopMonitor
+from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
 from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
@@ -126,7 +126,7 @@ class LoadProcess:
         self.loaded_ticks = self.world.ticks(spec.load.window)
         self.timebase = timebase
         self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
-        self.probe = Probe(directory, share.name, timebase)
+        self.probe = LoopMonitor(directory, share.name, timebase)
         self.caller = caller_for(cooperative=self.target.cooperative)
         self.feed = self._make_feed()
         self.clock: Clock | None = None
@@ -146,10 +146,10 @@ class LoadProcess:
         self.closed = False
         self._flusher = gevent.spawn(self._flush_every_second)
 
-    def _make_feed(self) -> Feed:
+    def _make_feed(self) -> PayloadQueue:
         drive = self.spec.drive
         last = None if drive.window is None else self.loaded_ticks + self.world.ticks(drive.window)
-        feed = Feed(
+        feed = PayloadQueue(
             self.world,
             self.schema,
             self.share.streams,

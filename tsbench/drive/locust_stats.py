@@ -32,7 +32,7 @@ class _Op:
         self.length = 0
 
 
-class Tally:
+class LocustStats:
     """One per Locust process."""
 
     def __init__(self, environment: Environment) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from locust import between, events
 
 from tsbench.drive.cluster import signing
-from tsbench.drive.coordinator import Coordinator, Run, read_spec
+from tsbench.drive.coordinator import Coordinator, read_spec
 from tsbench.drive.load_shape import SteppedLoad
+from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class SpecUser(TimeSeriesUser):
 
 @events.init.add_listener
 def _coordinate(environment: Environment, **_: Any) -> None:
-    run = Run(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, timed=True)
+    run = RunPlan(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, timed=True)
     Coordinator(environment, lambda _environment: run)
 
 

@@ -22,7 +22,7 @@ PERIOD_S = 0.005
 """How often the event loop is asked to be on time; 200 samples a second cost about 1 % of a core."""
 
 
-class Probe:
+class LoopMonitor:
     """Samples until it is killed; `flush` writes what was seen, by epoch second.
 
     Only the event loop's thread counts as its CPU: threads of a pool in which an embedded database works are the

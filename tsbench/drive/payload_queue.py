@@ -55,7 +55,7 @@ class _Ready:
             self._blocks.popleft()
 
 
-class Feed:
+class PayloadQueue:
     """Writes of whatever size is asked for, taken in turn from the owned streams.
 
     Payloads are made a block at a time; the time that takes is added up in `encode_ns` and is in no op's latency.

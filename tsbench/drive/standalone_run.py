@@ -22,9 +22,10 @@ from pydantic import ValidationError
 from tsbench.collect.recording import warn
 from tsbench.drive import options
 from tsbench.drive.cluster import signing
-from tsbench.drive.coordinator import Coordinator, Run
+from tsbench.drive.coordinator import Coordinator
+from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser
-from tsbench.drive.webui.page import Correspondent, Page
+from tsbench.drive.webui.page import WebPage, WorkerReporter
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
@@ -67,7 +68,7 @@ def _init(environment: Environment, **_: Any) -> None:
     test = _Test(environment)
     coordinator = test.coordinator
     if isinstance(environment.runner, WorkerRunner):
-        Correspondent(environment, coordinator)
+        WorkerReporter(environment, coordinator)
         return
     coordinator.finished.append(test.finish)
     coordinator.failed.append(test.give_up)
@@ -77,7 +78,7 @@ def _init(environment: Environment, **_: Any) -> None:
     gevent.signal_handler(signal.SIGINT, _interrupt_main)
     if environment.web_ui is not None:
         try:
-            test.page = Page(environment, coordinator, test.server_pids)
+            test.page = WebPage(environment, coordinator, test.server_pids)
         except UserMistake as error:
             logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
             sys.exit(2)
@@ -132,13 +133,13 @@ class _Test:
 
     def __init__(self, environment: Environment) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
-        self.page: Page | None = None
+        self.page: WebPage | None = None
         """Beside the web UI, if there is one."""
         self._environment = environment
         self._server: Server | None = None
         self._dir: RunDir | None = None
         self._spec: RunSpec | None = None
-        self._prepared: Run | None = None
+        self._prepared: RunPlan | None = None
         self._loaded: dict[str, Any] = {}
         self._watch: helper.HelperProcess | None = None
         self._checks: gevent.Greenlet | None = None
@@ -151,7 +152,7 @@ class _Test:
 
     # --- before -------------------------------------------------------------------------------------------------------
 
-    def plan(self) -> Run:
+    def plan(self) -> RunPlan:
         """What is to be done: as prepared, or for another test of the web UI prepared now."""
         if self.page is not None:
             self.page.planning()
@@ -165,7 +166,7 @@ class _Test:
             self.page.planned(run)
         return run
 
-    def prepare(self) -> Run:
+    def prepare(self) -> RunPlan:
         """Start or find the server and store the first data."""
         self._put_away()
         self._dir = self._spec = None
@@ -184,12 +185,12 @@ class _Test:
         logger.info("storing the first data")
         self._loaded = helper.store(run, endpoint)
         self._watch = helper.HelperProcess(run, endpoint, self.server_pids())
-        self._prepared = Run(spec, endpoint, run.path, timed=False)
+        self._prepared = RunPlan(spec, endpoint, run.path, timed=False)
         return self._prepared
 
     # --- after --------------------------------------------------------------------------------------------------------
 
-    def finish(self, planned: Run, failure: str) -> None:
+    def finish(self, planned: RunPlan, failure: str) -> None:
         """Check what was answered and written, and write the summary.
 
         That is done in a greenlet of its own: the one that ended the test may be killed by Locust's quit meanwhile.
@@ -197,7 +198,7 @@ class _Test:
         self._checks = gevent.spawn(self._conclude, planned, failure)
         self._checks.join()
 
-    def _conclude(self, planned: Run, failure: str) -> None:
+    def _conclude(self, planned: RunPlan, failure: str) -> None:
         run = self._dir
         if run is None:
             return

@@ -32,7 +32,7 @@ from tsbench.units import NS_PER_S
 if TYPE_CHECKING:
     from locust.runners import MasterRunner, WorkerRunner
 
-    from tsbench.drive.coordinator import Run
+    from tsbench.drive.run_plan import RunPlan
 
 logger = logging.getLogger("tsbench")
 
@@ -49,7 +49,7 @@ SILENCE_S = 10
 machine needs for its first payloads, or one of a loaded host for a turn on the processor."""
 
 
-class Team:
+class MasterProtocol:
     """The workers of a run, as their master knows them."""
 
     def __init__(self, runner: MasterRunner) -> None:
@@ -63,7 +63,7 @@ class Team:
         self._errors: dict[str, str] = {}
         self._pids: dict[str, int] = {}
         self._watcher: gevent.Greenlet | None = None
-        self._run: Run | None = None
+        self._run: RunPlan | None = None
         self._inbox: files.Inbox | None = None
         listeners = {
             PONG: self._on_pong,
@@ -76,7 +76,7 @@ class Team:
             runner.register_message(message, listener)
         runners.HEARTBEAT_LIVENESS = SILENCE_S // runners.HEARTBEAT_INTERVAL
 
-    def share_out(self, run: Run) -> None:
+    def share_out(self, run: RunPlan) -> None:
         """Give every connected worker its streams and its clock's offset; return when all of them are ready.
 
         Raises
@@ -179,7 +179,7 @@ class Team:
         ours = {share["client"] for share in self.shares}
         return {client.id for client in self._runner.clients.all if client.state != STATE_MISSING} & ours
 
-    def stop(self, run: Run) -> None:
+    def stop(self, run: RunPlan) -> None:
         """Let every worker finish, write its files and report its counts, before Locust ends any of them.
 
         At quit Locust's master sends its workers a message and goes on; what they report later than 0.5 s is lost.
@@ -226,7 +226,7 @@ class Role(Protocol):
         ...
 
 
-class Member:
+class WorkerProtocol:
     """A worker, as it sees its master."""
 
     def __init__(self, runner: WorkerRunner, role: Role) -> None:

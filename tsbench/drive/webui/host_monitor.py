@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PERIOD_S = 1.0
 
 
-class HostWatch:
+class HostMonitor:
     """Calls `tell` with a row a second. Looking is done in a thread of the pool: the event loop must not wait for it.
 
     Parameters

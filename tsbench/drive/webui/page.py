@@ -18,7 +18,7 @@ from gevent.lock import Semaphore
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
 from tsbench.drive.webui import login, tabs
-from tsbench.drive.webui.host_monitor import HostWatch
+from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures
 from tsbench.drive.webui.live_updates import News, Outbox
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
-    from tsbench.drive.coordinator import Coordinator, Run
+    from tsbench.drive.coordinator import Coordinator
     from tsbench.drive.load_process import LoadProcess
+    from tsbench.drive.run_plan import RunPlan
 
 WATCH = "tsbench-watch"
 """The master's word to its workers that somebody watches test so-and-so."""
@@ -40,7 +41,7 @@ INDEX_EXTRA = (
 )
 
 
-class Correspondent:
+class WorkerReporter:
     """In a worker: sends the news of its load process along with Locust's reports, while a web UI shows them."""
 
     def __init__(self, environment: Environment, coordinator: Coordinator) -> None:
@@ -70,7 +71,7 @@ def _attach(test: str, process: LoadProcess) -> Outbox:
     return outbox
 
 
-class Page:
+class WebPage:
     """Beside the web UI: keeps the figures of the test and answers for them."""
 
     def __init__(
@@ -103,7 +104,7 @@ class Page:
         if self._master is not None:  # should it not begin, its workers need not end
             self._master.send_message(WATCH, {"test": ""})
 
-    def planned(self, run: Run) -> None:
+    def planned(self, run: RunPlan) -> None:
         """It is known what is to be done."""
         test = str(run.directory)
         self.figures.begin(test)
@@ -130,7 +131,7 @@ class Page:
             self._why_no_report = "The test ended before it had begun to measure."
 
     def _watch(self) -> None:
-        HostWatch(self._server_pids, self._look).run()
+        HostMonitor(self._server_pids, self._look).run()
 
     def _look(self, row: dict[str, float]) -> None:
         if self._running:
