@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.main import get_command
 
-from tests.bad_input.support import Command, content, only
+from tests.cli.support import Command, content, only
 from tests.servers.test_paths import AWKWARD
-from tsbench.cli import app
+from tsbench.cli.main import app
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.bad_input.support import Command, content, nothing_left
+from tests.cli.support import Command, content, nothing_left
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.report.synthetic import Shape, make_results
 from tests.report.test_plots import texts
-from tsbench.cli import main
+from tsbench.cli.main import main
 from tsbench.collect.recording import write_rows
 from tsbench.report import frames, system_plots
 from tsbench.report.html import write_report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bad_input.support import Command, content, only
+from tests.cli.support import Command, content, only
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake

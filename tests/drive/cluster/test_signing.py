@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zmq
 
-from tests.bad_input.support import Command, complaint, content, only, says
+from tests.cli.support import Command, complaint, content, only, says
 from tsbench.drive.cluster.seal import Seal, WorkerEnd
 from tsbench.servers.process import free_port
 

@@ -35,7 +35,7 @@ WATCH = "tsbench-watch"
 """The master's word to its workers that somebody watches test so-and-so."""
 STATIC = Path(__file__).parent / "static"
 WORKERS_LATE_S = 4
-REPORT = "import sys; from tsbench.cli import main; sys.exit(main(['report', sys.argv[1]]))"
+REPORT = "import sys; from tsbench.cli.main.main import main; sys.exit(main(['report', sys.argv[1]]))"
 INDEX_EXTRA = (
     b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/panel.js"></script></head>'
 )

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tsbench.cli import main
+from tsbench.cli.main import main
 from tsbench.report import frames
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 PASSED, BROKEN, NOT_TOLD = "pass", "failure", "error"
 
 SCENARIO = """

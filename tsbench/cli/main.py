@@ -114,8 +114,8 @@ def run(
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
+    from tsbench.cli.progress import CellProgress
     from tsbench.measure import gates
-    from tsbench.progress import CellProgress
     from tsbench.report.export import Exports
     from tsbench.report.table import print_summary
     from tsbench.run.campaign import campaign, is_knee, prepare, short
@@ -209,17 +209,17 @@ class What(StrEnum):
 @app.command(name="list")
 def list_(what: Annotated[What, typer.Argument(help="What to list.")]) -> None:
     """List targets with their schemas, use cases, query kinds, or scenarios."""
-    from tsbench import catalogue
+    from tsbench.cli import listing
 
-    stdout.print(catalogue.TABLES[what.value]())
+    stdout.print(listing.TABLES[what.value]())
 
 
 @app.command()
 def doctor() -> int:
     """Say what this machine has and lacks for running tsbench, with the cure for each lack."""
-    from tsbench import catalogue
+    from tsbench.cli import listing
 
-    table, good = catalogue.doctor()
+    table, good = listing.machine_table()
     stdout.print(table)
     return 0 if good else 1
 
@@ -238,7 +238,7 @@ def generate(
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
 ) -> None:
     """Generate a use case's points into a file or pipe."""
-    from tsbench.progress import CellProgress
+    from tsbench.cli.progress import CellProgress
     from tsbench.run import generate as generator
     from tsbench.workload.world import WorldSpec
 

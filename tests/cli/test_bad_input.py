@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bad_input.support import TINY, Command, complaint, content, nothing_left, only, says, scenario
-from tsbench.cli import main
+from tests.cli.support import TINY, Command, complaint, content, nothing_left, only, says, scenario
+from tsbench.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(autouse=True)

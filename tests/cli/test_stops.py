@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bad_input.support import (
-    PROGRAMS,
-    Command,
-    complaint,
-    content,
-    nothing_left,
-    only,
-    says,
-    scenario,
-)
+from tests.cli.support import PROGRAMS, Command, complaint, content, nothing_left, only, says, scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
