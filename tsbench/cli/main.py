@@ -217,9 +217,9 @@ def list_(what: Annotated[What, typer.Argument(help="What to list.")]) -> None:
 @app.command()
 def doctor() -> int:
     """Say what this machine has and lacks for running tsbench, with the cure for each lack."""
-    from tsbench.cli import listing
+    from tsbench.cli.doctor import machine_table
 
-    table, good = listing.machine_table()
+    table, good = machine_table()
     stdout.print(table)
     return 0 if good else 1
 
