@@ -35,7 +35,6 @@ EVENT_LOOP = {"locust", "gevent", "greenlet"}
 SHARED_BY_TARGETS = {"base", "registry", "credentials", "sql"}
 """What `targets/` holds beside the databases."""
 
-MISPLACED: set[str] = set()
 # What is not yet as it should be. These lists may only become shorter.
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports that do not fit the order yet."""
@@ -127,19 +126,13 @@ def wrong_imports() -> set[tuple[str, str]]:
         (module, other)
         for module in MODULES
         for other in own(module)
-        if package_of(module) != package_of(other)
-        and not {package_of(module), package_of(other)} & MISPLACED
-        and not may_import(package_of(module), package_of(other))
+        if package_of(module) != package_of(other) and not may_import(package_of(module), package_of(other))
     }
 
 
 def test_only_these_modules_are_in_no_package() -> None:
-    assert {
-        module for module in MODULES if "." not in module and MODULES[module].name != "__init__.py"
-    } == LOOSE | MISPLACED
-    assert {package_of(module) for module in MODULES} - MISPLACED == {*RANK, "report"}, (
-        "give the new package a place in ORDER"
-    )
+    assert {module for module in MODULES if "." not in module and MODULES[module].name != "__init__.py"} == LOOSE
+    assert {package_of(module) for module in MODULES} == {*RANK, "report"}, "give the new package a place in ORDER"
 
 
 def test_packages_import_only_what_is_below_them() -> None:
@@ -231,7 +224,7 @@ def names_databases(tree: ast.Module) -> bool:
 
 def talkers() -> set[str]:
     """Modules outside `targets/` and `encode/` that name a database; a simulated world may have one in it."""
-    homes = {"targets", "encode", "workload"} | MISPLACED
+    homes = {"targets", "encode", "workload"}
     return {m for m, path in MODULES.items() if package_of(m) not in homes and names_databases(tree_of(path))}
 
 

@@ -1,4 +1,4 @@
-"""Runs that nobody did: result sets of the exact shape that `run.py` writes, with plausible figures, for tests.
+"""Synthetic result sets: the exact shape that `run/lifecycle.py` writes, with plausible figures, for tests.
 
 `python -m tests.report.synthetic DIRECTORY [CELLS]` writes one to look at.
 """

@@ -6,7 +6,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
     summary.json                   {"format", "scenario", "question", "cells": [summary of each run]}
     report.html
     <cell id>/                     one run; `<cell id>.partial/` until it is complete, and for good when it failed
-        spec.json                  what was to be done (scenario.RunSpec)
+        spec.json                  what was to be done (scenario.spec.RunSpec)
         env.json                   manifest: host, versions, settings, seeds
         latency/<process>.hlog     HdrHistogram V2 log: a line per op, kind and second, `<op>|response` or `|service`
         process/<process>.*        what each load process counted, flushed every second (raw material of the two below)
