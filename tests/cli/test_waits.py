@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -90,6 +90,18 @@ def stop(pid: int) -> None:
 
 
 @contextmanager
+def asleep(pid: int) -> Iterator[None]:
+    """Stop a server, and wake all of it in any case: who waits for it in this test would wait for ever."""
+    stop(pid)
+    try:
+        yield
+    finally:
+        for process in family(pid):
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
+@contextmanager
 def locked(server: PostgresServer, mode: str) -> Iterator[None]:
     """Hold a lock on the table as soon as it is there."""
     with psycopg.connect(server.endpoint, autocommit=True) as other:
@@ -122,9 +134,9 @@ def test_a_server_stopped_during_the_checks_ends_them_and_keeps_the_figures(plac
 def test_a_server_stopped_while_it_is_measured_is_noticed_by_connecting(
     place: Path, own_server: PostgresServer
 ) -> None:
-    command = started(place, *at(own_server, "--set", "drive.timeout=1s", *limits(connect=2)))
-    command.until_phase("measure")
-    command.wait_until(lambda: any(p.stat().st_size for p in place.glob("results/*/*.partial/process/*.ops.jsonl")))
+    longer = ("--set", "drive.timeout=1s", "--set", "drive.duration=5s")
+    command = started(place, *at(own_server, *longer, *limits(connect=2)))
+    command.until_measured()
     stop(own_server.pids()[0])
     (cell,) = ended(command, "could not be reached any more", "waited 2 s", "--set timeout.connect=4s")["cells"]
     assert cell["measured"]["ops"]["write-1"]["count"] > 10
@@ -148,11 +160,8 @@ def test_settling_has_a_limit(place: Path, own_server: PostgresServer, stopped: 
     command.until_phase("load")
     with locked(own_server, "SHARE UPDATE EXCLUSIVE"):  # which stops VACUUM and nothing else
         command.until_phase("settle")
-        if stopped:
-            stop(own_server.pids()[0])
-        ended(command, "settling", "took longer than 2.00 s", 'VACUUM (ANALYZE) "cpu"', "--set timeout.settle=4s")
-        for process in family(own_server.pids()[0]):
-            process.resume()
+        with asleep(own_server.pids()[0]) if stopped else nullcontext():
+            ended(command, "settling", "took longer than 2.00 s", 'VACUUM (ANALYZE) "cpu"', "--set timeout.settle=4s")
 
 
 @getattr(pytest.mark, "influxdb-1.8")

@@ -39,6 +39,7 @@ class Bare:
         small += ["--master-port", port] if "--master" not in words else []
         file = str(LOCUSTFILES / f"{target}.py")
         self.place = place
+        env.setdefault("TSBENCH_CLUSTER_SECRET", "0123456789abcdef")  # without --processes there is none to inherit
         self.command = Command(place, "locust", "-f", file, "--headless", *small, *words, env=env)
 
     @property

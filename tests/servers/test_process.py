@@ -105,7 +105,7 @@ def test_a_server_that_was_stopped_is_woken_to_end_in_order(tmp_path: Path) -> N
         time.sleep(99)
     """
     process = serving(tmp_path, program)
-    process.start(lambda: said(process, "ready"))
+    process.start(when(lambda: said(process, "ready")))
     psutil.Process(process.pids()[0]).suspend()
     began = time.monotonic()
     process.stop(timeout_s=30)
