@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -111,6 +112,26 @@ def test_a_run_that_lost_all_workers_ends_by_itself_and_is_summarised(place: Pat
     assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
     assert "2 of 2 workers ended early" in summary["verdicts"]["workers"]["reason"]
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
+
+
+def test_a_port_that_is_taken_is_one_line_and_ends_the_workers_too(place: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        run = Bare(place, "-u", "2", "-t", "2s", "--processes", "2", "--master-bind-port", port, "--master-port", port)
+        assert run.command.wait() == 2, run.said
+    assert "Traceback" not in run.said, run.said
+    (line,) = (line for line in run.said.splitlines() if "ERROR/tsbench" in line)
+    assert f"cannot listen on port {port}" in line
+    assert "--master-bind-port" in line
+
+
+def test_a_killed_master_takes_its_workers_with_it(place: Path) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "60s", "--processes", "2")
+    run.until_measured()
+    run.command.signal(signal.SIGKILL)
+    assert run.command.wait() == -signal.SIGKILL  # `place` finds what is left
 
 
 def test_workers_that_never_come_end_the_run_in_time(place: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from locust import between, events
 
-from tsbench.drive.cluster import signing
+from tsbench.drive.cluster import forked_workers, signing
 from tsbench.drive.coordinator import Coordinator, read_spec
 from tsbench.drive.load_shape import SteppedLoad
 from tsbench.drive.run_plan import RunPlan
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
 SPEC = read_spec(DIRECTORY)
 signing.install()
+forked_workers.end_with_master()
 
 
 def task_of(op: Op) -> Callable[[TimeSeriesUser], None]:

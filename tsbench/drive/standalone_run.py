@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from tsbench.collect.recording import warn
 from tsbench.drive import options
-from tsbench.drive.cluster import signing
+from tsbench.drive.cluster import forked_workers, signing
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser
@@ -55,6 +55,7 @@ def standalone() -> None:
     starts one of its own if it knows how. Results go to a run directory like those of `tsbench run`.
     """
     signing.install()
+    forked_workers.end_with_master()
     events.init_command_line_parser.add_listener(options.add_options)
     events.init.add_listener(_init)
 

@@ -20,9 +20,10 @@ import os
 import secrets
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import zmq.green as zmq
+from locust.exception import RPCError
 from locust.rpc import zmqrpc
 
 from tsbench.drive.cluster.seal import MasterEnd, Seal, WorkerEnd
@@ -156,13 +157,24 @@ def _wrapped(wrap: str) -> property:
     return property(lambda self: self.__dict__["socket"], put)
 
 
+_OTHER_PORT = "choose another with --master-bind-port and --master-port"
+
+
 class _Server(zmqrpc.Server):
     socket = _wrapped("_sign")
+    has_listened: ClassVar[bool] = False
 
     def __init__(self, host: str, port: int) -> None:
         seal = _or_exit(lambda: seal_for(host, "--master-bind-host"))
         self._sign = lambda socket: _MasterSocket(socket, MasterEnd(seal))
-        super().__init__(host, port)
+        try:
+            super().__init__(host, port)
+        except RPCError as error:  # Locust knows one text of it, which newer versions of ZeroMQ have extended
+            if _Server.has_listened:  # Locust tries again by itself
+                raise
+            logger.error("tsbench: the master cannot listen on port %d: %s; %s", port, error, _OTHER_PORT)  # noqa: TRY400
+            sys.exit(2)
+        _Server.has_listened = True
 
 
 class _Client(zmqrpc.Client):

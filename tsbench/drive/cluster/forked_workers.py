@@ -1,0 +1,30 @@
+"""Workers that Locust forks (`--processes`) end with the master that forked them, however it ends.
+
+Locust asks its workers to quit at an ordinary end. After any other (its port taken, killed) they would go on for
+minutes, looking for a master that is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tsbench.servers.children import bind_to_parent
+
+
+class _Binding:
+    """What a fork needs to know of the process that forks."""
+
+    def __init__(self) -> None:
+        os.register_at_fork(before=self._prepare, after_in_child=self._bind)
+
+    def _prepare(self) -> None:
+        self._bind_to_parent = bind_to_parent(signal.SIGKILL)
+
+    def _bind(self) -> None:
+        self._bind_to_parent()
+
+
+def end_with_master() -> None:
+    """Have all processes that are forked from here on end with the one that forks them."""
+    _Binding()
