@@ -76,7 +76,7 @@ end
 LOAD = """
 import json, sys
 from tsbench.targets import registry
-from tsbench.run.lifecycle.bulk_load import bulk_load
+from tsbench.run.bulk_load import bulk_load
 from tsbench.model import WriteMode
 from tsbench.workload.world import World, WorldSpec
 endpoint, workers = sys.argv[1], int(sys.argv[2])

@@ -82,7 +82,7 @@ def test_it_does_not_outlive_a_killed_parent(postgres_server: PostgresServer, tm
     program = """
 import sys, time
 from pathlib import Path
-from tsbench.targets.postgres.schemas.server import PostgresServer
+from tsbench.targets.postgres.server import PostgresServer
 server = PostgresServer(Path(sys.argv[1]), {"shared_buffers": "16MB"})
 server.start()
 print(*server.pids(), flush=True)

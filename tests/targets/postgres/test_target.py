@@ -229,7 +229,8 @@ def test_sessions_yield_to_gevent_when_it_is_patched_first(postgres_endpoint: st
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
 from tsbench.targets.base import Statement
-from tsbench.targets.postgres.schemas.schemas import (BTREE, TARGET)
+from tsbench.targets.postgres.schemas import BTREE
+from tsbench.targets.postgres import TARGET
 sessions = [TARGET.connect(sys.argv[1], BTREE) for _ in range(5)]
 began = time.monotonic()
 gevent.joinall([gevent.spawn(s.query, Statement("SELECT pg_sleep(0.2)"), ("x",)) for s in sessions], raise_error=True)
