@@ -49,7 +49,7 @@ class WorldPart(Part):
     streams: Annotated[int, Field(ge=1)] = 8
     """Shares of the series; one writer owns a share. Never more than `scale`; as many processes as streams at most."""
     form: Literal["bounded", "peer"] = "bounded"
-    """Variant of `devops`: `peer` simulates values as TSBS does. `tsbench list use-cases` shows who has it."""
+    """How the values of `devops` move: within limits, or with `peer` as TSBS simulates them. Others have one form."""
     decimals: Annotated[int, Field(ge=0, le=15)] | None = None
     """Decimals that float fields are rounded to. Default: as the use case says."""
     late: Share = 0.0
