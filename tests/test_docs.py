@@ -151,8 +151,10 @@ def locust_commands() -> list[Any]:
     """Those of Locust, and of `tsbench web` what goes to it."""
     found = [parameter for parameter in of("locust") if len(parameter.values[0]) > 1]  # `locust -f` is a name only
     for parameter in of("tsbench"):
-        name, given, rest = parsed(parameter.values[0])
-        if name == "web" and rest:
+        if parameter.values[0][:1] != ["web"]:
+            continue
+        _, given, rest = parsed(parameter.values[0])
+        if rest:
             found.append(pytest.param(["-f", f"locustfiles/{given['target']}.py", *rest], id=parameter.id))
     return found
 
@@ -288,6 +290,14 @@ def test_endpoints_and_schemas_of_the_table_are_those_of_the_targets() -> None:
         seen[named[0]] = [_split(span)[1] for span in started if span.startswith("--endpoint")]
     assert seen.keys() == registry.TARGETS.keys() - {"memory"}
     assert sum(map(len, seen.values())) >= 4
+
+
+def test_every_database_has_a_page_that_names_its_schemas() -> None:
+    text = "".join(PAGES[path] for path in PAGES if path.parent.name == "databases")
+    wanted = {name: {name, *target.schemas} for name, target in registry.TARGETS.items() if name != "memory"}
+    assert {name: {word for word in words if f"`{word}`" not in text} for name, words in wanted.items()} == {
+        name: set() for name in wanted
+    }
 
 
 def test_no_page_shows_an_endpoint_with_a_secret() -> None:
