@@ -138,3 +138,15 @@ def test_sizes_and_counts_are_shown_for_people() -> None:
     assert [units.format_count(n) for n in (0, 5, 2.5, 12.34, 999.9, 1_234_567, 1_000_000.0)] == [
         "0", "5", "2.50", "12.3", "1,000", "1,234,567", "1,000,000",
     ]  # fmt: skip
+
+
+@given(st.integers(0, 10**15))
+def test_an_exact_duration_is_read_as_the_same_number(duration_ns: int) -> None:
+    assert units.parse_duration_ns(units.format_exact_duration(duration_ns)) == duration_ns
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ns"), [("1h", 3_600 * 10**9), ("90s", 90 * 10**9), ("10ms", 10**7), ("0s", 0), ("1001ns", 1_001)]
+)
+def test_an_exact_duration_has_the_largest_unit_that_fits(text: str, duration_ns: int) -> None:
+    assert units.format_exact_duration(duration_ns) == text

@@ -20,10 +20,12 @@ _DURATION_NS = {
     "w": 7 * 86_400 * NS_PER_S,
 }
 _SIZE_BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|min|s|m|h|d|w)\s*")
+DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|min|s|m|h|d|w)\s*")
+"""A number with its unit; a duration is one or more of them."""
 _COUNT = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kM]?)")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)")
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)")
+"""A number of bytes with its unit."""
 
 
 def parse_duration_ns(text: str) -> int:
@@ -37,7 +39,7 @@ def parse_duration_ns(text: str) -> int:
     position, total = 0, 0.0
     stripped = text.strip()
     while position < len(stripped):
-        part = _DURATION_PART.match(stripped, position)
+        part = DURATION_PART.match(stripped, position)
         if part is None:
             break
         total += float(part[1]) * _DURATION_NS[part[2]]
@@ -100,7 +102,7 @@ def parse_size_bytes(text: str) -> int:
     ValueError
         If the text is not a number with a unit.
     """
-    match = _SIZE.fullmatch(text.strip())
+    match = SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"'{text}' is not a size; write for example 512 MB or 64MiB")
     return round(float(match[1]) * _SIZE_BYTES[match[2]])
@@ -152,6 +154,14 @@ def format_duration(duration_ns: float) -> str:
         if abs(duration_ns) >= size:
             return f"{_significant(duration_ns / size)} {unit}"
     return f"{_significant(duration_ns)} ns" if duration_ns else "0 s"
+
+
+def format_exact_duration(duration_ns: int) -> str:
+    """Return a duration as `parse_duration_ns` reads it, in the largest unit up to hours that it is a multiple of."""
+    for unit in ("h", "m", "s", "ms", "us"):
+        if duration_ns % _DURATION_NS[unit] == 0:
+            return f"{duration_ns // _DURATION_NS[unit]}{unit}" if duration_ns else "0s"
+    return f"{duration_ns}ns"
 
 
 def format_size(size_bytes: float) -> str:

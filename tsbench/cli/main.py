@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import contextmanager
 from enum import StrEnum
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -212,6 +213,21 @@ def list_(what: Annotated[What, typer.Argument(help="What to list.")]) -> None:
     from tsbench.cli import listing
 
     stdout.print(listing.TABLES[what.value]())
+
+
+@app.command()
+def schema(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print a page of all keys (docs/scenario-keys.md).")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of a scenario file, for editors."""
+    from tsbench.run.claims import Claim
+    from tsbench.scenario import reference
+
+    typer.echo(
+        reference.markdown(Claim) if markdown else dumps(reference.json_schema(Claim), indent=2), nl=not markdown
+    )
 
 
 @app.command()

@@ -24,15 +24,22 @@ class Claim(BaseModel):
     (`shown`): a time or a size that other hardware has every right to have different.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     text: str
+    """What is claimed, as the report prints it."""
     cell: str
+    """Id of the run that the figure is of."""
     figure: str
+    """A figure as in a gate, such as `ops/s` or `write:service:p50`."""
     published: float | str
+    """The published figure; a time with its unit."""
     over: str | None = None
+    """Id of another run: the claim is about the ratio of `cell` to it."""
     holds: Literal["value", "direction", "shown"] = "value"
+    """What must agree: the value within a share, the direction of a ratio, or nothing: both are only shown."""
     within: Annotated[float, Field(gt=0)] = 0.25
+    """Share by which the value may differ."""
 
     @model_validator(mode="after")
     def _checked(self) -> Claim:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from tsbench import units
 from tsbench.model import WriteMode
-from tsbench.scenario.types import DurationNs, SecondsNs, SizeBytes, TimeNs, Whole
+from tsbench.scenario.types import DurationNs, SecondsNs, SizeBytes, TimeNs, Waits, Whole
 from tsbench.servers import cgroup
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import Disorder, WorldSpec
@@ -30,24 +30,36 @@ Share = Annotated[float, Field(ge=0, le=0.5)]
 class Part(BaseModel):
     """A table of the file: unknown keys are mistakes, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class WorldPart(Part):
     """[world]: which data, from which seed."""
 
     use_case: str
+    """The simulated world: which measurements, fields and tags there are (`tsbench list use-cases`)."""
     scale: Annotated[Whole, Field(ge=1, le=MAX_SCALE)] = 100
+    """Number of hosts or devices."""
     interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
+    """Time between two points of a series."""
     start: TimeNs = 1_451_606_400 * units.NS_PER_S  # 2016-01-01, as the peers
+    """Time of the first point: ISO 8601 (UTC without a zone), `now` or `now-6h`."""
     seed: Annotated[int, Field(ge=0)] = 1
+    """The same seed makes the same points, queries and arrivals."""
     streams: Annotated[int, Field(ge=1)] = 8
+    """Shares of the series; one writer owns a share. Never more than `scale`; as many processes as streams at most."""
     form: Literal["bounded", "peer"] = "bounded"
+    """How the values of `devops` move: within limits, or with `peer` as TSBS simulates them. Others have one form."""
     decimals: Annotated[int, Field(ge=0, le=15)] | None = None
+    """Decimals that float fields are rounded to. Default: as the use case says."""
     late: Share = 0.0
+    """Share of the points that are sent 1 to 10 intervals late."""
     out_of_order: Share = 0.0
+    """Share of the points that change places with the next point of their series."""
     duplicate: Share = 0.0
+    """Share of the points that are sent twice."""
     missing: Share = 0.0
+    """Share of the points that are never sent."""
 
     def spec(self) -> WorldSpec:
         """The world's own form of it; never more streams than series."""
@@ -71,35 +83,57 @@ class LoadPart(Part):
     """[load]: what is stored before anything is measured, and how."""
 
     window: DurationNs = 3_600 * units.NS_PER_S
+    """Simulated time that is stored before measuring; above 0."""
     batch: Annotated[int, Field(ge=1)] = 10_000
+    """Points per request of the load."""
     workers: Annotated[int, Field(ge=1, le=64)] = 2
-    mode: Annotated[WriteMode, AfterValidator(_many)] = WriteMode.BULK
+    """Connections that load at the same time."""
+    mode: Annotated[WriteMode, AfterValidator(_many), Field(json_schema_extra={"enum": ["multi", "bulk"]})] = (
+        WriteMode.BULK
+    )
+    """How the load writes: `bulk` is the fastest way a database has, `multi` many points in one ordinary request."""
 
 
 class Step(Part):
-    """One step of a load shape: so many users for so long, reached gradually if `ramp`."""
+    """[[drive.steps]]: one step of a load shape, a number of users for a time."""
 
     users: Annotated[Whole, Field(ge=1)]
+    """Users at the end of the step."""
     duration: SecondsNs
+    """Length of the step."""
     ramp: bool = False
+    """Go from the users of the step before to these in a straight line, instead of at once."""
 
 
 class DrivePart(Part):
     """[drive]: how ops are driven. Rates are ops per second over all processes."""
 
     loop: Literal["closed", "open"] = "closed"
+    """`closed`: a user waits for the answer, then for `wait`. `open`: ops are due on a schedule at `rate`."""
     users: Annotated[Whole, Field(ge=1)] = 8
+    """Users, each with one session; in an open loop the sessions that serve the schedule."""
     processes: Annotated[int, Field(ge=1, le=256)] = 1
-    wait: tuple[DurationNs, DurationNs] = (0, 0)
+    """Load processes; at most one per stream."""
+    wait: Waits = (0, 0)
+    """Think time between two ops of a user in a closed loop: one duration, or [shortest, longest]."""
     rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Ops per second of all processes together; an open loop needs it, a closed one refuses it."""
     arrivals: Literal["constant", "poisson"] = "constant"
+    """Schedule of an open loop: evenly spaced, or with random gaps (exponential)."""
     late_after: DurationNs = 10_000_000
+    """An op of an open loop that starts later than this after it was due counts as late."""
     warmup: SecondsNs = 2 * units.NS_PER_S
+    """Time at the beginning that is not measured."""
     duration: Annotated[SecondsNs, Field(gt=0)] = 10 * units.NS_PER_S
+    """Length of the measured window; above 0."""
     window: DurationNs | None = None
+    """Simulated time behind the load's that writes may cover; users stop when all of it is written. Default: no end."""
     stop_timeout: SecondsNs = 30 * units.NS_PER_S
+    """How long ops that are on their way at the end may still take."""
     timeout: DurationNs = 30 * units.NS_PER_S
+    """Time limit of one op; an op that takes longer has failed or ended unknown."""
     steps: tuple[Step, ...] = ()
+    """Load shape: numbers of users over time, instead of `users` from the start."""
 
     @model_validator(mode="before")
     @classmethod
@@ -127,9 +161,15 @@ class Op(Part):
     """[[op]]: one kind of op and its weight in the mix. Either `write` (points per request) or `query` (a kind)."""
 
     write: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Points per request. An op has either `write` or `query`."""
     mode: WriteMode | None = None
+    """How it writes. Default: `single` for one point, else `multi`."""
     query: str | None = None
+    """Kind of query (`tsbench list queries`)."""
     weight: Annotated[int, Field(ge=1)] = 1
+    """How often this op is drawn, relative to the other ops."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["write"]}, {"required": ["query"]}]})
 
     @model_validator(mode="after")
     def _one_of(self) -> Op:
@@ -156,21 +196,30 @@ class CheckPart(Part):
     """[check]: how much of what was answered and stored is compared with gold."""
 
     answers: Annotated[int, Field(ge=0)] = 200
+    """Queries that are asked after the run, when nothing is being written, and compared with gold answers."""
     sample: Annotated[int, Field(ge=0)] = 2_000
+    """Answers of the measured load that each load process keeps at most, to be compared afterwards."""
     readback: Annotated[int, Field(ge=0)] = 1_000_000
+    """Stored rows that are read back and compared; if there are more, windows spread over all of them."""
     failures: Share = 0.0
+    """Share of the ops that may fail before the verdict on the ops is false."""
 
 
 class TargetPart(Part):
     """[target]: which database, in which layout, started by tsbench or found at `endpoint`."""
 
     name: str
+    """The database (`tsbench list targets`)."""
     schema_: Annotated[str | None, Field(alias="schema")] = None
+    """The layout of the data in it. Default: the target's first."""
     endpoint: str | None = None
+    """URL of a server that runs already, without a password. Default: tsbench starts one."""
     cold: bool = False
+    """Restart the server after the load, with its files out of the page cache. Only where tsbench starts it."""
     settings: dict[str, str] = {}
+    """Settings of the server that tsbench starts, as the page of the database says; values are text."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True)
 
 
 LEAST_BYTES = 4 * 2**20
@@ -179,10 +228,12 @@ LEAST_BYTES = 4 * 2**20
 class ServerPart(BaseModel):
     """[server]: what the server that tsbench starts may use at most."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False, strict=True)] | None = None
+    """Cores that the server may use, by a control group."""
     memory: Annotated[SizeBytes, Field(ge=LEAST_BYTES)] | None = None
+    """Memory that the server may use with its page cache, by a control group; at least 4MiB."""
 
     @property
     def caps(self) -> cgroup.Caps:
@@ -209,9 +260,12 @@ LimitNs = Annotated[DurationNs, AfterValidator(_limit)]
 
 
 class TimeoutPart(BaseModel):
-    """[timeout]: how long each kind of step may take, in nanoseconds."""
+    """[timeout]: how long each kind of step may take, from 1ms to 7d.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Values are in nanoseconds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     connect: LimitNs = 30 * NS_PER_S
     """Opening one session."""

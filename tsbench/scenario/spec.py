@@ -49,6 +49,7 @@ class RunSpec(Part):
     id: str
     scenario: str
     question: str = ""
+    """What the scenario is to answer; reports begin with it."""
     labels: dict[str, str] = Field(default_factory=dict)
     relative_start: bool = False
     """Whether `world.start` was given as a distance from now, so that it differs each time the file is read."""
@@ -59,6 +60,7 @@ class RunSpec(Part):
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
     gates: tuple[Annotated[str, AfterValidator(checked_gate)], ...] = ()
+    """What must hold for the run to pass, such as `write:p99<50ms`."""
     target: TargetPart
     server: ServerPart = ServerPart()
     timeout: TimeoutPart = DEFAULTS
@@ -181,9 +183,9 @@ class Scenario:
                 matrix.choose(document, key, value)
             except ValueError as error:
                 raise UserMistake(f"{self.path}: matrix.{key}: {error}") from None
-        taken = next((key for key in document if key in _INTERNAL), None)
+        taken = next((key for key in document if key in INTERNAL), None)
         if taken is not None:
-            known = known_keys((), RunSpec, _PARTS, hidden=_INTERNAL)
+            known = known_keys((), RunSpec, _PARTS, hidden=INTERNAL)
             raise UserMistake(f"{self.path}: {taken}: unknown key; known are {', '.join(known)}")
         labels = matrix.labels_of(chosen, document.get("target"))
         made = {
@@ -197,7 +199,7 @@ class Scenario:
         try:
             return RunSpec.model_validate({**document, **made}, context=FILE)
         except ValidationError as error:
-            raise UserMistake(f"{self.path}: {explain(error, RunSpec, _PARTS, hidden=_INTERNAL)}") from None
+            raise UserMistake(f"{self.path}: {explain(error, RunSpec, _PARTS, hidden=INTERNAL)}") from None
 
 
 def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
@@ -218,7 +220,8 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
     return [cell for cell in cells if not only or cell.id in named]
 
 
-_INTERNAL = {"id", "scenario", "labels", "relative_start", "block"}
+INTERNAL = {"id", "scenario", "labels", "relative_start", "block"}
+"""Fields of a RunSpec that no file has."""
 WHOLE = {"matrix", "name", "claim", "knee"}
 """Keys of a file that are about all of its cells."""
 _PARTS: dict[str, type[BaseModel]] = {

@@ -6,7 +6,7 @@ import time
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from tsbench import units
 
@@ -49,8 +49,20 @@ def _size(value: Any, info: ValidationInfo) -> Any:
     return units.parse_size_bytes(value) if isinstance(value, str) else value
 
 
-DurationNs = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
-SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds)]
-TimeNs = Annotated[int, BeforeValidator(_time)]
+UNIT = "unit"
+"""Keyword of a JSON Schema below: which kind of text it is, so that defaults can be written as such texts too."""
+_DURATION_TEXT = {"type": "string", "pattern": rf"^\s*({units.DURATION_PART.pattern})+$"}
+_DURATION = {"anyOf": [_DURATION_TEXT, {"const": 0}]}
+_TWO_DURATIONS = {"type": "array", "items": _DURATION, "minItems": 2, "maxItems": 2}
+_SIZE = {"type": "string", "pattern": rf"^\s*{units.SIZE.pattern}\s*$"}
+
+DurationNs = Annotated[int, BeforeValidator(_duration), Field(ge=0), WithJsonSchema({**_DURATION, UNIT: "duration"})]
+SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds), WithJsonSchema({**_DURATION, UNIT: "seconds"})]
+TimeNs = Annotated[int, BeforeValidator(_time), WithJsonSchema({"type": "string", UNIT: "time"})]
 Whole = Annotated[int, BeforeValidator(_number)]
-SizeBytes = Annotated[int, BeforeValidator(_size)]
+SizeBytes = Annotated[int, BeforeValidator(_size), WithJsonSchema({**_SIZE, UNIT: "size"})]
+Waits = Annotated[
+    tuple[DurationNs, DurationNs],
+    WithJsonSchema({"anyOf": [_DURATION_TEXT, _TWO_DURATIONS], UNIT: "wait"}),
+]
+"""Shortest and longest think time; a file may give one duration for both."""

@@ -50,7 +50,11 @@ def distributed(hosts, tmp_path, server, *, blind, kill=None):
     member = ["--worker", "--master-host", f"{NETWORK}.1"]
     workers = [start(h, results, tmp_path / f"{h}.log", *member, blind=blind) for h in hosts[1:]]
     if kill is not None:
-        wait_for(lambda: "All users spawned" in (tmp_path / "master.log").read_text())
+
+        def recorded() -> list[int]:
+            return [path.stat().st_size for path in results.rglob("*.ops.jsonl")]
+
+        wait_for(lambda: len(recorded()) == 2 and all(recorded()), 60)
         time.sleep(3)
         subprocess.run(["pkill", "-KILL", "-P", str(workers[kill].pid)], check=False)
         workers[kill].kill()

@@ -1,0 +1,382 @@
+"""What README and docs/ tell people to type works, and what they list is there.
+
+Commands go through the parsers that they are for, scenarios and locustfiles are loaded, the examples are run, and
+tables are compared with the code that they describe. Commands in the headers of scenarios and locustfiles count too.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+
+from tests.cli.support import TINY, Command, content, only
+from tests.servers.test_paths import AWKWARD
+from tests.test_compose import SERVICES
+from tsbench.cli.main import app
+from tsbench.measure.gates import parse_gate
+from tsbench.scenario import matrix
+from tsbench.scenario.spec import Scenario, select
+from tsbench.scenario.validation import check_spec
+from tsbench.targets import registry
+from tsbench.targets.credentials import refuse_secrets
+from tsbench.targets.postgres.server import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsbench.targets.postgres.server import PostgresServer
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = {path: path.read_text(encoding="utf-8") for path in (README, *sorted((ROOT / "docs").rglob("*.md")))}
+FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```\n", re.MULTILINE | re.DOTALL)
+BLOCKS = [(path, *found) for path, text in PAGES.items() for found in FENCED.findall(text)]
+PROSE = {path: FENCED.sub("", text) for path, text in PAGES.items()}
+SPANS = [(path, span) for path, text in PROSE.items() for span in re.findall(r"`([^`\n]+)`", text)]
+OURS = {"tsbench", "locust", "make", "servers"}
+OTHERS = {"sudo", "python3", "pip", "export", "sadc"}
+"""Programs of others, whose arguments are theirs."""
+PLACEHOLDERS = {"my.toml", "s.toml", "..."}
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def typed() -> Iterator[list[str]]:
+    """Every line of a shell block; what stands between backticks and begins as one of our commands; headers."""
+    for _, language, text in BLOCKS:
+        if language == "sh":
+            yield from (shlex.split(line, comments=True) for line in text.replace("\\\n", " ").splitlines())
+    for _, span in SPANS:
+        if Path((words := _split(span))[0]).name in OURS and len(words) > 1:
+            yield words
+    for path in sorted((ROOT / "locustfiles").glob("*.py")):
+        doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        yield from (shlex.split(line, comments=True) for line in doc.splitlines() if line.startswith("locust "))
+    for path in [*(ROOT / "scenarios").rglob("*.toml"), ROOT / "docker-compose.yml"]:
+        found = re.findall(r"^# {3,}((?:tsbench|docker) .*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        yield from (shlex.split(line, comments=True) for line in found)
+
+
+def _split(span: str) -> list[str]:
+    try:
+        return shlex.split(span) or [""]
+    except ValueError:  # a single quote in something else
+        return [""]
+
+
+def commands() -> list[list[str]]:
+    """The commands without doubles and without what the shell itself takes from them."""
+    unique = {}
+    for words in typed():
+        kept = words[: words.index(">")] if ">" in words else words
+        unique[shlex.join(kept)] = kept
+    return [words for words in unique.values() if words]
+
+
+COMMANDS = commands()
+
+
+def of(*programs: str) -> list[Any]:
+    """The arguments of the commands that start one of these programs, each as a parameter of a test."""
+    return [pytest.param(words[1:], id=shlex.join(words)) for words in COMMANDS if Path(words[0]).name in programs]
+
+
+def test_every_command_is_one_of_a_known_program() -> None:
+    assert {Path(words[0]).name for words in COMMANDS} - OURS - OTHERS == {"docker"}, "a command that no test looks at"
+    assert len(COMMANDS) > 50
+    assert {language for _, language, _ in BLOCKS} == {"sh", "toml", "python"}, "a block that no test here looks at"
+    indented = [line for text in PROSE.values() for line in text.splitlines() if re.match(r" {4}\S", line)]
+    assert indented == [], "commands stand in ```sh blocks"
+
+
+def parsed(words: list[str]) -> tuple[str, dict[str, Any], list[str]]:
+    """The sub-command, its parameters and what is left for Locust; no parameters where only its name was given."""
+    command = get_command(app)
+    with command.make_context("tsbench", [*words]) as context:
+        name, inner, rest = command.resolve_command(context, words)  # type: ignore[attr-defined]
+        if not rest and name in {"run", "report", "web"}:
+            return name, {}, []  # named in the text, not to be typed
+        with inner.make_context(name, rest, parent=context) as found:
+            return name, found.params, found.args
+
+
+@pytest.mark.parametrize("words", of("tsbench"))
+def test_the_commands_of_tsbench_are_understood(words: list[str]) -> None:
+    name, given, _ = parsed(words)
+    if name == "run" and given:
+        check_scenario(str(given["scenario"]), given)
+    if name == "web" and given:
+        assert (ROOT / "locustfiles" / f"{given['target']}.py").exists()
+
+
+def check_scenario(path: str, given: dict[str, Any]) -> None:
+    """A scenario that is named is there, and what is said about it fits it."""
+    for gate in given["gate"] or []:
+        parse_gate(gate)
+    if path in PLACEHOLDERS:
+        return
+    endpoint = given["endpoint"]
+    overrides = [*(given["override"] or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
+    for cell in select(Scenario.load(ROOT / path, overrides=overrides).expand(), given["only"] or []):
+        if endpoint:
+            check_spec(cell, path)
+
+
+PARSE = """
+import json, sys
+from locust import argument_parser
+from locust.util.load_locustfile import load_locustfile
+words = json.loads(sys.argv[1])
+classes, _ = load_locustfile(words[words.index("-f") + 1])
+parsed = argument_parser.parse_options(words)
+group = next(g for g in argument_parser.get_parser()._action_groups if g.title == "tsbench")
+options = [[a.option_strings[0], a.env_var, a.default] for a in group._group_actions]
+print(json.dumps({"asked": parsed.user_classes, "there": sorted(classes), "options": options}))
+"""
+
+
+def locust_commands() -> list[Any]:
+    """Those of Locust, and of `tsbench web` what goes to it."""
+    found = [parameter for parameter in of("locust") if len(parameter.values[0]) > 1]  # `locust -f` is a name only
+    for parameter in of("tsbench"):
+        if parameter.values[0][:1] != ["web"]:
+            continue
+        _, given, rest = parsed(parameter.values[0])
+        if rest:
+            found.append(pytest.param(["-f", f"locustfiles/{given['target']}.py", *rest], id=parameter.id))
+    return found
+
+
+def loaded(words: list[str]) -> dict[str, Any]:
+    """What Locust makes of a command line, in a process of its own."""
+    command = [sys.executable, "-c", PARSE, json.dumps(words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.mark.parametrize("words", locust_commands())
+def test_the_commands_of_locust_are_understood_with_the_locustfile_that_they_name(words: list[str]) -> None:
+    found = loaded(words)
+    assert set(found["asked"]) <= set(found["there"])
+
+
+@pytest.mark.parametrize("words", of("make"))
+def test_the_targets_of_make_are_there(words: list[str]) -> None:
+    done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", of("servers"))
+def test_the_servers_that_can_be_had_are_those_that_the_script_knows(words: list[str]) -> None:
+    script = (ROOT / ".ci" / "servers").read_text(encoding="utf-8")
+    for name in words:
+        assert f"get_{re.sub('[.-]', '_', name)}()" in script
+
+
+@pytest.mark.parametrize("words", of("docker"))
+def test_docker_compose_is_given_profiles_and_services_that_are_there(words: list[str]) -> None:
+    assert words[0] == "compose"
+    assert {"up", "cp"} & set(words)
+    for option, value in itertools.pairwise(words):
+        if option == "--profile":
+            assert any(value in service.get("profiles", []) for service in SERVICES.values())
+        if option in {"--scale", "cp"}:
+            assert re.split("[=:]", value)[0] in SERVICES
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+
+def toml_blocks() -> list[Any]:
+    found = [(path, text) for path, language, text in BLOCKS if language == "toml"]
+    return [pytest.param(text, id=f"{path.stem}-{number}") for number, (path, text) in enumerate(found)]
+
+
+@pytest.mark.parametrize("block", toml_blocks())
+def test_the_scenarios_are_good_ones_and_so_are_their_parts(block: str, tmp_path: Path) -> None:
+    document = tomllib.loads(block)
+    if "world" not in document:  # a part of a scenario
+        whole = tomllib.loads(TINY)
+        for key, value in document.items():
+            matrix.put(whole, key, value)
+        cells = Scenario(tmp_path / "my.toml", whole).expand()
+    else:
+        path = tmp_path / "my.toml"
+        path.write_text(block, encoding="utf-8")
+        cells = Scenario.load(path).expand()
+    assert len(cells) == _cells(document)
+    for cell in cells:
+        if "server" not in document:  # which takes root's rights to check
+            check_spec(cell, "docs")
+
+
+def _cells(document: dict[str, Any]) -> int:
+    count = 1
+    for values in document.get("matrix", {}).values():
+        count *= len(values)
+    return count
+
+
+def expect_checked(run: Path, code: int, why: str) -> None:
+    """What was checked must be right; `limit` may be false where others use the machine."""
+    summary = content(run / "summary.json")
+    wanted = ("answers", "writes", "counts", "ops")
+    assert {name: summary["verdicts"][name]["valid"] for name in wanted} == dict.fromkeys(wanted, True), why
+    assert code == (0 if summary["verdict"]["valid"] else 1)
+
+
+@pytest.mark.postgres
+def test_the_example_runs_as_it_stands_but_shorter_and_its_results_may_lie_anywhere(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    (block,) = (text for path, language, text in BLOCKS if path == README and "[matrix]" in text)
+    (tmp_path / "my.toml").write_text(block, encoding="utf-8")
+    words = ["run", "my.toml", "--only", "postgres-btree-rate=500", "--out", AWKWARD]
+    for change in ("world.scale=8", "drive.duration=3s", "drive.warmup=1s"):
+        words += ["--set", change]
+    command = Command(tmp_path, "tsbench", *words)
+    code = command.wait()
+    run = only(tmp_path, "*/*-my/postgres-btree-rate=500")
+    assert run.parent.parent.name == AWKWARD
+    expect_checked(run, code, command.stderr)
+    assert f"report: {AWKWARD}/" in command.stdout.replace("\n", "")
+
+
+def test_the_locustfile_runs_as_it_stands(tmp_path: Path) -> None:
+    (block,) = (text for _, language, text in BLOCKS if language == "python")
+    (tmp_path / "my.py").write_text(block, encoding="utf-8")
+    words = ["-f", "my.py", "--headless", "-u", "2", "-t", "4s", "--load-window", "30m", "--scale", "5"]
+    command = Command(tmp_path, "locust", *words)
+    code = command.wait()
+    expect_checked(only(tmp_path, "results/*-locust/sqlite-wal"), code, command.stderr)
+
+
+@pytest.mark.parametrize("span", sorted({span for _, span in SPANS if re.search(r"[a-z/\d][<>]=?\d", span)}))
+def test_the_gates_are_gates(span: str) -> None:
+    parse_gate(span)
+
+
+# --- what is listed ---------------------------------------------------------------------------------------------------
+
+
+def rows(path: Path, columns: int) -> list[list[str]]:
+    """The cells of a page's tables with so many columns."""
+    lines = [line for line in PROSE[path].splitlines() if line.startswith("|") and line.count("|") == columns + 1]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_endpoints_and_schemas_of_the_table_are_those_of_the_targets() -> None:
+    seen = {}
+    for row in rows(README, 3):
+        _, named, started = (re.findall(r"`([^`]+)`", cell) for cell in row)
+        if not named or named[0] not in registry.TARGETS:
+            continue
+        target = registry.get(named[0])
+        assert set(named[1:]) <= set(target.schemas)
+        seen[named[0]] = [_split(span)[1] for span in started if span.startswith("--endpoint")]
+    assert seen.keys() == registry.TARGETS.keys() - {"memory"}
+    assert sum(map(len, seen.values())) >= 4
+
+
+def test_every_database_has_a_page_that_names_its_schemas() -> None:
+    text = "".join(PAGES[path] for path in PAGES if path.parent.name == "databases")
+    wanted = {name: {name, *target.schemas} for name, target in registry.TARGETS.items() if name != "memory"}
+    assert {name: {word for word in words if f"`{word}`" not in text} for name, words in wanted.items()} == {
+        name: set() for name in wanted
+    }
+
+
+def test_no_page_shows_an_endpoint_with_a_secret() -> None:
+    found = [url for text in PAGES.values() for url in re.findall(r"[a-z0-9]+://[^\s`'\")>]+", text)]
+    assert len(found) > 15
+    for url in found:
+        refuse_secrets(url, "docs")
+
+
+def test_the_options_of_a_locustfile_are_those_that_it_has() -> None:
+    page = ROOT / "docs" / "locustfiles.md"
+    told = {row[0].strip("`"): (row[1].strip("`"), row[2]) for row in rows(page, 4) if row[0].startswith("`--")}
+    options = {
+        name: (variable, default) for name, variable, default in loaded(["-f", "locustfiles/sqlite.py"])["options"]
+    }
+    assert {name: variable for name, (variable, _) in told.items()} == {n: v for n, (v, _) in options.items()}
+    plain = {name: default for name, (_, default) in told.items() if default.startswith("`")}
+    assert plain == {name: f"`{options[name][1]}`" for name in plain}
+    assert len(plain) >= 5
+
+
+def test_the_settings_of_postgresql_are_those_that_it_is_started_with() -> None:
+    told: dict[str, str] = {}
+    for names, value, _ in rows(ROOT / "docs" / "databases" / "postgres.md", 3):
+        told |= dict.fromkeys(re.findall(r"`(\w+)`", names), value)
+    assert {name: told.get(name) for name in SETTINGS if name != "scram_iterations"} == {
+        name: value for name, value in SETTINGS.items() if name != "scram_iterations"
+    }
+
+
+# --- the pages themselves ---------------------------------------------------------------------------------------------
+
+
+def test_readme_is_short_and_begins_with_the_two_commands() -> None:
+    assert len(PAGES[README].splitlines()) <= 130
+    first = next(text for path, language, text in BLOCKS if path == README)
+    assert [shlex.split(line, comments=True) for line in first.splitlines()] == [
+        ["make", "quickstart"],
+        ["make", "test"],
+    ]
+
+
+def test_every_page_can_be_reached_from_readme() -> None:
+    reached, new = set(), {README}
+    while new:
+        reached |= new
+        new = {page for path in new for page, _ in links(path) if page.suffix == ".md" and page in PAGES} - reached
+    assert reached == set(PAGES)
+
+
+def links(path: Path) -> list[tuple[Path, str]]:
+    """The files that a page's relative links lead to, with their anchors."""
+    found = re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", PROSE[path])
+    return [((path.parent / name).resolve() if name else path, anchor) for name, anchor in found]
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", PROSE[path], re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for page, anchor in links(path):
+        assert page.exists(), page
+        assert not anchor or anchor in anchors(page), f"{page}#{anchor}"
+
+
+def test_files_that_are_named_are_there() -> None:
+    form = re.compile(r"(?:scenarios|locustfiles|notebooks|tests|tsbench|docs|\.github|\.ci)/[\w./-]*")
+    named = {span for _, span in SPANS if form.fullmatch(span)}
+    inside = [name for name in named if not (ROOT / name).exists() and not (ROOT / "tsbench" / name).exists()]
+    assert inside == []
+    assert len(named) > 15
+
+
+def test_a_page_that_other_files_name_is_there() -> None:
+    files = [*(ROOT / "tsbench").rglob("*.py"), *(ROOT / "scenarios").rglob("*.toml"), ROOT / "CHANGELOG.md"]
+    named = {name for path in files for name in re.findall(r"docs/[\w/-]+\.md", path.read_text(encoding="utf-8"))}
+    assert [name for name in sorted(named) if ROOT / name not in PAGES] == []
+    assert named

@@ -1,0 +1,208 @@
+"""The reference of scenario files, from the models that parse them: a JSON Schema for editors, and Markdown."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+
+from tsbench import units
+from tsbench.scenario.matrix import CASE
+from tsbench.scenario.parts import Part
+from tsbench.scenario.spec import INTERNAL, RunSpec
+from tsbench.scenario.types import UNIT
+from tsbench.targets.registry import TARGETS
+from tsbench.workload.queries import QUERIES
+from tsbench.workload.use_cases import USE_CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic import BaseModel
+
+_VALUES = {"type": "array", "minItems": 1}
+_CASES = {**_VALUES, "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}
+_MATRIX = {
+    "type": "object",
+    "properties": {CASE: _CASES},
+    "additionalProperties": {"anyOf": [_VALUES, {"type": "object"}]},
+}
+
+
+class FileKeys(Part):
+    """Keys of a file that are about all of its cells; `Scenario` takes them out before a cell is parsed."""
+
+    name: str | None = None
+    """Name of the scenario in results. Default: the file's name."""
+    matrix: Annotated[dict[str, Any], WithJsonSchema(_MATRIX)] = Field(default_factory=dict)
+    """Lists of values by dotted key; every combination is one run. `case` lists tables of keys that change together."""
+    knee: bool = False
+    """Whether the matrix is a ramp, which ends at the first run without a true verdict and names the last that held."""
+
+
+def json_schema(claim: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of a scenario file; `claim` is the model of a `[[claim]]` table.
+
+    What depends on several keys at once (a rate needs an open loop, say) is left to `tsbench run`.
+    """
+    document = _document(claim)
+    parts = document["$defs"]
+    parts["WorldPart"]["properties"]["use_case"]["enum"] = sorted(USE_CASES)
+    parts["TargetPart"]["properties"]["name"]["enum"] = sorted(name for name, t in TARGETS.items() if t.shared)
+    parts["Op"]["properties"]["query"]["enum"] = sorted(QUERIES)
+    needed = {name: parts[model].pop("required") for name, model in _FILLED_BY_A_MATRIX.items()}
+    document["if"] = {"not": {"required": ["matrix"]}}
+    document["then"] = {
+        "required": document.pop("required"),
+        "properties": {name: {"required": keys} for name, keys in needed.items()},
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without(UNIT, document)}
+
+
+_FILLED_BY_A_MATRIX = {"world": "WorldPart", "target": "TargetPart"}
+"""Tables with required keys that an axis of the matrix may give instead."""
+
+
+def markdown(claim: type[BaseModel]) -> str:
+    """Return the reference of all keys as a Markdown page; `claim` is the model of a `[[claim]]` table."""
+    document = _document(claim)
+    parts = document["$defs"]
+    lines = [_HEAD, "## Top level", "", *_table(document)]
+    for key, value in document["properties"].items():
+        name = _part_of(value)
+        if name in parts:
+            lines += _section(f"[[{key}]]" if value.get("type") == "array" else f"[{key}]", parts[name])
+    lines += _section("[[drive.steps]]", parts["Step"])
+    return "\n".join(lines) + "\n"
+
+
+_HEAD = """\
+# Keys of a scenario file
+
+This page is the output of `tsbench schema --markdown`. [Scenarios](scenarios.md) explains how the keys work together.
+
+- *duration*: text such as `"10s"`, `"250ms"` or `"1h30m"`; units are ns, us, ms, s, m (or min), h, d and w.
+- *size*: text such as `"512 MB"` or `"64MiB"`.
+- *time*: ISO 8601 such as `"2016-01-01T00:00:00Z"`, `"now"` or `"now-6h"`.
+- A duration or size without a unit is refused, except the duration 0.
+"""
+
+
+def _document(claim: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema as pydantic has it, as one of files: with their keys, texts with units, and without null."""
+    document = RunSpec.model_json_schema()
+    for model in (FileKeys, claim):
+        found = model.model_json_schema()
+        document["$defs"] |= {**found.pop("$defs", {}), model.__name__: found}
+    whole = document["$defs"].pop(FileKeys.__name__)
+    claims = {"type": "array", "items": {"$ref": f"#/$defs/{claim.__name__}"}, "default": []}
+    properties = {**whole["properties"], **document["properties"], "claim": claims}
+    document["properties"] = {name: value for name, value in properties.items() if name not in INTERNAL}
+    document["properties"]["op"] = {**document["properties"]["op"], "minItems": 1}
+    document["required"] = [name for name in document["required"] if name not in INTERNAL] + ["op"]
+    del document["properties"]["op"]["default"]
+    document["description"] = "A scenario of tsbench: one question."
+    tidied: dict[str, Any] = _tidied(document)
+    return tidied
+
+
+_NULL = {"type": "null"}
+_BOUNDS = {"ge": "minimum", "le": "maximum"}  # pydantic leaves these as they are behind a validator of one's own
+
+
+def _tidied(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_tidied(inner) for inner in node]
+    if not isinstance(node, dict):
+        return node
+    tidy = {_BOUNDS.get(key, key): _tidied(value) for key, value in node.items() if key != "title"}
+    if _NULL in tidy.get("anyOf", ()):  # TOML has none
+        (only,) = (option for option in tidy.pop("anyOf") if option != _NULL)
+        tidy = {**only, **tidy}
+    if "default" in tidy:
+        default = _as_written(tidy.pop("default"), tidy.get(UNIT))
+        tidy |= {} if default is None or isinstance(default, dict) else {"default": default}
+    return tidy
+
+
+def _as_written(value: Any, unit: str | None) -> Any:
+    """Return a default as a file would have it: durations and times are texts there."""
+    if unit in {"duration", "seconds"} and isinstance(value, int):
+        return units.format_exact_duration(value)
+    if unit == "time" and isinstance(value, int):
+        return units.format_time(value)
+    return [units.format_exact_duration(part) for part in value] if unit == "wait" else value
+
+
+def _without(key: str, node: Any) -> Any:
+    if isinstance(node, dict):
+        return {name: _without(key, value) for name, value in node.items() if name != key}
+    return [_without(key, inner) for inner in node] if isinstance(node, list) else node
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def _section(title: str, part: Mapping[str, Any]) -> Iterator[str]:
+    about = re.sub(r"^\[+[\w.]+\]+: ", "", part["description"].partition("\n")[0])
+    yield from ("", f"## `{title}`", "", about[:1].upper() + about[1:], "", *_table(part))
+
+
+def _table(part: Mapping[str, Any]) -> Iterator[str]:
+    yield "| key | value | default | meaning |"
+    yield "|---|---|---|---|"
+    for key, value in part["properties"].items():
+        default = f"`{json.dumps(value['default'], ensure_ascii=False)}`" if "default" in value else ""
+        if key in part.get("required", ()):
+            default = "required"
+        about = value.get("description", "") if not _part_of(value) else f"See {_link(key, value)}."
+        yield f"| `{key}` | {_value_text(value)} | {default} | {about} |".replace("  ", " ")
+
+
+def _part_of(value: Mapping[str, Any]) -> str:
+    """Return the name of the model that a key's table, or list of tables, has; empty where it has none."""
+    reference = value.get("$ref") or value.get("items", {}).get("$ref", "")
+    name = reference.rpartition("/")[2]
+    return "" if name == "WriteMode" else name
+
+
+def _link(key: str, value: Mapping[str, Any]) -> str:
+    if value.get("type") != "array":
+        return f"[`[{key}]`](#{key})"
+    name = "drive.steps" if _part_of(value) == "Step" else key
+    return f"[`[[{name}]]`](#{name.replace('.', '')})"
+
+
+_UNIT_TEXTS = {
+    "duration": "duration",
+    "seconds": "duration, whole seconds",
+    "size": "size",
+    "time": "time",
+    "wait": "duration, or two in a list",
+}
+
+
+def _value_text(value: Mapping[str, Any]) -> str:
+    if UNIT in value:
+        return _UNIT_TEXTS[value[UNIT]]
+    if "enum" in value or value.get("$ref", "").endswith("/WriteMode"):
+        return ", ".join(f"`{choice}`" for choice in value.get("enum", ("single", "multi", "bulk")))
+    if _part_of(value):
+        return "list of tables" if value.get("type") == "array" else "table"
+    if "anyOf" in value:
+        return " or ".join(_value_text(option) for option in value["anyOf"])
+    names = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`"}
+    if value["type"] == "array":
+        return f"list of {_value_text(value['items'])}s"
+    return names.get(value["type"], "table") + _range_text(value)
+
+
+def _range_text(value: Mapping[str, Any]) -> str:
+    least, most = value.get("minimum"), value.get("maximum")
+    if least is not None and most is not None:
+        return f", {least:,} to {most:,}"
+    if least is not None:
+        return f", at least {least:,}"
+    return f", above {value['exclusiveMinimum']}" if "exclusiveMinimum" in value else ""
