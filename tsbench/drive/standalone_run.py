@@ -31,6 +31,7 @@ from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, helper
 from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.validation import undrivable
 from tsbench.servers.base import death, put_away
 from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS
@@ -62,6 +63,7 @@ def standalone() -> None:
 def _init(environment: Environment, **_: Any) -> None:
     try:
         options.endpoint_at_start(environment)
+        _expect_drivable(environment)
     except UserMistake as error:
         logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
         sys.exit(2)
@@ -102,6 +104,24 @@ def _init(environment: Environment, **_: Any) -> None:
 def _interrupt_main() -> None:
     """Raise KeyboardInterrupt where the main greenlet waits; Python itself would in whichever greenlet runs."""
     gevent.get_hub().handle_system_error(KeyboardInterrupt, KeyboardInterrupt())
+
+
+def _expect_drivable(environment: Environment) -> None:
+    """Refuse to drive a target from more processes than may open its data.
+
+    Raises
+    ------
+    UserMistake
+        In the master and in its workers, before one of them has opened anything. The master speaks for those it forked.
+    """
+    runner, given = environment.runner, environment.parsed_options or Namespace()
+    several = isinstance(runner, MasterRunner | WorkerRunner)
+    for name in {user.target for user in environment.user_classes if issubclass(user, TimeSeriesUser)}:
+        reason = undrivable(registry.get(name), 2 if several else 1)
+        if reason and isinstance(runner, WorkerRunner) and given.processes:
+            sys.exit(2)
+        if reason:
+            raise UserMistake(reason)
 
 
 def _await_workers(environment: Environment) -> None:
@@ -303,7 +323,7 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
     schema = options.schema or user.schema or next(iter(target.schemas))
     if schema not in target.schemas:
         raise UserMistake(f"--schema {schema}: {target.name} has {', '.join(target.schemas)}")
-    if not endpoint and target.name not in SERVERS:
+    if not endpoint and not target.startable:
         raise UserMistake(f"tsbench cannot start {target.name}; give --endpoint URL or set TSBENCH_ENDPOINT")
     document = {
         "id": f"{target.name}-{schema}",
@@ -313,6 +333,7 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
         "load": {"window": options.load_window},
         "drive": {"users": options.num_users or 1, "warmup": options.warmup},
         "block": user.block_points,
+        "resolution_ns": target.resolution_ns,
         "gates": [gate.strip() for text in options.gate for gate in text.split(",") if gate.strip()],
         "target": {"name": target.name, "schema": schema},
     }

@@ -33,7 +33,7 @@ from tsbench.model import (
     Window,
     WriteMode,
 )
-from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.base import Access, Payload, Statement, Unsupported
 from tsbench.targets.sqlite.server import SqliteServer
 
 if TYPE_CHECKING:
@@ -220,8 +220,12 @@ class MemoryTarget:
     name: str
     schemas: Mapping[str, MemorySchema]
     durable: bool = False
+    resolution_ns: int = 1
     cooperative: bool = True
-    shared: bool = False
+    access: Access = Access.OPENER
+    embedded: bool = True
+    has_counters: bool = False
+    startable: bool = True
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -44,10 +44,7 @@ def get(name: str) -> Target:
     raise UserMistake(f"no target is called '{name}'; {hint}")
 
 
-EMBEDDED = frozenset({"memory", "null", "sqlite"})
-"""Databases without a process of their own, which nothing can cap or kill."""
-
-
+# One entry for each target that declares itself `startable`.
 SERVERS: dict[str, ServerFactory] = {
     "memory": MemoryServer,
     "null": NullServer,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tsbench.errors import Unreachable, UserMistake
+from tsbench.targets.base import Access
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
 from tsbench.targets.sqlite.session import SqliteSession
 
@@ -25,8 +26,12 @@ class SqliteTarget:
     name: str
     schemas: Mapping[str, SqliteSchema]
     durable: bool = True
+    resolution_ns: int = 1
     cooperative: bool = False
-    shared: bool = True
+    access: Access = Access.ANY_PROCESS
+    embedded: bool = True
+    has_counters: bool = False
+    startable: bool = True
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
