@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gevent
+import psutil
 from gevent.lock import RLock
 from locust import events
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRunner
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
+CHILDREN_S = 30.0
+"""How long forked workers may take to end where there is nothing for them to do."""
 WORKERS_TIMEOUT_S = 600.0
 """How long a headless master waits for its workers, unless --expect-workers-max-wait says otherwise."""
 
@@ -119,9 +122,20 @@ def _expect_drivable(environment: Environment) -> None:
     for name in {user.target for user in environment.user_classes if issubclass(user, TimeSeriesUser)}:
         reason = undrivable(registry.get(name), 2 if several else 1)
         if reason and isinstance(runner, WorkerRunner) and given.processes:
-            sys.exit(2)
+            sys.exit(0)  # the master's exit code is 2
         if reason:
+            _await_children()
             raise UserMistake(reason)
+
+
+def _await_children() -> None:
+    """Wait until the workers that this process forked have ended; without their master they would wait for it."""
+    give_up = time.monotonic() + CHILDREN_S
+    while time.monotonic() < give_up:
+        with suppress(psutil.NoSuchProcess):  # it ended between the two looks
+            if all(child.status() == psutil.STATUS_ZOMBIE for child in psutil.Process().children()):
+                return
+        gevent.sleep(0.05)
 
 
 def _await_workers(environment: Environment) -> None:

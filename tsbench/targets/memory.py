@@ -33,8 +33,8 @@ from tsbench.model import (
     Window,
     WriteMode,
 )
+from tsbench.servers.embedded import EmbeddedServer
 from tsbench.targets.base import Access, Payload, Statement, Unsupported
-from tsbench.targets.sqlite.server import SqliteServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -305,7 +305,7 @@ REPLACE = MemorySchema("replace", keeps_duplicates=False)
 TARGET = MemoryTarget("memory", {s.name: s for s in (KEEP, REPLACE)})
 
 
-class MemoryServer(SqliteServer):
+class MemoryServer(EmbeddedServer):
     """The in-memory database: nothing to start, nothing on disk; its name is the directory's, so runs do not share."""
 
     @property
