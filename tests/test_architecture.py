@@ -42,7 +42,6 @@ KNOWN_CIRCLES: set[tuple[str, str]] = set()
 """Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("check.gold", "targets.memory"),
-    ("targets.memory", "targets.sqlite.server"),
     ("targets.null", "targets.memory"),
 }
 """Imports of a database's modules that are no business of the importer, or are its answer key."""
@@ -199,7 +198,7 @@ def test_only_the_registry_imports_databases() -> None:
 
 
 WORDS = re.compile(
-    r"postgres|sqlite|influx|timescale|mysql|mariadb|mongo|victoria|questdb|psycopg|pgserver", re.IGNORECASE
+    r"postgres|sqlite|influx|timescale|mysql|mariadb|mongo|victoria|questdb|psycopg|pgserver|duckdb", re.IGNORECASE
 )
 
 

@@ -16,6 +16,7 @@ from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
 from tsbench.units import NS_PER_S
 from tsbench.workload.disorder import Disorder
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.model import Batch, Query
-    from tsbench.workload.world import World
 
 MINUTE_NS = 60 * NS_PER_S
 BLOCK = 12
@@ -279,7 +279,8 @@ def test_nothing_asked_is_nothing_told() -> None:
     assert answers.verdict().valid is None
 
 
-def test_questions_after_the_run_also_begin_on_ticks_and_just_after_them() -> None:
+@pytest.mark.parametrize("step_ns", [1, 1_000, 1_000_000])
+def test_questions_after_the_run_also_begin_on_ticks_and_just_after_them(step_ns: int) -> None:
     class Listener:
         def __init__(self) -> None:
             self.asked: list[Query] = []
@@ -289,13 +290,14 @@ def test_questions_after_the_run_also_begin_on_ticks_and_just_after_them() -> No
             return KEEP.compile(query)
 
     listener: Any = Listener()
-    key, session = gold(), database()
+    key, session = gold(at=World(replace(CPU_WORLD.spec, resolution_ns=step_ns))), database()
     ask(key, session, listener, ["raw-tenth", "raw-all", "lastpoint"], 36, 1, Answers())
     windows = [q.window for q in listener.asked if isinstance(q, Raw) and q.window != key.loaded]
     offsets = [(w.start_ns - START_NS) % MINUTE_NS for w in windows]
     assert len(windows) == 12
     assert offsets.count(0) >= 3
-    assert offsets.count(1_000) >= 3
+    assert offsets.count(step_ns) >= 3
+    assert all(offset % step_ns == 0 for offset in offsets)
     assert len(set(offsets)) >= 4
     assert all(key.loaded.start_ns <= w.start_ns and w.end_ns <= key.loaded.end_ns for w in windows)
     assert sum(isinstance(q, Raw) and q.window == key.loaded for q in listener.asked) == 12

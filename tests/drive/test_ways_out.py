@@ -186,6 +186,22 @@ def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: sign
     assert "answers" not in summary["verdicts"]
 
 
+def test_data_that_one_process_at_a_time_may_open_is_loaded_driven_and_checked_in_turn(place: Path) -> None:
+    run = Bare(place, "-u", "2", "-r", "2", "-t", "3s", target="duck")
+    code, status, summary = run.ended()
+    assert (code, status["state"], summary["verdict"]["reason"]) == (0, "complete", "")
+    assert summary["answers"]["checked"] > 0
+
+
+@pytest.mark.parametrize("words", [("--processes", "2"), ("--master",)], ids=" ".join)
+def test_several_load_processes_are_refused_where_one_may_open_the_data(place: Path, words: tuple[str, ...]) -> None:
+    run = Bare(place, "-u", "2", "-t", "3s", *words, target="duck", TSBENCH_CLUSTER_SECRET="0" * 64)
+    assert run.command.wait() == 2
+    assert "Traceback" not in run.said, run.said
+    assert run.said.count("duckdb lets one process at a time open its data; use one load process") == 1, run.said
+    assert not [*place.rglob("spec.json")]
+
+
 @pytest.mark.root
 def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
     small = place / "small"

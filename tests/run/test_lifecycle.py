@@ -16,6 +16,7 @@ from tsbench.results.rundir import write_json
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
+from tsbench.targets.base import Access
 from tsbench.targets.memory import KEEP, MemorySession, Store
 
 LIFE = [
@@ -85,7 +86,8 @@ class LoggedSession:
 
 
 class LoggedTarget:
-    name, durable, cooperative, shared = "memory", False, True, False
+    name, durable, cooperative, resolution_ns = "memory", False, True, 1
+    access, embedded, has_counters, startable = Access.OPENER, True, False, True
     schemas: ClassVar = {"keep": KEEP}
 
     def __init__(self, log: Log) -> None:

@@ -86,7 +86,7 @@ def test_a_world_never_has_more_streams_than_series(tmp_path: Path) -> None:
 def test_the_quickstart_scenario_expands() -> None:
     path = Path(__file__).parent.parent.parent / "scenarios" / "quickstart.toml"
     cells = Scenario.load(path).expand()
-    assert [cell.id for cell in cells] == ["postgres-btree", "postgres-brin", "sqlite-wal"]
+    assert [cell.id for cell in cells] == ["postgres-btree", "postgres-brin", "sqlite-wal", "duckdb-columns"]
     assert len({(cell.world, cell.load, cell.drive, cell.op) for cell in cells}) == 1
 
 

@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,9 +19,10 @@ import pytest
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.check.comparison import canonical, compare
+from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Count, Field, Latest, Measurement, OpError, Outcome, Query, Raw, Window, WriteMode
-from tsbench.targets.base import Schema, Session, Statement, Target, Unsupported
+from tsbench.targets.base import Access, Schema, Session, Statement, Target, Unsupported
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
 from tsbench.targets.registry import TARGETS
 
@@ -27,6 +31,17 @@ if TYPE_CHECKING:
 
 Point = tuple[Any, ...]
 ALL = (CPU, DISK, LAG, WIDE)
+ROOT = Path(__file__).parents[2]
+_ELSEWHERE = """
+import sys
+from tests.targets.data import CPU
+from tsbench.model import Count
+from tsbench.targets.registry import get
+name, url, layout = sys.argv[1:]
+schema = get(name).schemas[layout]
+session = get(name).connect(url, schema)
+session.query(schema.compile(Count(CPU)), Count(CPU).columns)
+"""
 
 
 class TargetContract:
@@ -61,7 +76,7 @@ class TargetContract:
     # --- tables
 
     def test_creating_again_leaves_empty_tables(self, session: Session, schema: Schema) -> None:
-        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 9, 1))
+        self.write(session, schema, self.scattered(CPU, 9, 1))
         session.run(schema.create(ALL, data.shared_tags()))
         assert [self.count(session, schema, m) for m in ALL] == [0] * len(ALL)
 
@@ -93,9 +108,8 @@ class TargetContract:
     def test_a_write_stores_exactly_the_points(
         self, session: Session, url: str, schema: Schema, mode: WriteMode
     ) -> None:
-        shared = data.shared_tags()
         for m in (CPU, DISK, LAG):
-            batches = data.scattered(m, shared, 40, seed=7)
+            batches = self.scattered(m, 40, seed=7)
             for batch in batches:
                 single = mode is WriteMode.SINGLE
                 pieces = [*schema.encode_singles(batch)] if single else [schema.encode(batch, mode)]
@@ -104,7 +118,7 @@ class TargetContract:
             assert sorted(self.stored(url, m), key=_order) == sorted(_points(batches), key=_order)
 
     def test_a_single_payload_is_the_same_by_either_way(self, schema: Schema) -> None:
-        batch = data.scattered(DISK, data.shared_tags(), 9, 3)[0]
+        batch = self.scattered(DISK, 9, 3)[0]
         for i, payload in enumerate(schema.encode_singles(batch)):
             one = schema.encode(batch.rows(i, i + 1), WriteMode.SINGLE)
             assert (payload.text, payload.points, payload.nbytes) == (one.text, one.points, one.nbytes)
@@ -141,7 +155,7 @@ class TargetContract:
     ) -> None:
         other = target.connect(url, schema)
         assert self.count(other, schema, CPU) == 0
-        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 12, 1))
+        self.write(session, schema, self.scattered(CPU, 12, 1))
         assert self.count(other, schema, CPU) == 12
         other.close()
 
@@ -150,7 +164,7 @@ class TargetContract:
     @pytest.mark.parametrize("measurement", [CPU, DISK, LAG], ids=lambda m: m.name)
     def test_every_answer_is_memorys(self, session: Session, schema: Schema, measurement: Measurement) -> None:
         shared = data.shared_tags()
-        batches = data.scattered(measurement, shared, 200, seed=11)
+        batches = self.scattered(measurement, 200, seed=11)
         self.write(session, schema, batches)
         key = self.key(schema, batches)
         for seed in range(6):
@@ -158,7 +172,7 @@ class TargetContract:
                 self.agrees(session, schema, asked.query, key, asked.name)
 
     def test_settling_changes_no_answer(self, session: Session, schema: Schema) -> None:
-        batches = data.scattered(CPU, data.shared_tags(), 60, seed=5)
+        batches = self.scattered(CPU, 60, seed=5)
         self.write(session, schema, batches)
         session.run(schema.settle(ALL))
         key = self.key(schema, batches)
@@ -166,22 +180,24 @@ class TargetContract:
             self.agrees(session, schema, asked.query, key, asked.name)
 
     def test_a_window_has_its_start_and_not_its_end(self, session: Session, schema: Schema) -> None:
-        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * 1_000 for i in range(10)])
+        step_ns = TARGETS[self.name].resolution_ns
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * step_ns for i in range(10)])
         self.write(session, schema, [batch])
         key = self.key(schema, [batch])
-        for start in (START_NS + 2_000 + d for d in (-999, -1, 0, 1, 999)):
-            for end in (START_NS + 7_000 + d for d in (-999, -1, 0, 1, 999)):
+        beside = sorted({1 - step_ns, -1, 0, 1, step_ns - 1})
+        for start in (START_NS + 2 * step_ns + d for d in beside):
+            for end in (START_NS + 7 * step_ns + d for d in beside):
                 self.agrees(session, schema, Raw(CPU, ("busy",), Window(start, end)), key)
                 self.agrees(session, schema, Latest(CPU, ("busy",), end), key)
 
     def test_a_window_without_points_has_no_rows(self, session: Session, schema: Schema) -> None:
-        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 9, 1))
+        self.write(session, schema, self.scattered(CPU, 9, 1))
         later = Window(START_NS + 9_999 * S, START_NS + 99_999 * S)
         for query in (Raw(CPU, ("busy",), later), Latest(CPU, ("busy",), START_NS - S), Raw(CPU, ("busy",), later, ())):
             assert len(self.ask(session, schema, query).records) == 0
 
     def test_an_unknown_key_has_no_rows(self, session: Session, schema: Schema) -> None:
-        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 9, 1))
+        self.write(session, schema, self.scattered(CPU, 9, 1))
         for asked in data.queries(CPU, ("nobody", "no one")):
             if getattr(asked.query, "keys", None):
                 assert len(self.ask(session, schema, asked.query)) == 0, asked.name
@@ -231,8 +247,18 @@ class TargetContract:
 
     # --- what it says about itself
 
+    def test_other_processes_open_the_data_as_declared(
+        self, session: Session, target: Target, url: str, schema: Schema
+    ) -> None:
+        assert self.opens_elsewhere(url, schema) is (target.access is Access.ANY_PROCESS)
+        session.close()
+        assert self.opens_elsewhere(url, schema) is (target.access is not Access.OPENER)
+
+    def test_it_has_counters_as_declared(self, session: Session, target: Target, schema: Schema) -> None:
+        assert isinstance(session, Counting) is target.has_counters
+
     def test_facts_and_sizes_are_told(self, session: Session, schema: Schema) -> None:
-        self.write(session, schema, data.scattered(CPU, data.shared_tags(), 30, 1))
+        self.write(session, schema, self.scattered(CPU, 30, 1))
         session.run(schema.settle(ALL))
         facts, sizes = session.facts(), session.sizes(ALL)
         assert facts["version"]
@@ -248,6 +274,16 @@ class TargetContract:
         for batch in batches:
             for payload in schema.encode_singles(batch) if how is WriteMode.SINGLE else [schema.encode(batch, how)]:
                 session.write(payload)
+
+    def scattered(self, measurement: Measurement, points: int, seed: int) -> list[Batch]:
+        """Batches of points as close in time as the target tells apart."""
+        step_ns = TARGETS[self.name].resolution_ns
+        return data.scattered(measurement, data.shared_tags(), points, seed, step_ns=step_ns)
+
+    def opens_elsewhere(self, url: str, schema: Schema) -> bool:
+        """Another process can open the database and find the table there."""
+        command = [sys.executable, "-c", _ELSEWHERE, self.name, url, schema.name]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False).returncode == 0
 
     @staticmethod
     def ask(session: Session, schema: Schema, query: Query) -> Any:

@@ -82,11 +82,13 @@ def batch(
     return Batch(measurement, 0, number, np.array(time_ns, dtype=np.int64), of, tags_of(measurement, shared), fields)
 
 
-def scattered(measurement: Measurement, shared: Mapping[str, Codes], points: int, seed: int) -> list[Batch]:
-    """Batches of points at random microseconds of ten minutes, no two of a series at the same one, out of order."""
+def scattered(
+    measurement: Measurement, shared: Mapping[str, Codes], points: int, seed: int, *, step_ns: int = 1_000
+) -> list[Batch]:
+    """Batches of points at random multiples of `step_ns` in ten minutes, no two at the same one, out of order."""
     draw = np.random.default_rng(seed)
     size = len(next(iter(shared.values()))) if measurement.tags else 1
-    times = START_NS + draw.choice(600_000_000, points, replace=False) * 1_000
+    times = START_NS + draw.choice(600 * S // step_ns, points, replace=False) * step_ns
     series = draw.integers(0, size, points)
     pieces = np.array_split(np.arange(points), 3)
     return [
@@ -118,7 +120,7 @@ class Asked:
 
 
 def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]:
-    """Every kind of query, with and without keys, over windows whose ends lie between two microseconds."""
+    """Every kind of query, with and without keys, over windows whose ends may be any ns."""
     draw = np.random.default_rng(seed)
     start, end = sorted((START_NS + draw.integers(-60 * S, 660 * S, 2)).tolist())
     window, names = Window(start, end + 1), m.field_names

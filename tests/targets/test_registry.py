@@ -19,5 +19,9 @@ def test_targets_are_found_under_their_own_names() -> None:
         assert {name: schema.name for name, schema in target.schemas.items()} == {n: n for n in target.schemas}
 
 
-def test_every_local_server_is_a_targets() -> None:
-    assert set(SERVERS) <= set(TARGETS)
+def test_there_is_a_local_server_for_each_target_that_declares_one() -> None:
+    assert set(SERVERS) == {name for name, target in TARGETS.items() if target.startable}
+
+
+def test_resolutions_are_units_of_time() -> None:
+    assert {target.resolution_ns for target in TARGETS.values()} <= {1, 10**3, 10**6, 10**9}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from tsbench.workload.world import World
 WORLD = World(spec("cpu-only", scale=40))
 LOADED = Window(WORLD.spec.start_ns, WORLD.spec.start_ns + 48 * HOUR_NS)
 SENSORS = World(spec("sensors", scale=40))
+STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000)
 
 #                          type, hours, bucket, aggregate, keys, fields: as the peers' code has them
 CPU_KINDS = {
@@ -84,15 +87,16 @@ def test_sensors_have_the_studys_two_reads():
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(QUERIES)), st.integers(0, 2**32), st.integers(0, 10**9))
-def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed, number):
+@given(st.sampled_from(sorted(QUERIES)), st.integers(0, 2**32), st.integers(0, 10**9), st.sampled_from(STEPS_NS))
+def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed, number, step_ns):
     world = SENSORS if QUERIES[name].use_cases == ("sensors",) else WORLD
+    world = World(replace(world.spec, resolution_ns=step_ns))
     query = make(name, world, LOADED, seed, number)
     assert query == make(name, world, LOADED, seed, number)
     if isinstance(query, Raw | Bucketed | Grouped | Above):
         window = query.window
         assert LOADED.start_ns <= window.start_ns < window.end_ns <= LOADED.end_ns
-        assert window.start_ns % 1_000 == window.end_ns % 1_000 == 0
+        assert window.start_ns % step_ns == window.end_ns % step_ns == 0
         assert query.keys is None or len(set(query.keys)) == len(query.keys)
         assert set(query.keys or ()) <= set(world.keys())
 

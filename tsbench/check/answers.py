@@ -115,7 +115,7 @@ def ask(
         query = queries.make(kind, gold.world, gold.loaded, seed, AFTER + number)
         edge = number // len(askable) % 3
         if edge:
-            query = _at_tick(query, gold, after_ns=(edge - 1) * 1_000)
+            query = _at_tick(query, gold, after_ns=(edge - 1) * gold.world.spec.resolution_ns)
         try:
             statement = schema.compile(query)
         except Unsupported as why:

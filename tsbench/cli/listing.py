@@ -21,9 +21,10 @@ SCENARIOS = Path("scenarios")
 
 def target_table() -> Table:
     """Targets, their schemas, and what they can do."""
-    table = empty_table("target", "schemas (first: default)", "durable", "driver yields")
+    table = empty_table("target", "schemas (first: default)", "durable", "driver yields", "times in ns", "opened by")
     for name, target in registry.TARGETS.items():
-        table.add_row(name, ", ".join(target.schemas), yes_or_no(target.durable), yes_or_no(target.cooperative))
+        able = (yes_or_no(target.durable), yes_or_no(target.cooperative), str(target.resolution_ns), target.access)
+        table.add_row(name, ", ".join(target.schemas), *able)
     return table
 
 

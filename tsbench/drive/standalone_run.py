@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gevent
+import psutil
 from gevent.lock import RLock
 from locust import events
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRunner
@@ -31,6 +32,7 @@ from tsbench.model import OpError, Verdict
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, helper
 from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.validation import undrivable
 from tsbench.servers.base import death, put_away
 from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
+CHILDREN_S = 30.0
+"""How long forked workers may take to end where there is nothing for them to do."""
 WORKERS_TIMEOUT_S = 600.0
 """How long a headless master waits for its workers, unless --expect-workers-max-wait says otherwise."""
 
@@ -63,6 +67,7 @@ def standalone() -> None:
 def _init(environment: Environment, **_: Any) -> None:
     try:
         options.endpoint_at_start(environment)
+        _expect_drivable(environment)
     except UserMistake as error:
         logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
         sys.exit(2)
@@ -103,6 +108,35 @@ def _init(environment: Environment, **_: Any) -> None:
 def _interrupt_main() -> None:
     """Raise KeyboardInterrupt where the main greenlet waits; Python itself would in whichever greenlet runs."""
     gevent.get_hub().handle_system_error(KeyboardInterrupt, KeyboardInterrupt())
+
+
+def _expect_drivable(environment: Environment) -> None:
+    """Refuse to drive a target from more processes than may open its data.
+
+    Raises
+    ------
+    UserMistake
+        In the master and in its workers, before one of them has opened anything. The master speaks for those it forked.
+    """
+    runner, given = environment.runner, environment.parsed_options or Namespace()
+    several = isinstance(runner, MasterRunner | WorkerRunner)
+    for name in {user.target for user in environment.user_classes if issubclass(user, TimeSeriesUser)}:
+        reason = undrivable(registry.get(name), 2 if several else 1)
+        if reason and isinstance(runner, WorkerRunner) and given.processes:
+            sys.exit(0)  # the master's exit code is 2
+        if reason:
+            _await_children()
+            raise UserMistake(reason)
+
+
+def _await_children() -> None:
+    """Wait until the workers that this process forked have ended; without their master they would wait for it."""
+    give_up = time.monotonic() + CHILDREN_S
+    while time.monotonic() < give_up:
+        with suppress(psutil.NoSuchProcess):  # it ended between the two looks
+            if all(child.status() == psutil.STATUS_ZOMBIE for child in psutil.Process().children()):
+                return
+        gevent.sleep(0.05)
 
 
 def _await_workers(environment: Environment) -> None:
@@ -304,7 +338,7 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
     schema = options.schema or user.schema or next(iter(target.schemas))
     if schema not in target.schemas:
         raise UserMistake(f"--schema {schema}: {target.name} has {', '.join(target.schemas)}")
-    if not endpoint and target.name not in SERVERS:
+    if not endpoint and not target.startable:
         raise UserMistake(f"tsbench cannot start {target.name}; give --endpoint URL or set TSBENCH_ENDPOINT")
     document = {
         "id": f"{target.name}-{schema}",
@@ -314,6 +348,7 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
         "load": {"window": options.load_window},
         "drive": {"users": options.num_users or 1, "warmup": options.warmup},
         "block": user.block_points,
+        "resolution_ns": target.resolution_ns,
         "gates": [gate.strip() for text in options.gate for gate in text.split(",") if gate.strip()],
         "target": {"name": target.name, "schema": schema},
     }

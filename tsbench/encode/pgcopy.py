@@ -67,7 +67,7 @@ def times_us(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     whole = time_ns // 1_000
     if not np.array_equal(whole * 1_000, time_ns):
-        raise Inexact("timestamptz counts microseconds, and the batch has a time between two of them")
+        raise Inexact("times are stored as microseconds, and the batch has one between two of them")
     return whole
 
 

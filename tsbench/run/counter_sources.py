@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from tsbench.collect.counters import Counting
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S
 from tsbench.servers import cgroup
+from tsbench.targets.base import Access
 
 if TYPE_CHECKING:
     from tsbench.collect.counters import Source
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
 
 def server_counters(target: Target, endpoint: str, schema: Schema) -> list[Source]:
-    """Open a session that can tell its server's counters; without that ability there is none."""
-    session = target.connect(endpoint, schema, timeout_s=COUNTERS_TIMEOUT_S)
-    if isinstance(session, Counting):
-        return [session]
-    session.close()
-    return []
+    """Open a session for the server's counters; none where the target has none or belongs to the load process."""
+    if not target.has_counters or target.access is not Access.ANY_PROCESS:
+        return []
+    return [cast("Source", target.connect(endpoint, schema, timeout_s=COUNTERS_TIMEOUT_S))]
 
 
 class GroupCounters:

@@ -61,7 +61,7 @@ class WorldPart(Part):
     missing: Share = 0.0
     """Share of the points that are never sent."""
 
-    def spec(self) -> WorldSpec:
+    def spec(self, resolution_ns: int = 1) -> WorldSpec:
         """The world's own form of it; never more streams than series."""
         disorder = Disorder(
             late=self.late, out_of_order=self.out_of_order, duplicate=self.duplicate, missing=self.missing
@@ -76,6 +76,7 @@ class WorldPart(Part):
             form=self.form,
             decimals=self.decimals,
             disorder=disorder,
+            resolution_ns=resolution_ns,
         )
 
 

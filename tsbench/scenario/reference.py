@@ -13,6 +13,7 @@ from tsbench.scenario.matrix import CASE
 from tsbench.scenario.parts import Part
 from tsbench.scenario.spec import INTERNAL, RunSpec
 from tsbench.scenario.types import UNIT
+from tsbench.targets.base import Access
 from tsbench.targets.registry import TARGETS
 from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
@@ -50,7 +51,9 @@ def json_schema(claim: type[BaseModel]) -> dict[str, Any]:
     document = _document(claim)
     parts = document["$defs"]
     parts["WorldPart"]["properties"]["use_case"]["enum"] = sorted(USE_CASES)
-    parts["TargetPart"]["properties"]["name"]["enum"] = sorted(name for name, t in TARGETS.items() if t.shared)
+    parts["TargetPart"]["properties"]["name"]["enum"] = sorted(
+        name for name, t in TARGETS.items() if t.access is not Access.OPENER
+    )
     parts["Op"]["properties"]["query"]["enum"] = sorted(QUERIES)
     needed = {name: parts[model].pop("required") for name, model in _FILLED_BY_A_MATRIX.items()}
     document["if"] = {"not": {"required": ["matrix"]}}

@@ -36,6 +36,7 @@ from tsbench.scenario.parts import (
     WorldPart,
 )
 from tsbench.scenario.types import FILE
+from tsbench.targets.registry import TARGETS
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class RunSpec(Part):
     labels: dict[str, str] = Field(default_factory=dict)
     relative_start: bool = False
     """Whether `world.start` was given as a distance from now, so that it differs each time the file is read."""
+    resolution_ns: int = 1
+    """The coarsest time resolution of the scenario's targets in ns: all of them are asked the same queries."""
     world: WorldPart
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
@@ -100,7 +103,7 @@ class RunSpec(Part):
 
     def world_at(self) -> World:
         """The simulated world it runs in."""
-        return World(self.world.spec())
+        return World(self.world.spec(self.resolution_ns))
 
 
 def block_points(sizes: Sequence[int]) -> int:
@@ -174,7 +177,8 @@ class Scenario:
         twice = [cell.id for i, cell in enumerate(cells) if cell.id in {c.id for c in cells[:i]}]
         if twice:
             raise UserMistake(f"{self.path}: matrix: two cells are called {twice[0]}; make their values differ")
-        return cells
+        resolution_ns = max(map(_resolution_ns, cells))
+        return [cell.model_copy(update={"resolution_ns": resolution_ns}) for cell in cells]
 
     def _cell(self, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> RunSpec:
         document = matrix.copied(base)
@@ -202,6 +206,12 @@ class Scenario:
             raise UserMistake(f"{self.path}: {explain(error, RunSpec, _PARTS, hidden=INTERNAL)}") from None
 
 
+def _resolution_ns(cell: RunSpec) -> int:
+    """Return the time resolution of the cell's target in ns; 1 for an unknown one, which `check_spec` refuses."""
+    target = TARGETS.get(cell.target.name)
+    return 1 if target is None else target.resolution_ns
+
+
 def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
     """The cells that a pattern names: by id, else by `postgres*`, else by a part of the id; all without patterns.
 
@@ -220,7 +230,7 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
     return [cell for cell in cells if not only or cell.id in named]
 
 
-INTERNAL = {"id", "scenario", "labels", "relative_start", "block"}
+INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block"}
 """Fields of a RunSpec that no file has."""
 WHOLE = {"matrix", "name", "claim", "knee"}
 """Keys of a file that are about all of its cells."""

@@ -10,8 +10,9 @@ from tsbench.errors import UserMistake
 from tsbench.model import Window
 from tsbench.servers import cgroup
 from tsbench.targets import registry
+from tsbench.targets.base import Access
 from tsbench.targets.credentials import refuse_secrets
-from tsbench.targets.registry import EMBEDDED, SERVERS
+from tsbench.targets.registry import SERVERS
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -39,13 +40,14 @@ def check_spec(spec: RunSpec, place: str) -> None:
         raise UserMistake(f"{place}: target.schema: {error}") from None
     _check_server(spec, target, place)
     try:
-        check_caps(spec.server, target.name, spec.target.endpoint)
+        check_caps(spec.server, target, spec.target.endpoint)
     except UserMistake as error:
         raise UserMistake(f"{place}: {error}") from None
     try:
         world = spec.world_at()
     except ValueError as error:
         raise UserMistake(f"{place}: world: {error}") from None
+    _check_times(spec, target, place)
     _check_load(spec, world, place)
     if spec.drive.processes > world.spec.streams:
         text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
@@ -78,9 +80,9 @@ def schema_of(spec: RunSpec, target: Target) -> Schema:
 
 def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     wanted = spec.target
-    if not target.shared:
-        text = f"'{target.name}' is only seen by the process that has it, so that load processes cannot drive it"
-        raise UserMistake(f"{place}: target.name: {text}; take sqlite or null")
+    if reason := undrivable(target, spec.drive.processes):
+        key = "target.name" if target.access is Access.OPENER else "drive.processes"
+        raise UserMistake(f"{place}: {key}: {reason}")
     if wanted.endpoint:
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
         for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
@@ -88,7 +90,7 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
                 text = "needs a server that tsbench starts; take it out, or take target.endpoint out"
                 raise UserMistake(f"{place}: target.{key}: {text}")
         return
-    if target.name not in SERVERS:
+    if not target.startable:
         text = f"is missing, and tsbench cannot start {target.name} itself; give --endpoint URL"
         raise UserMistake(f"{place}: target.endpoint: {text}")
     if wanted.cold and not target.durable:
@@ -97,6 +99,13 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
         SERVERS[target.name](Path("unused"), wanted.settings)  # nothing is started: it looks at the settings
     except UserMistake as error:
         raise UserMistake(f"{place}: target.{error}") from None
+
+
+def _check_times(spec: RunSpec, target: Target, place: str) -> None:
+    for key, time_ns in (("interval", spec.world.interval), ("start", spec.world.start)):
+        if time_ns % target.resolution_ns:
+            text = f"{target.name} stores times to {target.resolution_ns:,} ns; give a multiple of that"
+            raise UserMistake(f"{place}: world.{key}: {text}")
 
 
 def _check_load(spec: RunSpec, world: World, place: str) -> None:
@@ -111,7 +120,17 @@ def _check_load(spec: RunSpec, world: World, place: str) -> None:
         raise UserMistake(f"{place}: op: {error}") from None
 
 
-def check_caps(part: ServerPart, target: str, endpoint: str | None) -> None:
+def undrivable(target: Target, processes: int) -> str:
+    """Return why so many load processes cannot drive a target, and the cure; "" if they can."""
+    if target.access is Access.OPENER:
+        text = f"'{target.name}' is only seen by the process that has it, so that load processes cannot drive it"
+        return f"{text}; take sqlite or null"
+    if target.access is Access.ONE_PROCESS and processes > 1:
+        return f"{target.name} lets one process at a time open its data; use one load process, and more users"
+    return ""
+
+
+def check_caps(part: ServerPart, target: Target, endpoint: str | None) -> None:
     """Refuse caps that would not hold, before anything is started.
 
     Raises
@@ -124,7 +143,7 @@ def check_caps(part: ServerPart, target: str, endpoint: str | None) -> None:
         return
     if endpoint:
         raise UserMistake(f"server.{key}: needs a server that tsbench starts; take it out, or take target.endpoint out")
-    if target in EMBEDDED:
-        text = f"{target} runs inside the load processes, so there is no server to cap; take [server] out"
+    if target.embedded:
+        text = f"{target.name} runs inside the load processes, so there is no server to cap; take [server] out"
         raise UserMistake(f"server.{key}: {text}")
     cgroup.create(part.caps).remove()

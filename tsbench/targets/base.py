@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tsbench.model import OpError, Outcome, WriteMode
@@ -127,8 +128,19 @@ class Session(Protocol):
         ...
 
 
+class Access(StrEnum):
+    """Which processes may open the data of a target."""
+
+    ANY_PROCESS = "any process"
+    ONE_PROCESS = "one process at a time"
+    OPENER = "the opener only"
+
+
 class Target(Protocol):
-    """A database: its layouts, its abilities, and how to connect."""
+    """A database: its layouts, its abilities, and how to connect.
+
+    Abilities are declared here, so that they are known before anything is started or connected; nothing probes them.
+    """
 
     @property
     def name(self) -> str:
@@ -143,12 +155,28 @@ class Target(Protocol):
         """Whether acknowledged data survives a restart of the server."""
 
     @property
+    def resolution_ns(self) -> int:
+        """The finest step of time in ns that it stores and answers exactly: 1, 1_000, 1_000_000 or 1_000_000_000."""
+
+    @property
     def cooperative(self) -> bool:
         """Whether its driver yields to gevent while it waits; if not, its calls run in a thread pool."""
 
     @property
-    def shared(self) -> bool:
-        """Whether sessions of different processes see the same data, so that load processes can drive it."""
+    def access(self) -> Access:
+        """Which processes may open its data: how many load processes can drive it, and whether others may look on."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it runs inside the processes that open it, so that there is no server to cap, kill or watch."""
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether its sessions are `collect.counters.Counting`."""
+
+    @property
+    def startable(self) -> bool:
+        """Whether tsbench can start it on this machine (`registry.SERVERS` says how)."""
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

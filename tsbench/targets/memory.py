@@ -33,8 +33,8 @@ from tsbench.model import (
     Window,
     WriteMode,
 )
-from tsbench.targets.base import Payload, Statement, Unsupported
-from tsbench.targets.sqlite.server import SqliteServer
+from tsbench.servers.embedded import EmbeddedServer
+from tsbench.targets.base import Access, Payload, Statement, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -220,8 +220,12 @@ class MemoryTarget:
     name: str
     schemas: Mapping[str, MemorySchema]
     durable: bool = False
+    resolution_ns: int = 1
     cooperative: bool = True
-    shared: bool = False
+    access: Access = Access.OPENER
+    embedded: bool = True
+    has_counters: bool = False
+    startable: bool = True
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
@@ -301,7 +305,7 @@ REPLACE = MemorySchema("replace", keeps_duplicates=False)
 TARGET = MemoryTarget("memory", {s.name: s for s in (KEEP, REPLACE)})
 
 
-class MemoryServer(SqliteServer):
+class MemoryServer(EmbeddedServer):
     """The in-memory database: nothing to start, nothing on disk; its name is the directory's, so runs do not share."""
 
     @property

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.base import Access, Payload, Statement, Unsupported
 from tsbench.targets.memory import MemoryServer
 from tsbench.units import parse_duration_ns
 
@@ -123,8 +123,12 @@ class NullTarget:
 
     name: str = "null"
     durable: bool = False
+    resolution_ns: int = 1
     cooperative: bool = True
-    shared: bool = True
+    access: Access = Access.ANY_PROCESS
+    embedded: bool = True
+    has_counters: bool = False
+    startable: bool = True
 
     @property
     def schemas(self) -> Mapping[str, NullSchema]:

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.targets import memory, null, postgres, sqlite
+from tsbench.targets import duckdb, memory, null, postgres, sqlite
+from tsbench.targets.duckdb import DuckdbServer
 from tsbench.targets.influxdb import v1, v2
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.memory import MemoryServer
@@ -23,6 +24,7 @@ TARGETS: dict[str, Target] = {
     "memory": memory.TARGET,
     "null": null.TARGET,
     "sqlite": sqlite.TARGET,
+    "duckdb": duckdb.TARGET,
     "postgres": postgres.TARGET,
     "influxdb1": v1.TARGET,
     "influxdb2": v2.TARGET,
@@ -44,14 +46,12 @@ def get(name: str) -> Target:
     raise UserMistake(f"no target is called '{name}'; {hint}")
 
 
-EMBEDDED = frozenset({"memory", "null", "sqlite"})
-"""Databases without a process of their own, which nothing can cap or kill."""
-
-
+# One entry for each target that declares itself `startable`.
 SERVERS: dict[str, ServerFactory] = {
     "memory": MemoryServer,
     "null": NullServer,
     "sqlite": SqliteServer,
+    "duckdb": DuckdbServer,
     "postgres": PostgresServer,
     "influxdb1": InfluxServer1,
     "influxdb2": InfluxServer2,

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 60 * MINUTE_NS
 CPU_USE_CASES = ("cpu-only", "devops")
-_US = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +159,8 @@ QUERIES: dict[str, QueryKind] = {
 def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Query:
     """The query of a kind that has a number: a pure function of its arguments.
 
-    The window begins at a random whole microsecond, as finely as every database's driver can say it, and lies within
-    what was loaded; the series are drawn without replacement.
+    The window begins at a random whole step of the world's resolution, which every target of the scenario can say
+    exactly, and lies within what was loaded; the series are drawn without replacement.
 
     Raises
     ------
@@ -179,7 +178,7 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
         known = world.keys()
         keys = tuple(known[i] for i in _distinct(who, len(known)))
     fields = measurement.field_names
-    window = _window(loaded, _length_ns(kind, world, loaded), when)
+    window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
     return kind.build(Pick(measurement, fields[: kind.fields or len(fields)], window, keys))
 
 
@@ -220,7 +219,8 @@ def _span(length_ns: int) -> str:
 
 def _length_ns(kind: QueryKind, world: World, loaded: Window) -> int:
     if kind.share:
-        return max(1, int(loaded.length_ns * kind.share) // _US) * _US if kind.share < 1 else loaded.length_ns
+        step_ns = world.spec.resolution_ns
+        return max(1, int(loaded.length_ns * kind.share) // step_ns) * step_ns if kind.share < 1 else loaded.length_ns
     return kind.length_ns or world.spec.interval_ns
 
 
@@ -232,13 +232,13 @@ def _measurement(kind: QueryKind, world: World, number: int) -> Measurement:
     return next(m for m in world.measurements if m.name == wanted)
 
 
-def _window(loaded: Window, length_ns: int, when: float) -> Window:
-    """A window within what was loaded, `when` (0..1) of the way, that begins at a whole microsecond."""
-    first_us = -(-loaded.start_ns // _US)
-    last_us = (loaded.end_ns - length_ns) // _US
-    if last_us <= first_us:
+def _window(loaded: Window, length_ns: int, when: float, step_ns: int) -> Window:
+    """Return a window within what was loaded, `when` (0..1) of the way, that begins at a multiple of `step_ns`."""
+    first = -(-loaded.start_ns // step_ns)
+    last = (loaded.end_ns - length_ns) // step_ns
+    if last <= first:
         return Window(loaded.start_ns, loaded.start_ns + length_ns)
-    start_ns = (first_us + int(when * (last_us - first_us + 1))) * _US
+    start_ns = (first + int(when * (last - first + 1))) * step_ns
     return Window(start_ns, start_ns + length_ns)
 
 

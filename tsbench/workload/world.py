@@ -39,6 +39,8 @@ class WorldSpec:
     `scale` is the number of things that are measured (hosts, devices), `streams` into how many shares they are divided
     (thing i belongs to stream i mod streams), `form` is `bounded` or `peer`; `decimals` rounds float fields (None: as
     the use case says). A series' values depend on `streams`; its times and tags do not.
+    `resolution_ns` is the finest step of time that is asked for: windows of queries begin at multiples of it. Points
+    lie on ticks, whatever it is.
     """
 
     use_case: str
@@ -50,6 +52,7 @@ class WorldSpec:
     form: str = "bounded"
     decimals: int | None = None
     disorder: Disorder = field(default_factory=Disorder)
+    resolution_ns: int = 1
 
 
 class World:

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
 from influxdb_client.client.influxdb_client import InfluxDBClient
+from influxdb_client.domain.dialect import Dialect
 
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
@@ -57,9 +59,13 @@ class TestInfluxdb2(TargetContract):
         points: dict[tuple[int, tuple[str | None, ...]], dict[str, float]] = {}
         tags = (*measurement.tags[:1], *measurement.own_tags)
         with client(url) as other:
-            for record in other.query_api().query_stream(script):
-                values = record.values
-                time_ns = int(values["_time"].timestamp()) * 10**9 + values["_time"].microsecond * 1_000
+            header: list[str] = []
+            for row in other.query_api().query_csv(script, dialect=Dialect(annotations=[])):
+                if "_time" in row:
+                    header = row
+                    continue
+                values = dict(zip(header, row, strict=False))
+                time_ns = int(np.datetime64(values["_time"].removesuffix("Z"), "ns").astype(np.int64))
                 series = tuple(values[tag] for tag in tags)
                 points.setdefault((time_ns, series), {})[values["_field"]] = float(values["_value"])
         return [

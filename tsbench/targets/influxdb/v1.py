@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Statement, timed
+from tsbench.targets.base import Access, Statement, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -209,8 +209,12 @@ class Influx1Target:
     name: str
     schemas: Mapping[str, Influx1Schema]
     durable: bool = True
+    resolution_ns: int = 1
     cooperative: bool = True
-    shared: bool = True
+    access: Access = Access.ANY_PROCESS
+    embedded: bool = False
+    has_counters: bool = True
+    startable: bool = True
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

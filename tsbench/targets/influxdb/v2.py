@@ -18,7 +18,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Statement, timed
+from tsbench.targets.base import Access, Statement, timed
 from tsbench.targets.influxdb import counters, flux, http_api
 
 if TYPE_CHECKING:
@@ -228,8 +228,12 @@ class Influx2Target:
     name: str
     schemas: Mapping[str, Influx2Schema]
     durable: bool = True
+    resolution_ns: int = 1
     cooperative: bool = True
-    shared: bool = True
+    access: Access = Access.ANY_PROCESS
+    embedded: bool = False
+    has_counters: bool = True
+    startable: bool = True
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tsbench.targets.base import Access
 from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
 from tsbench.targets.postgres.session import PostgresSession, connect
 
@@ -21,8 +22,12 @@ class PostgresTarget:
     name: str
     schemas: Mapping[str, PostgresSchema]
     durable: bool = True
+    resolution_ns: int = 1_000
     cooperative: bool = True
-    shared: bool = True
+    access: Access = Access.ANY_PROCESS
+    embedded: bool = False
+    has_counters: bool = True
+    startable: bool = True
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

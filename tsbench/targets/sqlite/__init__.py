@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from tsbench.errors import Unreachable, UserMistake
+from tsbench.servers.embedded import file_of
+from tsbench.targets.base import Access
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
 from tsbench.targets.sqlite.session import SqliteSession
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tsbench.targets.base import Schema
 
@@ -25,22 +26,19 @@ class SqliteTarget:
     name: str
     schemas: Mapping[str, SqliteSchema]
     durable: bool = True
+    resolution_ns: int = 1
     cooperative: bool = False
-    shared: bool = True
+    access: Access = Access.ANY_PROCESS
+    embedded: bool = True
+    has_counters: bool = False
+    startable: bool = True
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> SqliteSession:
         """Open the file, making it if need be."""
         del schema  # the layout is in the statements
-        url = urlsplit(endpoint)
-        path = Path(unquote(url.path))
-        if url.scheme != "sqlite" or url.netloc or not path.is_absolute():
-            raise UserMistake(f"'{endpoint}' is not an SQLite endpoint; write sqlite:///absolute/path.db")
-        if url.query or url.fragment:
-            raise UserMistake(f"'{endpoint}': in a path write %3F for a question mark and %23 for a number sign")
-        if not path.parent.is_dir():
-            raise UserMistake(f"the directory {path.parent} does not exist; make it first")
+        path = file_of(endpoint, "sqlite", "SQLite", "path.db")
         try:
             limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
             connection = sqlite3.connect(path, timeout=limit_s, isolation_level=None, check_same_thread=False)

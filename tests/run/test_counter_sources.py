@@ -1,0 +1,26 @@
+"""Which sessions are opened for a server's counters: none that cannot have any, none that would be in the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tsbench.errors import UserMistake
+from tsbench.run.counter_sources import server_counters
+from tsbench.targets import postgres, sqlite
+from tsbench.targets.base import Access
+from tsbench.targets.postgres.schemas import BTREE
+from tsbench.targets.sqlite.schemas import WAL
+
+NOWHERE = "postgresql://me@127.0.0.1:1/none"
+
+
+def test_a_target_without_counters_is_not_connected_to() -> None:
+    assert server_counters(sqlite.TARGET, "sqlite:///no/such/directory/x.db", WAL) == []
+
+
+def test_a_target_that_one_process_at_a_time_may_open_is_left_to_the_load_process() -> None:
+    with pytest.raises(UserMistake):
+        server_counters(postgres.TARGET, NOWHERE, BTREE)
+    assert server_counters(replace(postgres.TARGET, access=Access.ONE_PROCESS), NOWHERE, BTREE) == []

@@ -1,0 +1,89 @@
+"""The directory of an embedded database, in the place of a server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote, unquote, urlsplit
+
+from tsbench.errors import UserMistake
+from tsbench.servers.files import allocated_bytes, evict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def file_of(endpoint: str, scheme: str, name: str, example: str) -> Path:
+    """Return the database file that an endpoint of the form `scheme:///absolute/path` names; `name` is the database's.
+
+    Raises
+    ------
+    UserMistake
+        If the endpoint has another form, or the file's directory is missing.
+    """
+    url = urlsplit(endpoint)
+    path = Path(unquote(url.path))
+    if url.scheme != scheme or url.netloc or not path.is_absolute():
+        raise UserMistake(f"'{endpoint}' is not an endpoint of {name}; write {scheme}:///absolute/{example}")
+    if url.query or url.fragment:
+        raise UserMistake(f"'{endpoint}': in a path write %3F for a question mark and %23 for a number sign")
+    if not path.parent.is_dir():
+        raise UserMistake(f"the directory {path.parent} does not exist; make it first")
+    return path
+
+
+class EmbeddedServer:
+    """The directory of a database that lives in one file and has no process; a subclass names file and URL scheme."""
+
+    scheme: ClassVar[str]
+    file: ClassVar[str]
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        if settings:
+            raise UserMistake(f"settings: {next(iter(settings))}: an embedded database has no server to configure")
+        self._directory = directory.absolute()
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the database file."""
+        return f"{self.scheme}://{quote(os.fsencode(self._directory / self.file))}"
+
+    def start(self) -> None:
+        """Make the directory."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def kill(self) -> None:
+        """Nothing runs."""
+
+    def remove(self) -> None:
+        """Delete the directory."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def cold(self) -> None:
+        """Drop the files from the page cache; the sessions must be closed, since their own caches stay."""
+        evict(self._directory)
+
+    def alive(self) -> bool:
+        """Whether the directory is there."""
+        return self._directory.is_dir()
+
+    def pids(self) -> Sequence[int]:
+        """None."""
+        return ()
+
+    def size(self) -> int:
+        """Allocated bytes, the write-ahead log included."""
+        return allocated_bytes(self._directory)
+
+    def log(self) -> Path | None:
+        """None."""
+        return None
+
+    def settings(self) -> Mapping[str, str]:
+        """None beyond what each session sets."""
+        return {}

@@ -1,0 +1,163 @@
+# ruff: noqa: S608 - names are quoted by sql.quoted, values are parameters
+"""DuckDB's layout: tables without indexes, and how batches and queries are said to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.encode import pgcopy, sql
+from tsbench.model import Kind, WriteMode
+from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.sql import SqlText, fields, names, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch, Codes, Latest, Measurement, Query
+
+BATCH = "tsbench_batch"
+"""The name under which a session finds the columns of a bulk write."""
+MAX_PARAMETERS = 16_384  # of one statement: DuckDB has no limit, but binding them takes 15 us each
+_COLUMN_TYPE = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
+
+
+class _Text(SqlText):
+    """DuckDB dialect of the query compiler; times are TIMESTAMP, microseconds in UTC without a zone."""
+
+    def mark(self, number: int) -> str:  # noqa: ARG002 - DuckDB counts them itself
+        return "?"
+
+    def bound(self, time_ns: int) -> datetime:
+        return sql.ceil_datetime(time_ns).replace(tzinfo=None)
+
+    def bucket(self, column: str, bucket_ns: int) -> str:
+        if bucket_ns % 1_000:
+            raise Unsupported(f"DuckDB counts microseconds; it has no bucket of {bucket_ns} ns")
+        # Without an origin, buckets of days and weeks begin on Monday, 2000-01-03.
+        return f"time_bucket(INTERVAL '{bucket_ns // 1_000} microseconds', {column}, TIMESTAMP '1970-01-01')"
+
+    def among(self, column: str, keys: Sequence[str]) -> str:
+        return f"{column} IN ({', '.join(self.arg(key) for key in keys)})" if keys else "FALSE"
+
+    def latest(self, query: Latest) -> str:
+        # One pass over the columns asked for, without a sort: there is no index to look a series up in.
+        m = query.measurement
+        where = [f'm."time" < {self.arg(self.bound(query.before_ns))}'] if query.before_ns is not None else []
+        where += self.chosen(m, query.keys)
+        row = ", ".join(f"{quoted(name)} := m.{quoted(name)}" for name in query.fields)
+        return (
+            f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b.newest", query.fields)}\n'
+            "FROM (\n"
+            '  SELECT m."tags_id", max(m."time") AS "time",\n'
+            f'    arg_max(struct_pack({row}), m."time") AS newest\n'
+            f"  FROM {quoted(m.name)} m\n"
+            f"{'  WHERE ' + ' AND '.join(where) + chr(10) if where else ''}"
+            "  GROUP BY 1\n"
+            ') b JOIN "tags" t ON t."id" = b."tags_id"'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DuckdbSchema:
+    """A table per measurement beside `tags`, without indexes: row groups are skipped by their columns' min and max."""
+
+    name: str
+    keeps_duplicates: bool = True
+    modes: frozenset[WriteMode] = frozenset(WriteMode)
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
+        """Empty tables, whatever was there before."""
+        made = list(self.drop(measurements))
+        if tags:
+            made.append(Statement(f'CREATE TABLE "tags" ("id" INTEGER, {_columns_of(tags, "VARCHAR")})'))
+            pieces = sql.chunks(sql.tag_rows(tags), MAX_PARAMETERS)
+            made += [Statement(f'INSERT INTO "tags" VALUES {_marks(piece)}', sql.flat(piece)) for piece in pieces]
+        for m in measurements:
+            columns = ['"time" TIMESTAMP NOT NULL', *(['"tags_id" INTEGER NOT NULL'] if m.tags else [])]
+            columns += [f"{quoted(f.name)} {_COLUMN_TYPE[f.kind]}" for f in m.fields]
+            columns += ['"additional_tags" VARCHAR'] if m.own_tags else []
+            made.append(Statement(f"CREATE TABLE {quoted(m.name)} ({', '.join(columns)})"))
+        return made
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """The tables and the tags, where they exist."""
+        return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in (*(m.name for m in measurements), "tags")]
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002 - it is all tables'
+        """Write what the log holds into the file, compressed."""
+        return [Statement("CHECKPOINT")]
+
+    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
+        """One row, statements of many rows in one transaction, or columns that DuckDB reads as they are."""
+        if mode is WriteMode.SINGLE and len(batch) != 1:
+            raise Unsupported(f"single writes take one point, not {len(batch)}")
+        m = batch.measurement
+        insert = _insert(m)
+        if mode is WriteMode.BULK:
+            table = _arrow(batch)
+            return Payload(mode, m.name, f"{insert} SELECT * FROM {BATCH}", table, len(batch), table.nbytes)
+        columns = _python(batch)
+        rows, nbytes = sql.rows(columns), sql.width_bytes(columns)
+        pieces = [
+            Statement(f"{insert} VALUES {_marks(piece)}", sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)
+        ]
+        return Payload(mode, m.name, pieces[0].text if pieces else "", pieces, len(batch), nbytes)
+
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
+        """One payload per point."""
+        columns = _python(batch)
+        text, name = f"{_insert(batch.measurement)} VALUES ({', '.join('?' * len(columns))})", batch.measurement.name
+        each = sql.width_bytes(columns) // max(1, len(batch))
+        return (Payload(WriteMode.SINGLE, name, text, [Statement(text, row)], 1, each) for row in sql.rows(columns))
+
+    def compile(self, query: Query) -> Statement:
+        """The query as SQL."""
+        return _Text().statement(query)
+
+
+def _columns_of(tags: Mapping[str, Codes], of_type: str) -> str:
+    return ", ".join(f"{quoted(name)} {of_type}" for name in tags)
+
+
+def _marks(rows: Sequence[tuple[Any, ...]]) -> str:
+    return sql.values(len(rows[0]), len(rows), lambda _: "?")
+
+
+def _insert(m: Measurement) -> str:
+    columns = ["time", *(["tags_id"] if m.tags else []), *m.field_names, *(["additional_tags"] if m.own_tags else [])]
+    return f"INSERT INTO {quoted(m.name)} ({names(columns)})"
+
+
+def _times(batch: Batch) -> NDArray[np.datetime64]:
+    try:
+        return pgcopy.times_us(batch.time_ns).view("datetime64[us]")
+    except sql.Inexact as error:
+        raise Unsupported(str(error)) from error
+
+
+def _python(batch: Batch) -> list[Sequence[Any]]:
+    times = _times(batch).tolist()  # datetimes without a zone, which is what TIMESTAMP holds
+    return sql.columns(batch, times, extra_json=bool(batch.measurement.own_tags))
+
+
+def _arrow(batch: Batch) -> pa.Table:
+    """The batch's columns as an Arrow table, in the order of `_insert`; numbers are not copied."""
+    import pyarrow as pa  # noqa: PLC0415 - not in the memory of workers that write single points
+
+    m = batch.measurement
+    columns = {"time": pa.array(_times(batch))}
+    if m.tags:
+        columns["tags_id"] = pa.array(batch.series)
+    columns |= {f"field {i}": pa.array(batch.fields[name]) for i, name in enumerate(m.field_names)}
+    if m.own_tags:
+        columns["additional_tags"] = pa.DictionaryArray.from_arrays(pa.array(batch.series), sql.own_tags_json(batch))
+    return pa.table(columns)
+
+
+COLUMNS = DuckdbSchema("columns")

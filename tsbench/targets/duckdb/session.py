@@ -1,0 +1,183 @@
+"""One DuckDB connection as a session: its time limits, its errors, and the thread that interrupts statements."""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from tsbench.errors import one_line
+from tsbench.model import OpError, Outcome, Rows, WriteMode
+from tsbench.targets.base import Payload, Statement, timed
+from tsbench.targets.duckdb.schemas import BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tsbench.model import Measurement
+
+
+class DuckdbSession:
+    """One connection. After an error the open transaction is rolled back and the session goes on."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path, timeout_s: float) -> None:
+        self._connection = connection
+        self._path = path
+        self._timeout_s = timeout_s
+        self.due_s = float("inf")
+        """When the statement that runs is interrupted, on the monotonic clock."""
+        _watchdog.watch(self)
+
+    def interrupt(self) -> None:
+        """Interrupt the statement that runs."""
+        self._connection.interrupt()
+
+    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+        """Execute statements in order, each committed."""
+        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
+            with self._errors(left_s):
+                self._connection.execute(statement.text, statement.params).fetchall()
+
+    def write(self, payload: Payload) -> int:
+        """Send a payload in one transaction; durable when it returns."""
+        with self._errors(self._timeout_s):
+            if payload.mode is WriteMode.BULK:
+                self._connection.register(BATCH, payload.data)
+                try:
+                    return self._count(payload.text)
+                finally:
+                    self._connection.unregister(BATCH)
+            if len(payload.data) == 1:
+                return self._count(payload.data[0].text, payload.data[0].params)
+            self._connection.execute("BEGIN")
+            written = sum(self._count(statement.text, statement.params) for statement in payload.data)
+            self._connection.execute("COMMIT")
+            return written
+
+    def _count(self, text: str, params: tuple[Any, ...] = ()) -> int:
+        ((rows,),) = self._connection.execute(text, params).fetchall()
+        return int(rows)
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query and fetch every row."""
+        with self._errors(self._timeout_s):
+            return Rows(columns, self._connection.execute(statement.text, statement.params).fetchall())
+
+    def facts(self) -> Mapping[str, str]:
+        """The library's version and the settings that decide parallelism, memory and checkpoints."""
+        text = """SELECT name, value FROM duckdb_settings()
+            WHERE name IN ('threads', 'memory_limit', 'checkpoint_threshold') ORDER BY name"""
+        with self._errors(self._timeout_s):
+            ((version,),) = self._connection.execute("SELECT version()").fetchall()
+            return {"version": f"DuckDB {version}", **dict(self._connection.execute(text).fetchall())}
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002 - blocks are shared
+        """Bytes of the file's blocks in use (tables, tags and catalogue share blocks), and of the write-ahead log."""
+        text = """SELECT used_blocks * block_size FROM pragma_database_size()
+            WHERE database_name = current_database()"""
+        with self._errors(self._timeout_s):
+            ((table,),) = self._connection.execute(text).fetchall()
+        log = self._path.with_name(f"{self._path.name}.wal")
+        return {"table": int(table), "log": log.stat().st_size if log.exists() else 0}
+
+    def close(self) -> None:
+        """Close the connection; the last one of a process writes the log into the file and opens it to others."""
+        _watchdog.forget(self)
+        with suppress(duckdb.Error):
+            self._connection.close()
+
+    @contextmanager
+    def _errors(self, timeout_s: float) -> Iterator[None]:
+        """Errors as `OpError`. They are all FAILED: in one process there is always an answer."""
+        _watchdog.limit(self, time.monotonic() + timeout_s)
+        try:
+            yield
+        except duckdb.Error as error:
+            _watchdog.limit(self, float("inf"))
+            with suppress(duckdb.Error):  # there is none, or it is gone
+                self._connection.execute("ROLLBACK")
+            raise OpError(Outcome.FAILED, cause_of(error), f"DuckDB: {one_line(error)}") from error
+        finally:
+            _watchdog.limit(self, float("inf"))
+
+
+_CAUSES = {
+    "InterruptException": "timeout",
+    "ConstraintException": "constraint",
+    "TransactionException": "conflict",
+    "OutOfMemoryException": "out of memory",
+    "IOException": "input/output",
+    "ConnectionException": "connection",
+    "ParserException": "statement",
+    "SyntaxException": "statement",
+    "BinderException": "statement",
+    "CatalogException": "statement",
+    "ConversionException": "statement",
+}
+
+
+def cause_of(error: duckdb.Error) -> str:
+    """Return the cause of an error in the words of `OpError`."""
+    text = str(error)
+    if "Table with name" in text and "does not exist" in text:
+        return "no table"
+    if "No space left on device" in text:
+        return "disk full"
+    return _CAUSES.get(type(error).__name__, "server")
+
+
+class _Watchdog:
+    """Interrupts statements that outlast their time limit; DuckDB itself has none.
+
+    One thread looks at all sessions of the process, 50 times a second: a timer per statement would cost a thread each.
+    Thread, lock and sleep are the operating system's also where gevent has replaced them: its own would wait for the
+    very statement that they are to interrupt.
+    """
+
+    PERIOD_S = 0.02
+
+    def __init__(self) -> None:
+        self._sessions: set[DuckdbSession] = set()
+        self._lock = _original("_thread", "allocate_lock")()
+        self._runs = False
+
+    def watch(self, session: DuckdbSession) -> None:
+        with self._lock:
+            self._sessions.add(session)
+            if not self._runs:
+                self._runs = True
+                _original("_thread", "start_new_thread")(self._look, ())
+
+    def forget(self, session: DuckdbSession) -> None:
+        with self._lock:
+            self._sessions.discard(session)
+
+    def limit(self, session: DuckdbSession, due_s: float) -> None:
+        with self._lock:  # not between the look and the interrupt, which would hit the next statement
+            session.due_s = due_s
+
+    def _look(self) -> None:
+        sleep = _original("time", "sleep")
+        while True:
+            sleep(self.PERIOD_S)
+            with self._lock:
+                if not self._sessions:
+                    self._runs = False
+                    return
+                for session in self._sessions:
+                    if time.monotonic() > session.due_s:
+                        session.interrupt()
+
+
+def _original(module: str, name: str) -> Any:
+    """Return a function of the standard library as it was before gevent replaced it, if it did."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey.get_original(module, name) if monkey else getattr({"_thread": _thread, "time": time}[module], name)
+
+
+_watchdog = _Watchdog()
