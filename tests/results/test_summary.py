@@ -60,6 +60,13 @@ def test_wrong_or_undecided_checks_strike_the_figures_and_no_gate_passes(checks,
     assert found.headline.startswith(f"{state}: ")
 
 
+def test_a_gate_that_was_not_judged_keeps_its_reason():
+    once = PASSED.under(Validity("invalid"))
+    assert once.text == "4.00 ms, but the run is invalid"
+    assert once.under(Validity("inconclusive")) == once
+    assert MISSING.under(Validity("invalid")) == MISSING
+
+
 def test_a_dead_server_is_told_even_where_the_run_is_not_valid():
     found = summary(PASSED, DIED, answers=Verdict(False, "wrong"))
     assert [gate.state for gate in found.gates] == ["not judged", "fail"]

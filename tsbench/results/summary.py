@@ -102,7 +102,7 @@ class GateResult:
 
         A built-in gate that failed stays failed: one server that died is one too many, however the rest was measured.
         """
-        if self.measured is None or validity.believes(figure) or (self.built_in and self.state == "fail"):
+        if self.state == "not judged" or validity.believes(figure) or (self.built_in and self.state == "fail"):
             return self
         why = f"the run is {validity.state}"
         if validity.is_valid:
@@ -179,9 +179,11 @@ class Summary:
             validity, gates = _of_format_1(content)
         else:
             validity = Validity.from_json(content.get("validity"))
-            known = {each.name for each in fields(GateResult)}
-            found = [gate for gate in content.get("gates") or [] if isinstance(gate, Mapping)]
-            gates = [GateResult(**{key: value for key, value in gate.items() if key in known}) for gate in found]
+            names = [each.name for each in fields(GateResult)]
+            found = [
+                gate for gate in content.get("gates") or [] if isinstance(gate, Mapping) and {*names} <= gate.keys()
+            ]
+            gates = [GateResult(**{name: gate[name] for name in names}) for gate in found]
         left_out = {"format", "validity", "gates", "verdict", "verdicts"}
         return cls.of({name: part for name, part in content.items() if name not in left_out}, validity, gates)
 

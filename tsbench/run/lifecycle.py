@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tsbench.collect.recording import collectors_for, watching
-from tsbench.errors import Broken, Unreachable, UserMistake
+from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake
 from tsbench.model import Count, OpError
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, counter_sources, environment, locust_process, server_limits
@@ -121,7 +121,7 @@ def run_cell(
             run.finish("interrupted", error="interrupted by the user")
             raise KeyboardInterrupt from error
         reason = _reason(error)
-        summary = assessment.salvage(run, spec, reason, death=error.death if isinstance(error, _ServerDied) else "")
+        summary = assessment.salvage(run, spec, reason, death=error.death if isinstance(error, ServerDied) else "")
         run.finish("failed", error=reason)
     else:
         run.finish("complete")
@@ -168,14 +168,6 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     return assessment.conclude(run, spec, heading, Findings(death=died) + found)
 
 
-class _ServerDied(Broken):
-    """A step that failed because the server had died; `death` says how."""
-
-    def __init__(self, death: str, reason: str) -> None:
-        super().__init__(f"{death}; {reason}")
-        self.death = death
-
-
 @contextmanager
 def _naming_death(server: Server) -> Iterator[None]:
     """If the server has died, say so before whatever then failed."""
@@ -183,7 +175,7 @@ def _naming_death(server: Server) -> Iterator[None]:
         yield
     except (Broken, OpError, Unreachable) as error:
         if died := _death(server):
-            raise _ServerDied(died, _reason(error)) from error
+            raise ServerDied(died, _reason(error)) from error
         raise
 
 
