@@ -13,6 +13,14 @@ class Broken(Exception):  # noqa: N818
     """A run could not be carried through (a server died, the disk is full): exit code 1."""
 
 
+class ServerDied(Broken):
+    """A step that failed because the server had died; `death` says how."""
+
+    def __init__(self, death: str, reason: str) -> None:
+        super().__init__(f"{death}; {reason}")
+        self.death = death
+
+
 def one_line(error: BaseException) -> str:
     """Return the text of an error on one line, or its type's name if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -315,20 +315,24 @@ class OpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """True, false, or could not tell (None), with the reason and the counts it rests on."""
+    """The outcome of one check of a run's figures: True, False, or None where it cannot be decided."""
 
     valid: bool | None
     reason: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def word(self) -> str:
-        """How the verdict is printed."""
-        return {True: "true", False: "false", None: "could not tell"}[self.valid]
+    def state(self) -> Literal["valid", "invalid", "inconclusive"]:
+        """The outcome as a word."""
+        return "valid" if self.valid else "inconclusive" if self.valid is None else "invalid"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as summary.json keeps it."""
+        return {"state": self.state, "reason": self.reason, "counts": dict(self.counts)}
 
 
 def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst of several: false beats could-not-tell beats true. Reasons of the not-true ones are joined."""
+    """Return the worst of several: invalid before inconclusive before valid. Reasons of the others are joined."""
     found = list(verdicts)
     if not found:
         return Verdict(None, "nothing was checked")

@@ -60,6 +60,11 @@ def says(line: str, *words: str) -> None:
     assert [word for word in words if word not in line] == [], line
 
 
+def failed_gates(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What each gate that failed says."""
+    return {gate["gate"]: gate["text"] for gate in summary["gates"] if gate["state"] == "fail"}
+
+
 class Command:
     """A running command with its output in files below `place`."""
 

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import PROGRAMS, Command, complaint, content, nothing_left, only, says, scenario
+from tests.cli.support import (
+    PROGRAMS,
+    Command,
+    complaint,
+    content,
+    failed_gates,
+    nothing_left,
+    only,
+    says,
+    scenario,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +63,7 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     says(line, "interrupted", "go on with: tsbench run tiny.toml", "--set=drive.duration=3s", "--resume results/")
     partial = only(place, "results/*/sqlite.partial")
     assert content(partial / "status.json")["state"] == "interrupted"
-    assert content(partial / "summary.json")["verdict"]["valid"] is False
+    assert content(partial / "summary.json")["validity"]["state"] == "inconclusive"
     assert measured_ops(partial / "summary.json")["write-1"] > 10
     assert (partial.parent / "report.html").exists()
 
@@ -61,7 +71,7 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     resumed = Command(place, program, *words)
     assert resumed.wait() == 0, resumed.stderr
     assert content(only(place, "results/*/sqlite/status.json"))["state"] == "complete"
-    assert [c["verdict"]["valid"] for c in content(only(place, "results/*/summary.json"))["cells"]] == [True]
+    assert [c["validity"]["state"] for c in content(only(place, "results/*/summary.json"))["cells"]] == ["valid"]
     assert not partial.exists()
 
 
@@ -91,16 +101,16 @@ def test_sigterm_is_handled_like_ctrl_c(place: Path, embedded: None) -> None:
 
 
 @pytest.mark.postgres
-def test_a_killed_server_ends_the_run_with_a_false_verdict_that_says_so(place: Path, embedded: None) -> None:
+def test_a_killed_server_fails_its_gate_and_what_was_measured_until_then_stands(place: Path, embedded: None) -> None:
     command = started(place, *POSTGRES, *LONG)
     command.until_measured()
     command.child("postgres").kill()
     assert command.wait() == 1, command.stderr
     says(complaint(command.stderr), "postgres", "the server died during the run")
     run = only(place, "results/*/postgres")
-    verdict = content(run / "summary.json")["verdict"]
-    assert verdict["valid"] is False
-    assert verdict["reason"].startswith("the server died during the run")
+    summary = content(run / "summary.json")
+    assert summary["validity"]["state"] == "valid", summary["validity"]
+    assert failed_gates(summary)["server deaths<=0"].startswith("the server died during the run")
     assert measured_ops(run / "summary.json")["write-1"] > 10
     assert (run / "ops.parquet").exists()
     assert "the server died" in (run.parent / "report.html").read_text()

@@ -22,7 +22,7 @@ class Quiet:
 def run(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
     """Run the only cell; its directory is below `directory`."""
     (spec,) = Scenario(directory / "test.toml", document).expand()
-    return run_cell(spec, directory, Quiet())
+    return run_cell(spec, directory, Quiet()).to_json()
 
 
 def document(**tables: Any) -> dict[str, Any]:

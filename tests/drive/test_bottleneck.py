@@ -18,13 +18,13 @@ def test_a_process_that_burns_its_cpu_is_called_the_limit(tmp_path, monkeypatch)
     monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
     summary = run(tmp_path, MILLISECOND)
     assert summary["limited_by"] == "load generator"
-    assert summary["verdicts"]["limit"]["valid"] is None
+    assert summary["validity"]["checks"]["limit"]["state"] == "inconclusive"
 
 
 def test_the_same_load_without_the_burner_is_not(tmp_path):
     summary = run(tmp_path, MILLISECOND)
     assert summary["limited_by"] != "load generator", summary["limit"]
-    assert summary["verdicts"]["limit"]["valid"] is True
+    assert summary["validity"]["checks"]["limit"]["state"] == "valid"
 
 
 def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path, monkeypatch):
@@ -42,9 +42,9 @@ def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path
 @pytest.mark.parametrize("processes", [1, 2])
 def test_histograms_locust_and_ledger_count_the_same(tmp_path, processes):
     summary = run(tmp_path, document(drive={"processes": processes}, op=[{"write": 1}]))
-    counts = summary["verdicts"]["counts"]
-    assert counts["valid"] is True
+    counts = summary["validity"]["checks"]["counts"]
+    assert counts["state"] == "valid"
     assert len(set(counts["counts"].values())) == 1
     loaded = summary["load"]["points"]
     assert summary["writes"]["acknowledged"] - loaded == counts["counts"]["locust"]
-    assert summary["verdict"]["valid"] is True
+    assert summary["validity"]["state"] == "valid"

@@ -17,7 +17,7 @@ def digest_after_a_run(directory, processes):
             target={"name": "sqlite", "endpoint": f"sqlite://{database}"},
         ),
     )
-    assert summary["verdicts"]["writes"]["valid"] is True, summary["verdict"]
+    assert summary["validity"]["checks"]["writes"]["state"] == "valid", summary["validity"]
     with sqlite3.connect(database) as connection:
         rows = connection.execute("SELECT * FROM cpu ORDER BY time, tags_id").fetchall()
     assert len(rows) == 2 * 8 * 60

@@ -1,4 +1,4 @@
-"""However a bare Locust run ends: a status, a summary of what was measured, a verdict, an exit code that tells it."""
+"""However a bare Locust run ends: a status, a summary of what was measured, and a true last line and exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.cli.support import Command, content, nothing_left
+from tests.cli.support import Command, content, failed_gates, nothing_left
+from tsbench.results.summary import Summary
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ class Bare:
         return [child for child in children if child.cmdline() == psutil.Process(self.command.process.pid).cmdline()]
 
     def ended(self) -> tuple[int, dict[str, Any], dict[str, Any]]:
-        """Its exit code, its status, its summary; its last line must tell the verdict."""
+        """Its exit code, its status, its summary; its last line must tell the result."""
         code = self.command.wait()
         assert "Traceback" not in self.said, self.said
         (status,) = self.place.rglob("status.json")
         (summary,) = status.parent.glob("summary.json")
         assert not (status.parent / "server").exists(), "the server's data is still there"
-        assert "verdict: " in self.said.strip().splitlines()[-1], self.said
+        assert "result: " in self.said.strip().splitlines()[-1], self.said
         return code, content(status), content(summary)
 
 
@@ -80,14 +81,14 @@ def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place
     assert status["state"] == "complete"
     assert summary["measured"]["ops"]["write-1"]["count"] > 20
     assert 2 <= summary["measured"]["duration_s"] <= 5
-    assert code == (0 if summary["verdict"]["valid"] else 1)
+    assert code == (0 if Summary.from_json(summary).passed else 1)
 
 
 def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: Path) -> None:
     code, status, summary = Bare(place, "-u", "2", "-r", "2", "-t", "2s", "--warmup", "30s").ended()
-    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
+    assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "inconclusive")
     assert re.search(r"no op ended in the measured window: the test was stopped \d+\.\d s before the warm-up was over",
-                     summary["verdict"]["reason"])  # fmt: skip
+                     summary["validity"]["reason"])  # fmt: skip
 
 
 def test_a_lost_worker_is_named(place: Path) -> None:
@@ -95,8 +96,8 @@ def test_a_lost_worker_is_named(place: Path) -> None:
     run.until_measured()
     run.workers()[0].kill()
     code, status, summary = run.ended()
-    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
-    assert "1 of 2 workers ended early: worker-" in summary["verdicts"]["workers"]["reason"]
+    assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "invalid")
+    assert "1 of 2 workers ended early: worker-" in summary["validity"]["checks"]["workers"]["reason"]
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
@@ -109,8 +110,8 @@ def test_a_run_that_lost_all_workers_ends_by_itself_and_is_summarised(place: Pat
         worker.kill()
     code, status, summary = run.ended()
     assert time.monotonic() - began < 50
-    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
-    assert "2 of 2 workers ended early" in summary["verdicts"]["workers"]["reason"]
+    assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "invalid")
+    assert "2 of 2 workers ended early" in summary["validity"]["checks"]["workers"]["reason"]
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
@@ -149,7 +150,7 @@ def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
     assert run.command.wait() == 130
     assert "Traceback" not in run.said
     assert content(next(place.rglob("status.json")))["state"] == "interrupted"
-    assert content(next(place.rglob("summary.json")))["verdict"]["valid"] is False
+    assert content(next(place.rglob("summary.json")))["validity"]["state"] == "inconclusive"
 
 
 @pytest.mark.postgres
@@ -158,8 +159,9 @@ def test_a_killed_server_is_named(place: Path, postgres_server: PostgresServer) 
     run.until_measured()
     run.command.child("postgres").kill()
     code, status, summary = run.ended()
-    assert (code, status["state"], summary["verdict"]["valid"]) == (1, "complete", False)
-    assert summary["verdict"]["reason"].startswith("the server died during the run")
+    assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "valid")
+    assert failed_gates(summary)["server deaths<=0"].startswith("the server died during the run")
+    assert "gate server deaths<=0 failed: the server died" in run.said.strip().splitlines()[-1]
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
     assert next(place.rglob("server.log")).stat().st_size
 
@@ -170,7 +172,7 @@ def test_ctrl_c_ends_the_measuring_and_the_checks_follow(place: Path) -> None:
     run.command.signal(signal.SIGINT)
     code, status, summary = run.ended()
     assert status["state"] == "complete"
-    assert code == (0 if summary["verdict"]["valid"] else 1)
+    assert code == (0 if Summary.from_json(summary).passed else 1)
     assert summary["answers"]["checked"] > 100
 
 
@@ -180,16 +182,16 @@ def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: sign
     run.until("checking answers and writes")
     run.command.signal(number)
     code, status, summary = run.ended()
-    assert (code, status["state"], summary["verdict"]["valid"]) == (130, "interrupted", False)
-    assert "interrupted by the user while answers and writes were checked" in summary["verdict"]["reason"]
+    assert (code, status["state"], summary["validity"]["state"]) == (130, "interrupted", "inconclusive")
+    assert "interrupted by the user while answers and writes were checked" in summary["validity"]["reason"]
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
-    assert "answers" not in summary["verdicts"]
+    assert "answers" not in summary["validity"]["checks"]
 
 
 def test_data_that_one_process_at_a_time_may_open_is_loaded_driven_and_checked_in_turn(place: Path) -> None:
     run = Bare(place, "-u", "2", "-r", "2", "-t", "3s", target="duck")
     code, status, summary = run.ended()
-    assert (code, status["state"], summary["verdict"]["reason"]) == (0, "complete", "")
+    assert (code, status["state"], summary["validity"]["reason"]) == (0, "complete", "")
     assert summary["answers"]["checked"] > 0
 
 
@@ -225,7 +227,7 @@ def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
         assert "Traceback" not in run.said, run.said
         assert "cannot write" in run.said
         assert content(next(small.rglob("status.json")))["state"] == "failed"
-        assert content(next(small.rglob("summary.json")))["verdict"]["valid"] is False
-        assert "verdict: false" in run.said.strip().splitlines()[-1]
+        assert content(next(small.rglob("summary.json")))["validity"]["state"] == "inconclusive"
+        assert "result: inconclusive: " in run.said.strip().splitlines()[-1]
     finally:
         subprocess.run(["umount", str(small)], check=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 
-from tsbench.measure.gates import evaluate_gates, parse_gate, percents_of_gates, verdict_of_gates
+from tsbench.measure.gates import evaluate_gates, failed_ops, parse_gate, percents_of_gates, server_deaths
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals
+from tsbench.results.summary import Validity
 from tsbench.scenario.spec import RunSpec
 
 MS = 1_000_000
+VALID = Validity("valid")
 
 
 def op(kind: str, **changes: object) -> dict[str, object]:
@@ -123,72 +126,96 @@ def test_a_kind_that_the_run_does_not_have_is_found_before_it():
 
 
 RESULTS = [
-    ("write:p99<60ms", "open", 60 * MS, False),
-    ("write:p99<=60ms", "open", 60 * MS, True),
-    ("write:p99<60ms", "closed", 30 * MS, True),
-    ("write:service:p99<60ms", "open", 30 * MS, True),
-    ("write:p95<1ms", "open", 40 * MS, False),
-    ("lastpoint:max<1s", "open", 100 * MS, True),
-    ("query:mean>9ms", "open", 10 * MS, True),
-    ("failures<0.1%", "open", 0.001, False),
-    ("failures<=0.1%", "open", 0.001, True),
-    ("write-50:failures<1%", "open", 0.001, True),
-    ("points/s>3500", "open", 3_600, True),
-    ("write:points/s>3600", "open", 3_600, False),
-    ("ops/s>=200", "open", 200, True),
-    ("query:ops/s>100", "open", 100, False),
-    ("load:points/s>20k", "open", 25_000, True),
-    ("bytes/point<96", "open", 96.5, False),
-    ("write:response:p99<1s", "closed", None, None),
-    ("other:p99<1s", "open", None, None),
-    ("write:p42<1s", "open", None, None),
+    ("write:p99<60ms", "open", 60 * MS, "fail"),
+    ("write:p99<=60ms", "open", 60 * MS, "pass"),
+    ("write:p99<60ms", "closed", 30 * MS, "pass"),
+    ("write:service:p99<60ms", "open", 30 * MS, "pass"),
+    ("write:p95<1ms", "open", 40 * MS, "fail"),
+    ("lastpoint:max<1s", "open", 100 * MS, "pass"),
+    ("query:mean>9ms", "open", 10 * MS, "pass"),
+    ("failures<0.1%", "open", 0.001, "fail"),
+    ("failures<=0.1%", "open", 0.001, "pass"),
+    ("write-50:failures<1%", "open", 0.001, "pass"),
+    ("points/s>3500", "open", 3_600, "pass"),
+    ("write:points/s>3600", "open", 3_600, "fail"),
+    ("ops/s>=200", "open", 200, "pass"),
+    ("query:ops/s>100", "open", 100, "fail"),
+    ("load:points/s>20k", "open", 25_000, "pass"),
+    ("bytes/point<96", "open", 96.5, "fail"),
+    ("write:response:p99<1s", "closed", None, "not judged"),
+    ("other:p99<1s", "open", None, "not judged"),
+    ("write:p42<1s", "open", None, "not judged"),
 ]
 
 
-@pytest.mark.parametrize(("text", "loop", "measured", "valid"), RESULTS)
-def test_a_gate_holds_is_broken_or_cannot_be_told(text, loop, measured, valid):
-    (result,) = evaluate_gates([parse_gate(text)], summary(loop))
+@pytest.mark.parametrize(("text", "loop", "measured", "state"), RESULTS)
+def test_a_gate_passes_fails_or_is_not_judged(text, loop, measured, state):
+    (result,) = evaluate_gates([parse_gate(text)], summary(loop), VALID)
     assert result.gate == text
-    assert result.valid is valid
+    assert result.state == state
     assert result.measured == (pytest.approx(measured) if measured is not None else None)
 
 
 def test_a_result_says_which_time_it_is_and_of_how_many_ops():
     gate = parse_gate("write:p99<50ms")
-    in_open, in_closed = (evaluate_gates([gate], summary(loop))[0] for loop in ("open", "closed"))
+    in_open, in_closed = (evaluate_gates([gate], summary(loop), VALID)[0] for loop in ("open", "closed"))
     assert in_open.text == "60.0 ms (response time of 1,000 ops, open loop)"
     assert in_closed.text == "30.0 ms (service time of 1,000 ops, closed loop)"
-    assert in_open.sentence == f"gate write:p99<50ms is broken: {in_open.text}"
+    assert in_open.sentence == f"gate write:p99<50ms failed: {in_open.text}"
 
 
 @pytest.mark.parametrize("text", ["write:p99<1s", "failures<1%", "points/s>0", "load:points/s>0", "bytes/point<1"])
 def test_a_run_that_measured_nothing_passes_no_gate(text):
     for nothing in ({}, {"loop": "closed", "measured": {"ops": {}}, "size": {"bytes_per_point": None}}):
-        (result,) = evaluate_gates([parse_gate(text)], nothing)
-        assert result.valid is None
+        (result,) = evaluate_gates([parse_gate(text)], nothing, VALID)
+        assert result.state == "not judged"
         assert result.text
 
 
 def test_a_percentile_of_no_op_is_missing_and_not_zero():
     empty = summary()
     empty["measured"] = {"ops": {}, "write": op("write", count=0)}
-    (result,) = evaluate_gates([parse_gate("write:p99<1s")], empty)
-    assert result.valid is None
+    (result,) = evaluate_gates([parse_gate("write:p99<1s")], empty, VALID)
+    assert result.state == "not judged"
     assert result.text == "no write ended in the measured window"
 
 
-def test_the_verdict_is_the_worst_and_names_what_does_not_hold():
-    gates = [parse_gate(t) for t in ("write:p99<1s", "write:p99<1ms", "other:p99<1s", "bytes/point<1")]
-    verdict = verdict_of_gates(evaluate_gates(gates, summary()))
-    assert verdict.valid is False
-    assert verdict.counts == {"passed": 1, "broken": 2, "could not tell": 1}
-    assert [part.split(":")[0] for part in verdict.reason.split("; ")] == [
-        "gate write",
-        "gate bytes/point<1 is broken",
-        "gate other",
-    ]
-    assert verdict_of_gates(evaluate_gates(gates[:1], summary())).valid is True
-    assert verdict_of_gates(evaluate_gates(gates[2:3], summary())).valid is None
+@pytest.mark.parametrize("state", ["invalid", "inconclusive"])
+def test_a_figure_of_a_run_that_is_not_valid_passes_and_fails_no_gate(state):
+    gates = [parse_gate(text) for text in ("write:p99<1s", "write:p99<1ns", "failures<=0.1%", "bytes/point<1")]
+    for result in evaluate_gates(gates, summary(), Validity(state)):
+        assert result.state == "not judged"
+        assert result.measured is not None
+        assert result.text.endswith(f"but the run is {state}")
+
+
+def test_a_percentile_above_those_that_can_be_believed_passes_and_fails_no_gate():
+    gates = [parse_gate(f"write:{name}<1s") for name in ("p50", "p95", "p99", "max", "mean")]
+    gates.append(parse_gate("write:ops/s<1"))
+    results = evaluate_gates(gates, summary(), Validity("valid", believable_percentile=95))
+    states = [result.state for result in results]
+    assert states == ["pass", "pass", "not judged", "not judged", "not judged", "fail"]
+    assert results[2].text.endswith("but figures can be believed up to p95")
+
+
+def test_a_built_in_gate_that_failed_stands_whatever_the_validity_and_one_that_passed_does_not():
+    bad = failed_ops(1_000, 1, 1, Counter(timeout=2), 0.0)
+    good = server_deaths("")
+    assert (bad.state, good.state) == ("fail", "pass")
+    assert bad.under(Validity("invalid")) == bad
+    assert good.under(Validity("invalid")).state == "not judged"
+
+
+@pytest.mark.parametrize(("allowed", "state"), [(0.0, "fail"), (0.0019, "fail"), (0.002, "pass"), (0.5, "pass")])
+def test_the_limit_of_failed_ops_is_the_scenarios(allowed, state):
+    gate = failed_ops(1_000, 1, 1, Counter(timeout=1, constraint=1), allowed)
+    assert gate.state == state
+    assert gate.measured == 0.002
+    assert "1 ops failed and 1 ended unknown (timeout 1, constraint 1)" in gate.text
+
+
+def test_failed_ops_are_not_judged_where_no_op_ended():
+    assert failed_ops(0, 0, 0, Counter(), 0.0).state == "not judged"
 
 
 def test_any_percentile_is_taken_from_the_histogram():

@@ -15,8 +15,8 @@ OPS = (("write", "write"), ("double-groupby-1", "query"), ("lastpoint", "query")
 SMALL = {"seconds": 8, "warmup": 2, "rate": 60, "ops": OPS}
 MIXED = [
     Shape(cell="postgres-btree", stall_at=5, **SMALL),  # type: ignore[arg-type]
-    Shape(cell="postgres-brin", seed=2, valid=None, reason="its event loop used 93% of a core", **SMALL),  # type: ignore[arg-type]
-    Shape(cell="mongodb-wide", seed=3, valid=False, wrong=3, reason="3 answers are wrong", **SMALL),  # type: ignore[arg-type]
+    Shape(cell="postgres-brin", seed=2, validity="inconclusive", reason="its event loop used 93% of a core", **SMALL),  # type: ignore[arg-type]
+    Shape(cell="mongodb-wide", seed=3, validity="invalid", wrong=3, reason="3 answers are wrong", **SMALL),  # type: ignore[arg-type]
     Shape(cell="influxdb-native", seed=4, state="failed", error="the server died (signal 9)", **SMALL),  # type: ignore[arg-type]
     Shape(cell="sqlite-wal", seed=5, state="interrupted", **SMALL),  # type: ignore[arg-type]
 ]
@@ -24,7 +24,7 @@ MIXED = [
 
 @pytest.fixture(scope="session")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five runs of an open loop: true, could not tell, false, failed, interrupted."""
+    """Five runs of an open loop: valid, inconclusive, invalid, failed, interrupted."""
     return make_results(tmp_path_factory.mktemp("results") / "20261120-101500-quickstart", MIXED)
 
 

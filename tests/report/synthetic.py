@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,15 @@ import numpy as np
 import pandas as pd
 
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
-from tsbench.results.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir, write_json
+from tsbench.results.rundir import FORMAT, HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir, write_json
+from tsbench.results.summary import GateResult, Validity, ValidityState
 
 EPOCH_S = 1_763_632_800
 STATS = {"p50": 50, "p90": 90, "p99": 99, "p99.9": 99.9, "max": 100}
 QUESTION = "Which layout keeps up with 10 writers, and what do the queries of a dashboard cost meanwhile?"
+
+
+ALIVE = GateResult("server deaths<=0", 0.0, "pass", "the server was there to the end", built_in=True)
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Shape:
 
     cell: str = "postgres-btree"
     loop: str = "open"
-    valid: bool | None = True
+    validity: ValidityState = "valid"
     reason: str = ""
     state: str = "complete"
     error: str = ""
@@ -46,6 +50,8 @@ class Shape:
     seed: int = 1
     limited_by: str = "database"
     wrong: int = 0
+    gates: tuple[GateResult, ...] = (ALIVE,)
+    believable: float | None = None
     settings: tuple[tuple[str, str], ...] = (("shared_buffers", "1GB"), ("fsync", "on"))
 
 
@@ -69,7 +75,7 @@ def make_results(results: Path, shapes: list[Shape]) -> Path:
     results.mkdir(parents=True, exist_ok=True)
     runs = [make_run(results, shape) for shape in shapes]
     cells = [run.read_json("summary.json") if run.has("summary.json") else {"cell": run.cell_id} for run in runs]
-    content = {"format": 1, "scenario": "quickstart", "question": QUESTION, "cells": cells}
+    content = {"format": FORMAT, "scenario": "quickstart", "question": QUESTION, "cells": cells}
     write_json(results / "summary.json", content)
     (results / "scenario.toml").write_text(f'question = "{QUESTION}"\n\n[load]\nbatch = 1000\n', encoding="utf-8")
     return results
@@ -84,11 +90,11 @@ def twelve(seconds: int = 20) -> list[Shape]:
         for i, c in enumerate(cells)
     ]
     told = {
-        "valid": None,
+        "validity": "inconclusive",
         "limited_by": "load generator",
         "reason": "its event loop used 93% of a core; use more processes",
     }
-    wrong = {"valid": False, "wrong": 3, "reason": "3 of 1,200 answers differ from the in-memory database's"}
+    wrong = {"validity": "invalid", "wrong": 3, "reason": "3 of 1,200 answers differ from the in-memory database's"}
     shapes[2] = Shape(**{**shapes[2].__dict__, **told})
     shapes[5] = Shape(**{**shapes[5].__dict__, **wrong})
     shapes[8] = Shape(
@@ -214,7 +220,7 @@ def summary_of(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> di
     schedule = {"scheduled": arrivals, "done": arrivals - 4, "late": 4, "dropped": 0, "unfinished": 0}
     target, _, schema = shape.cell.partition("-")
     return {
-        "format": 1,
+        "format": FORMAT,
         "cell": shape.cell,
         "scenario": "quickstart",
         "question": QUESTION,
@@ -224,8 +230,13 @@ def summary_of(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> di
         "loop": shape.loop,
         "users": 10,
         "processes": shape.processes,
-        "verdict": {"valid": shape.valid, "reason": shape.reason, "counts": {}},
-        "verdicts": _verdicts(shape, points),
+        "validity": {
+            "state": shape.validity,
+            "reason": shape.reason,
+            "believable_percentile": shape.believable,
+            "checks": _checks(shape, points),
+        },
+        "gates": [asdict(gate.under(Validity(shape.validity))) for gate in shape.gates],
         "limited_by": shape.limited_by,
         "limit": LIMIT,
         "load": _loaded(shape),
@@ -253,15 +264,15 @@ def _measured(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> dic
     return {"duration_s": float(shape.seconds), "window": window, "ops": ops, **merged}
 
 
-def _verdicts(shape: Shape, points: int) -> dict[str, Any]:
-    true = {"valid": True, "reason": "", "counts": {}}
-    wrong = {"valid": False, "reason": shape.reason, "counts": {"checked": 1200, "wrong": shape.wrong}}
+def _checks(shape: Shape, points: int) -> dict[str, Any]:
+    good = {"state": "valid", "reason": "", "counts": {}}
+    wrong = {"state": "invalid", "reason": shape.reason, "counts": {"checked": 1200, "wrong": shape.wrong}}
     return {
-        "answers": wrong if shape.wrong else true | {"counts": {"checked": 1200}},
-        "writes": true | {"counts": {"acknowledged": points, "stored": points}},
-        "counts": true,
-        "limit": {"valid": shape.valid, "reason": shape.reason, "counts": {}},
-        "ops": true,
+        "answers": wrong if shape.wrong else good | {"counts": {"checked": 1200}},
+        "writes": good | {"counts": {"acknowledged": points, "stored": points}},
+        "counts": good,
+        "limit": {"state": shape.validity, "reason": shape.reason, "counts": {}},
+        "ops": good,
     }
 
 

@@ -203,7 +203,7 @@ def test_the_ops_with_the_lowest_p99_are_left_out_where_there_are_too_many(tmp_p
     assert note(figure).startswith("2 ops with a lower p99 are left out")
 
 
-def test_runs_without_a_true_verdict_are_pale(mixed: Path) -> None:
+def test_runs_that_are_not_valid_are_pale(mixed: Path) -> None:
     found = panels(by_case(mixed))
     assert [bool(bar.get_hatch()) for bar in found["CPU, cores"].patches][:3] == [False, True, True]
     alphas = [line.get_alpha() for line in marked(found["write"], "o").values()]
@@ -214,7 +214,7 @@ def test_runs_without_a_true_verdict_are_pale(mixed: Path) -> None:
 @pytest.mark.parametrize("rate", [10, 50])  # with hollow marks in the legend, and without
 def test_labels_beside_each_other_do_not_overlap(tmp_path: Path, rate: int) -> None:
     names = [f"postgres-btree-users-{users}" for users in (10, 100, 1000)]
-    doubtful = replace(SINGLE, valid=None, reason="x", rate=rate)
+    doubtful = replace(SINGLE, validity="inconclusive", reason="x", rate=rate)
     shapes = [replace(doubtful, cell=name, typical_ms=3 * 7**n) for n, name in enumerate(names)]
     figure = by_case(make_results(tmp_path / "r", shapes))
     figure.canvas.draw()

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 def test_every_run_has_a_row_in_the_order_in_which_it_was_planned(mixed: Path):
     runs = frames.runs(mixed)
     assert list(runs["cell"]) == ["postgres-btree", "postgres-brin", "mongodb-wide", "influxdb-native", "sqlite-wal"]
-    assert list(runs["verdict"]) == ["true", "could not tell", "false", "could not tell", "could not tell"]
+    assert list(runs["validity"]) == ["valid", "inconclusive", "invalid", "inconclusive", "inconclusive"]
     assert list(runs["state"]) == ["complete", "complete", "complete", "failed", "interrupted"]
     assert set(METRICS) <= set(runs.columns)
     assert runs.loc[0, "label.target.schema"] == "btree"
 
 
-def test_a_failed_run_never_has_a_true_verdict_and_says_why(mixed: Path):
+def test_a_run_that_broke_off_is_never_valid_and_says_why(mixed: Path):
     failed = load_cells(mixed)[3]
-    assert failed.summary["verdict"]["valid"] is True
-    assert failed.verdict.valid is None
-    assert "the server died (signal 9)" in failed.verdict.reason
+    assert failed.summary["validity"]["state"] == "valid"
+    assert failed.validity.state == "inconclusive"
+    assert "the server died (signal 9)" in failed.validity.reason
 
 
 def test_frames_over_time_have_the_columns_of_the_file_format(mixed: Path):

@@ -1,42 +1,33 @@
-"""JUnit XML: well-formed whatever servers say, a case per check, and nothing that was not true counted as a pass."""
+"""JUnit XML: well-formed whatever servers say, a case per check and gate, and nothing doubtful counted as a pass."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tsbench.report import junit
 from tsbench.report.cells import load_cells
-from tsbench.results.rundir import write_json
+from tsbench.results.summary import GateResult
 
-from .synthetic import Shape, make_results
+from .synthetic import ALIVE, Shape, make_results
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GATES: list[dict[str, Any]] = [
-    {"gate": "write:p99<50ms", "measured": 4e6, "valid": True, "text": "4.00 ms"},
-    {"gate": "query:p95<2ms", "measured": 9e6, "valid": False, "text": "9.00 ms"},
-    {"gate": "other:p99<1s", "measured": None, "valid": None, "text": "no other ended"},
-]
-
-
-def with_gates(results: Path, cell: str, gates: list[dict[str, Any]]) -> None:
-    path = results / cell / "summary.json"
-    (loaded,) = (c for c in load_cells(results) if c.name == cell)
-    verdict = {"valid": False, "reason": "gate query:p95<2ms is broken", "counts": {}}
-    summary = dict(loaded.summary) | {"gates": gates}
-    write_json(path, summary | {"verdicts": {**loaded.summary["verdicts"], "gates": verdict}})
+GATES = (
+    ALIVE,
+    GateResult("write:p99<50ms", 4e6, "pass", "4.00 ms"),
+    GateResult("query:p95<2ms", 9e6, "fail", "9.00 ms"),
+    GateResult("other:p99<1s", None, "not judged", "no other ended"),
+)
 
 
 @pytest.fixture
 def gated(tmp_path: Path) -> Path:
-    results = make_results(tmp_path / "r", [Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5)])
-    with_gates(results, "sqlite-wal", GATES)
-    return results
+    return make_results(tmp_path / "r", [Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5, gates=GATES)])
 
 
 def cases(text: str) -> dict[tuple[str, str], str]:
@@ -53,11 +44,11 @@ def test_there_is_a_suite_per_scenario_and_a_case_per_run_and_check(mixed: Path)
     assert [suite.get("name") for suite in root] == ["quickstart", "other"]
     assert root[0].get("timestamp") == "2026-11-20T10:15:00"
     names = [case.get("name") for case in root[1]]
-    assert names == ["answers", "writes", "counts", "limit", "ops"]
+    assert names == ["answers", "writes", "counts", "limit", "ops", "gate server deaths<=0"]
     assert {case.get("classname") for case in root[0]} == {f"quickstart.{cell.name}" for cell in load_cells(mixed)}
 
 
-def test_false_is_a_failure_and_could_not_tell_an_error(mixed: Path):
+def test_what_is_invalid_is_a_failure_and_what_is_inconclusive_an_error(mixed: Path):
     found = cases(junit.document([("q", load_cells(mixed))]))
     assert found["q.postgres-btree", "answers"] == "pass"
     assert found["q.mongodb-wide", "answers"] == "failure"
@@ -73,12 +64,13 @@ def test_a_run_that_broke_off_has_an_error_with_its_reason(mixed: Path):
     assert "the run ended before it could say how" in text
 
 
-def test_each_gate_is_a_case_and_all_of_them_together_are_not(gated: Path):
+def test_each_gate_is_a_case_and_a_failed_one_is_a_failure_of_its_own(gated: Path):
     found = cases(junit.document([("q", load_cells(gated))]))
     assert found["q.sqlite-wal", "gate write:p99<50ms"] == "pass"
     assert found["q.sqlite-wal", "gate query:p95<2ms"] == "failure"
     assert found["q.sqlite-wal", "gate other:p99<1s"] == "error"
-    assert ("q.sqlite-wal", "gates") not in found
+    assert found["q.sqlite-wal", "gate server deaths<=0"] == "pass"
+    assert [name for (_, name), what in found.items() if what == "failure"] == ["gate query:p95<2ms"]
 
 
 def test_the_counts_are_those_of_the_cases(mixed: Path, gated: Path):
@@ -90,7 +82,7 @@ def test_the_counts_are_those_of_the_cases(mixed: Path, gated: Path):
 
 def test_no_text_of_a_server_makes_the_xml_malformed(tmp_path: Path):
     nasty = "]]> <b> & \" ' \x00 \x1b[31m \ufffe \U0001f4a5"
-    results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2, valid=False, reason=nasty)])
+    results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2, validity="invalid", reason=nasty)])
     (cell,) = load_cells(results)
     root = ET.fromstring(junit.document([(nasty, [replace(cell, name=nasty)])]))
     (failure,) = root.iter("failure")

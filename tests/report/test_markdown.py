@@ -13,7 +13,7 @@ from tsbench.report.cells import load_cells
 from tsbench.report.metrics import MISSING, used_columns
 
 from .synthetic import QUESTION, Shape, make_results
-from .test_junit import GATES, with_gates
+from .test_junit import GATES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,47 +36,48 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: str):
         assert all(re.fullmatch(r" -{3}:? ", cell) for cell in table[1])
 
 
-def test_it_has_every_run_with_its_verdict_and_figures(page: str, mixed: Path):
+def test_it_has_every_run_with_its_validity_gates_and_figures(page: str, mixed: Path):
     cells = load_cells(mixed)
     rows = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in tables(page)[0][2:]}
     assert list(rows) == [f"`{cell.name}`" for cell in cells]
-    true = rows["`postgres-btree`"]
-    assert true[:2] == ["true", "database"]
-    assert true[-len(used_columns(cells)) :] == [column.text(cells[0]) for column in used_columns(cells)]
-    assert rows["`mongodb-wide`"][0] == "**false**"
-    assert rows["`postgres-brin`"][0] == "**could not tell**"
+    valid = rows["`postgres-btree`"]
+    assert valid[:3] == ["valid", "pass", "database"]
+    assert valid[-len(used_columns(cells)) :] == [column.text(cells[0]) for column in used_columns(cells)]
+    assert rows["`mongodb-wide`"][0] == "**invalid**"
+    assert rows["`postgres-brin`"][0] == "**inconclusive**"
 
 
-def test_figures_without_a_true_verdict_are_struck_out_and_missing_ones_are_dashes(page: str, mixed: Path):
-    rows = {row[0].strip(): [cell.strip() for cell in row[3:]] for row in tables(page)[0][2:]}
+def test_figures_of_runs_that_are_not_valid_are_struck_out_and_missing_ones_are_dashes(page: str, mixed: Path):
+    rows = {row[0].strip(): [cell.strip() for cell in row[4:]] for row in tables(page)[0][2:]}
     assert all(text.startswith("~~") for text in rows["`mongodb-wide`"])
     assert not any("~" in text for text in rows["`postgres-btree`"])
     assert set(rows["`sqlite-wal`"]) == {MISSING}
-    assert "figures without a true verdict are struck out" in page
+    assert "figures of runs that are not valid are struck out" in page
 
 
-def test_it_says_the_question_the_time_and_why_a_run_has_no_true_verdict(page: str):
+def test_it_says_the_question_the_time_and_why_a_run_is_not_valid(page: str):
     assert QUESTION in page
-    assert "1 of 5 runs with a true verdict." in page
+    assert "1 of 5 runs valid with all gates passed." in page
     assert "p50, p99 and max are response times (open, 10 users)" in page
-    assert "- `mongodb-wide` **false**: `3 answers are wrong`" in page
+    assert "- `mongodb-wide` **invalid**: `3 answers are wrong`" in page
 
 
 def test_gates_have_a_table(tmp_path: Path):
-    results = make_results(tmp_path / "r", [Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5)])
+    shape = Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5)
+    results = make_results(tmp_path / "r", [shape])
     assert len(tables(markdown.document([("q", "", load_cells(results))]))) == 1
-    with_gates(results, "sqlite-wal", GATES)
+    results = make_results(tmp_path / "r", [replace(shape, gates=GATES)])
     _, gates = tables(markdown.document([("q", "", load_cells(results))]))
     assert [[cell.strip() for cell in row] for row in gates[2:]] == [
-        ["`sqlite-wal`", "`write:p99<50ms`", "true", "`4.00 ms`"],
-        ["`sqlite-wal`", "`query:p95<2ms`", "**false**", "`9.00 ms`"],
-        ["`sqlite-wal`", "`other:p99<1s`", "**could not tell**", "`no other ended`"],
+        ["`sqlite-wal`", "`write:p99<50ms`", "pass", "`4.00 ms`"],
+        ["`sqlite-wal`", "`query:p95<2ms`", "**fail**", "`9.00 ms`"],
+        ["`sqlite-wal`", "`other:p99<1s`", "**not judged**", "`no other ended`"],
     ]
 
 
 def test_no_text_of_a_server_is_markup_a_link_or_a_mention(tmp_path: Path):
     nasty = "a | b `x` @someone #1 https://example.org <img src=x>\n| --- |\n[l](http://x) " + "long " * 200
-    results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2, valid=False, reason=nasty)])
+    results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2, validity="invalid", reason=nasty)])
     cells = [replace(cell, name="a|b`c") for cell in load_cells(results)]
     page = markdown.document([(nasty, nasty, cells)])
     outside = re.sub(r"`[^`\n]*`", "", page)

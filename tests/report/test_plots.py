@@ -69,13 +69,13 @@ def test_closed_loops_are_titled_service_time(single: Path):
     assert "Queries: service time" in texts(plots.latency_by_percentile(cell, frames.latency_of(cell)))
 
 
-def test_comparisons_say_which_way_is_better_and_mark_untrue_runs(mixed: Path):
+def test_comparisons_say_which_way_is_better_and_mark_runs_that_are_not_valid(mixed: Path):
     cells = load_cells(mixed)
     figure = compare.rates(cells)
     assert figure is not None
     assert {"higher is better", "lower is better"} <= set(texts(figure))
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels[:3] == ["postgres-btree", "postgres-brin (could not tell)", "mongodb-wide (false)"]
+    assert labels[:3] == ["postgres-btree", "postgres-brin (inconclusive)", "mongodb-wide (invalid)"]
     assert [bool(bar.get_hatch()) for bar in figure.axes[0].patches][:3] == [False, True, True]
 
 

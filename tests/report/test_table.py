@@ -1,4 +1,4 @@
-"""The console table prints every figure at every width, and a reason for every verdict that is not true."""
+"""The console table prints every figure at every width, and a reason for every run that is not valid."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def test_runs_of_both_loops_each_say_their_own(tmp_path: Path):
     assert "response (open) / service (closed) times" in text
 
 
-def test_every_verdict_that_is_not_true_has_its_reason_in_one_line(mixed: Path):
+def test_every_run_that_is_not_valid_has_its_reason_in_one_line(mixed: Path):
     lines = printed(mixed, 120).splitlines()
-    assert "postgres-brin: could not tell: its event loop used 93% of a core" in lines
-    assert "mongodb-wide: false: 3 answers are wrong" in lines
-    assert "influxdb-native: could not tell: failed: the server died (signal 9)" in lines
+    assert "postgres-brin: inconclusive: its event loop used 93% of a core" in lines
+    assert "mongodb-wide: invalid: 3 answers are wrong" in lines
+    assert "influxdb-native: inconclusive: failed: the server died (signal 9)" in lines
     assert not any(line.startswith("postgres-btree:") for line in lines)
 
 
-def test_figures_without_a_true_verdict_are_struck_out(mixed: Path):
+def test_figures_of_runs_that_are_not_valid_are_struck_out(mixed: Path):
     text = printed(mixed, 200, styled=True)
     cells = load_cells(mixed)
-    true, false = (METRICS["load_points_per_s"].text(cell) for cell in (cells[0], cells[2]))
-    assert re.search(rf"\x1b\[2;9m *{false}", text)
-    assert re.search(rf"[m ]{true}", text)
-    assert not re.search(rf"\x1b\[2;9m *{true}", text)
+    valid, invalid = (METRICS["load_points_per_s"].text(cell) for cell in (cells[0], cells[2]))
+    assert re.search(rf"\x1b\[2;9m *{invalid}", text)
+    assert re.search(rf"[m ]{valid}", text)
+    assert not re.search(rf"\x1b\[2;9m *{valid}", text)
 
 
 def test_columns_that_no_run_has_are_left_out(single: Path):

@@ -1,10 +1,11 @@
 import pytest
 
 from tsbench.errors import UserMistake
+from tsbench.results.summary import GateResult, Summary, Validity
 from tsbench.run.claims import Claim, evaluate, read_claims
 
 
-def summary(points_per_s, *, valid=True, p50_ns=10_000_000):
+def summary(points_per_s, *, state="valid", gate="pass", p50_ns=10_000_000):
     write = {
         "count": 10,
         "ok": 10,
@@ -14,7 +15,8 @@ def summary(points_per_s, *, valid=True, p50_ns=10_000_000):
         "ops_per_s": points_per_s,
         "service_ns": {"p50": p50_ns},
     }
-    return {"loop": "closed", "verdict": {"valid": valid}, "measured": {"write": write, "ops": {}}}
+    gates = (GateResult("points/s>1", points_per_s, gate, ""),)
+    return Summary("a", Validity(state), gates, loop="closed", parts={"measured": {"write": write, "ops": {}}})
 
 
 def claim(**more):
@@ -33,8 +35,13 @@ def test_a_direction_holds_when_the_ratio_points_the_same_way(a, b, holds):
     assert row["published"] == "1.90 times"
 
 
-def test_a_claim_about_a_cell_without_a_true_verdict_is_not_judged():
-    assert evaluate([claim()], {"a": summary(100, valid=None)})[0]["holds"] is None
+@pytest.mark.parametrize("state", ["invalid", "inconclusive"])
+def test_a_claim_about_a_cell_that_is_not_valid_is_not_judged(state):
+    assert evaluate([claim()], {"a": summary(100, state=state)})[0]["holds"] is None
+
+
+def test_a_claim_about_a_cell_whose_gate_failed_is_judged():
+    assert evaluate([claim()], {"a": summary(100, gate="fail")})[0]["holds"] is True
 
 
 def test_a_claim_that_is_only_shown_is_not_judged():

@@ -187,13 +187,16 @@ def test_a_cold_run_makes_the_server_cold_after_the_load_and_before_the_measurin
     assert log.index("settle cpu") < log.index("server.cold") < log.index("drive")
 
 
-def test_a_server_that_died_makes_the_verdict_false_and_is_not_asked_again(tmp_path):
+def test_a_server_that_died_fails_its_gate_and_is_not_asked_again(tmp_path):
     log = Log()
     summary = run_cell(cell(tmp_path), tmp_path, Quiet(), parts(log, LoggedServer(log, dies=True)))
-    assert summary["verdict"]["valid"] is False
-    assert "the server died" in summary["verdict"]["reason"]
+    (gate,) = (gate for gate in summary.gates if gate.state == "fail")
+    assert gate.built_in
+    assert "the server died" in gate.text
+    assert "not checked therefore: answers, writes, size" in gate.text
+    assert not summary.passed
     assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
-    assert summary["measured"]["query"]["count"] == 1
+    assert summary.parts["measured"]["query"]["count"] == 1
 
 
 @pytest.mark.parametrize("failure", [Broken("it broke"), OSError(28, "No space left on device", "f")])
@@ -202,10 +205,10 @@ def test_a_run_that_breaks_stops_its_server_and_keeps_its_evidence(tmp_path, fai
     spec = cell(tmp_path)
     summary = run_cell(spec, tmp_path, Quiet(), parts(log, LoggedServer(log), fail=failure))
     assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
-    assert summary["verdict"]["valid"] is False
+    assert summary.validity.state == "inconclusive"
     status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
     assert status["state"] == "failed"
-    assert status["error"] in summary["verdict"]["reason"]
+    assert status["error"] in summary.validity.reason
 
 
 def test_an_interrupt_stops_the_server_and_is_passed_on(tmp_path):
@@ -230,7 +233,7 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
 
     forgetful = Parts(Forgetful(log), KEEP, whole.server, whole.collectors, whole.drive)
     summary = run_cell(cell(tmp_path), tmp_path, Quiet(), forgetful)
-    assert "0 points are stored, but" in summary["verdict"]["reason"]
+    assert "0 points are stored, but" in summary.validity.reason
     assert "drive" not in log
 
 

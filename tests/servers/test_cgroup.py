@@ -165,7 +165,7 @@ class TestHeld:
         )
         document["server"] = {"cpu": 1.5, "memory": "300 MB"}
         summary = support.run(tmp_path, document)
-        assert summary["verdict"]["valid"] is not False, summary["verdict"]
+        assert summary["validity"]["state"] != "invalid", summary["validity"]
         assert summary["caps"]["cpu"] == 1.5
         assert summary["caps"]["memory_bytes"] == 300 * MB
         assert 0 < summary["caps"]["cpu_s"] < 1.5 * 20
@@ -179,8 +179,9 @@ class TestHeld:
         document = support.document(target={"name": "postgres"}, load={"window": "12h", "batch": 10_000})
         document["server"] = {"memory": "40 MB"}
         summary = support.run(tmp_path, document)
-        assert summary["verdict"]["valid"] is False
-        assert "the server was killed for lack of memory (cap 40.0 MB)" in summary["verdict"]["reason"]
+        (gate,) = (gate for gate in summary["gates"] if gate["gate"] == "server deaths<=0")
+        assert gate["state"] == "fail"
+        assert "the server was killed for lack of memory (cap 40.0 MB)" in gate["text"]
 
 
 def _until(condition: object, within_s: float = 10) -> None:

@@ -174,7 +174,7 @@ def _windows(gold: Gold, limit: int) -> Iterator[Raw]:
 
 
 def guarded(answers: Answers, check: Callable[[], None]) -> None:
-    """Run one check; if the database fails it, the verdict becomes "could not tell", with the cause."""
+    """Run one check; if the database fails it, the check becomes inconclusive, with the cause."""
     try:
         check()
     except OpError as error:

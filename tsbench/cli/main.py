@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write verdicts and gates as JUnit XML.")]
+Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
 
@@ -42,7 +42,7 @@ stdout = Console()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0 good, 1 a verdict failed, 2 the user's mistake, 130 stopped."""
+    """Run a command line and return its exit code: 0 all valid and passed, 1 not, 2 the user's mistake, 130 stopped."""
     try:
         with _stoppable():
             result = app(arguments, standalone_mode=False)
@@ -142,12 +142,10 @@ def run(
     exports.write([results])
     print_summary(stdout, results)
     stdout.print(f"report: {short(results / 'report.html')}", soft_wrap=True, highlight=False, markup=False)
-    doubtful = [
-        s for s in summaries if s["verdict"]["valid"] is not True and not (asked.knee and is_knee(summaries, s))
-    ]
-    if doubtful:
-        first, count = doubtful[0], f"{len(doubtful)} of {len(summaries)} cells"
-        return _fail(f"{count} without a true verdict, first {first['cell']}: {first['verdict']['reason']}", 1)
+    bad = [summary for summary in summaries if not summary.passed and not (asked.knee and is_knee(summaries, summary))]
+    if bad:
+        count = f"{len(bad)} of {len(summaries)} cells did not pass"
+        return _fail(f"{count}, first {bad[0].cell}: {bad[0].headline}", 1)
     return 0
 
 

@@ -28,7 +28,7 @@ from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.drive.webui.page import WebPage, WorkerReporter
 from tsbench.errors import Broken, UserMistake, one_line
-from tsbench.model import OpError, Verdict
+from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, helper
 from tsbench.scenario.spec import RunSpec
@@ -38,10 +38,11 @@ from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from locust.env import Environment
 
+    from tsbench.results.summary import Summary
     from tsbench.servers.base import Server
 
 logger = logging.getLogger("tsbench")
@@ -252,29 +253,30 @@ class _Test:
             except (UserMistake, Broken, OSError) as why:
                 state, error = "failed", one_line(why)
                 whole = self._salvage(run, planned.spec, f"answers and writes were not checked: {error}")
-            self._close(state, error, whole["verdict"])
+            self._close(state, error, whole)
             self.say_last()
 
-    def _salvage(self, run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
+    def _salvage(self, run: RunDir, spec: RunSpec, reason: str) -> Summary:
         """Summarise in a thread: it takes seconds, in which the web UI and a master's workers want to be answered."""
         self._put_away()  # which makes room on a full disk
         return gevent.get_hub().threadpool.apply(assessment.salvage, (run, spec, reason))  # type: ignore[no-any-return]
 
-    def _close(self, state: str, error: str, verdict: Mapping[str, Any]) -> None:
+    def _close(self, state: str, error: str, summary: Summary) -> None:
         """Put the server away, give the directory its final name, and say how the test ended."""
         run = self._dir
         if run is None:
             return
         self._put_away()
         self._dir = self._spec = None
+        passed, headline = summary.passed, summary.headline
         try:
             run = run.finish(state, error=error)
         except Broken as why:
-            verdict = {"valid": False, "reason": "; ".join(filter(None, (verdict["reason"], str(why))))}
-        code = {True: 0, None: 1, False: 1}[verdict["valid"]] if state != "interrupted" else 130
+            passed, headline = False, f"{headline}; {why}"
+        code = 130 if state == "interrupted" else 0 if passed else 1
         environment = self._environment
         environment.process_exit_code = max(environment.process_exit_code or 0, code)
-        self._last = f"verdict: {Verdict(verdict['valid']).word} {verdict['reason']}".strip()
+        self._last = f"result: {headline}"
         self._last += f"; see: tsbench report {os.path.relpath(run.path.parent)}"
         if self.page is not None:
             self.page.reported(run.path.parent)
@@ -287,10 +289,7 @@ class _Test:
         if run is None or spec is None:
             self._put_away()
             return
-        with suppress(Broken):  # on a full disk there is only what is logged
-            heading = assessment.heading(spec, spec.target.schema_ or "")
-            assessment.conclude(run, spec, heading, {"run": Verdict(False, reason)})
-        self._close(state, reason, {"valid": False, "reason": reason})
+        self._close(state, reason, assessment.salvage(run, spec, reason))
 
     # --- Locust's end -------------------------------------------------------------------------------------------------
 

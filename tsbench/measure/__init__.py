@@ -1,1 +1,1 @@
-"""Pacing, histograms, the recorder, and the verdicts on the load generator and the gates."""
+"""Pacing, histograms, the recorder, and whether the load generator was the limit, and the gates."""

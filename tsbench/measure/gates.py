@@ -10,8 +10,11 @@ A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
 - OPERATOR: `<`, `<=`, `>`, `>=`; the gate says what must hold.
 - LIMIT: a duration (`50ms`), a share (`0.1%`) or a number (`3500`), by the figure.
 
-A gate is broken when what it says does not hold, and could not be told when its figure is missing: a percentile of no
-op is no percentile, and passes nothing.
+A gate fails when what it says does not hold. It is not judged when its figure is missing, since a percentile of no op
+is no percentile and passes nothing, or struck out, since the run is not valid.
+
+Built-in gates need not be asked for: failed ops (the limit is the scenario's check.failures), failed connections and a
+server that died. What was measured until then stands.
 """
 
 from __future__ import annotations
@@ -19,14 +22,17 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from tsbench import units
-from tsbench.model import Verdict
+from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, GateResult
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tsbench.results.summary import Validity
 
 EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
 TIMES = ("response", "service")
@@ -80,25 +86,6 @@ class Gate:
         near = difflib.get_close_matches(str(of), sorted(known), 1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
         return f"no op is called '{of}'; {hint}" if of not in KINDS else f"there is no {of} op; {hint}"
-
-
-@dataclass(frozen=True, slots=True)
-class GateResult:
-    """What came out: true, false, or None where the figure is missing; `measured` in the figure's own unit.
-
-    `text` is the figure as printed with what it rests on, or why there is none.
-    """
-
-    gate: str
-    measured: float | None
-    valid: bool | None
-    text: str
-
-    @property
-    def sentence(self) -> str:
-        """The gate and what came out."""
-        word = {True: "holds", False: "is broken", None: "could not be told"}[self.valid]
-        return f"gate {self.gate} {word}: {self.text}"
 
 
 def parse_gate(text: str) -> Gate:
@@ -184,24 +171,38 @@ def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
     return {gate.figure: gate.percent for gate in gates if gate.percent is not None}
 
 
-def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any]) -> list[GateResult]:
-    """Hold gates against a run's summary, which must have the percentiles that they ask for."""
-    return [_result(gate, summary) for gate in gates]
+def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any], validity: Validity) -> list[GateResult]:
+    """Judge gates by the parts of a run's summary, which must have the percentiles that they ask for."""
+    return [_result(gate, summary).under(validity, gate.figure) for gate in gates]
 
 
-def verdict_of_gates(results: Sequence[GateResult]) -> Verdict:
-    """All gates as one verdict; its reason names those that are broken, or that could not be told."""
-    counts = {"passed": sum(r.valid is True for r in results), "broken": sum(r.valid is False for r in results)}
-    counts["could not tell"] = len(results) - sum(counts.values())
-    broken = [r.sentence for r in results if r.valid is False]
-    missing = [r.sentence for r in results if r.valid is None]
-    valid = False if broken else None if missing else True
-    return Verdict(valid, "; ".join([*broken, *missing]), {name: n for name, n in counts.items() if n})
+def failed_ops(done: int, failed: int, unknown: int, causes: Counter[str], allowed: float) -> GateResult:
+    """Judge the built-in gate on ops that failed or ended unknown; `allowed` is their share of all that ended."""
+    gate, bad = f"failed ops<={100 * allowed:.3g}%", failed + unknown
+    if not done:
+        return GateResult(gate, None, "not judged", "no op ended in the measured window", built_in=True)
+    basis = f"{units.format_count(bad)} of {units.format_count(done)} ops"
+    if bad:
+        most = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(3))
+        basis = f"{basis}: {failed} ops failed and {unknown} ended unknown ({most})"
+    share = bad / done
+    return GateResult(
+        gate, share, "pass" if share <= allowed else "fail", f"{100 * share:.3g} %, {basis}", built_in=True
+    )
 
 
-def gates_as_dicts(results: Iterable[GateResult]) -> list[dict[str, Any]]:
-    """The results as summary.json keeps them."""
-    return [asdict(result) for result in results]
+def failed_connections(unconnected: Counter[str]) -> GateResult:
+    """Judge the built-in gate on users that got no session; `unconnected` counts them by reason."""
+    count = unconnected.total()
+    text = f"{count} users could not connect: {unconnected.most_common(1)[0][0]}" if count else "every user connected"
+    return GateResult(FAILED_CONNECTIONS, float(count), "fail" if count else "pass", text, built_in=True)
+
+
+def server_deaths(why: str) -> GateResult:
+    """Judge the built-in gate on the server; `why` it cannot be asked any more, "" if it lived."""
+    state: Literal["pass", "fail"] = "fail" if why else "pass"
+    text = why or "the server was there to the end"
+    return GateResult(SERVER_DEATHS, float(bool(why)), state, text, built_in=True)
 
 
 def _subject(whole: str, before: Sequence[str]) -> tuple[str | None, str | None]:
@@ -240,10 +241,10 @@ def _limit(gate: Gate, text: str) -> float:
 def _result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
     measured, what = _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
     if measured is None:
-        return GateResult(gate.text, None, None, what)
-    valid = _HOLDS[gate.sign](measured, gate.limit)
+        return GateResult(gate.text, None, "not judged", what)
+    holds = _HOLDS[gate.sign](measured, gate.limit)
     basis = f" ({what})" if gate.is_latency or gate.figure == "failures" else ""
-    return GateResult(gate.text, measured, valid, f"{_shown(gate, measured)}{basis}")
+    return GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
 
 
 def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:

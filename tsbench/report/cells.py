@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
-from tsbench.model import Verdict
 from tsbench.results.rundir import RunDir, find_runs, read_json
+from tsbench.results.summary import Summary, Validity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from tsbench.results.summary import GateResult, ValidityState
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +57,37 @@ class Cell:
         return re.sub(r"\.\d+", "", str(self.summary.get("started") or ""))
 
     @property
-    def verdict(self) -> Verdict:
-        """The run's verdict; never true for a run that did not complete."""
-        found = as_verdict(self.summary.get("verdict"))
+    def outcome(self) -> Summary:
+        """The run's summary with validity and gates; a run that did not complete is not valid."""
+        found = Summary.from_json(self.summary)
         if self.state == "complete":
             return found
         error = str(self.status.get("error") or "")
-        why = f"{self.state}: {error}" if error else self.state
-        reasons = [why] if found.valid is not False else [why, found.reason]
-        return Verdict(None if found.valid is True else found.valid, "; ".join(r for r in reasons if r), found.counts)
+        reasons = [f"{self.state}: {error}" if error else self.state]
+        state: ValidityState = "inconclusive"
+        if found.validity.state == "invalid":
+            state = "invalid"
+            reasons.append(found.validity.reason)
+        validity = replace(found.validity, state=state, reason="; ".join(filter(None, reasons)))
+        return replace(found, validity=validity, gates=tuple(gate.under(validity) for gate in found.gates))
 
+    @property
+    def validity(self) -> Validity:
+        """Whether the figures stand; those that do not are struck out."""
+        return self.outcome.validity
 
-def as_verdict(content: object) -> Verdict:
-    """The verdict that a summary holds as an object; could not tell where there is none."""
-    if not isinstance(content, dict) or "valid" not in content:
-        return Verdict(None, "no verdict was reached")
-    return Verdict(content["valid"], str(content.get("reason") or ""), content.get("counts") or {})
+    @property
+    def failed_gates(self) -> list[GateResult]:
+        """The gates that failed."""
+        return [gate for gate in self.outcome.gates if gate.state == "fail"]
+
+    @property
+    def gates_text(self) -> str:
+        """What the gates came to, in a word or three: `pass`, `1 of 4 fail`, `not judged`, `none`."""
+        outcome = self.outcome
+        if outcome.gate_state == "fail":
+            return f"{len(self.failed_gates)} of {len(outcome.gates)} fail"
+        return outcome.gate_state if outcome.gates else "none"
 
 
 def lookup(content: object, path: Sequence[str]) -> Any:
@@ -165,7 +182,8 @@ def knee_of(results: Path) -> str:
     if broke is None:
         return f"Every load held, up to {held}; the knee lies beyond."
     found = f"The highest load that held is {held}" if held else "No load held"
-    return f"{found}; {broke} broke: {knee.get('reason')}"
+    what = "did not pass" if knee.get("judged", True) else "could not be judged"
+    return f"{found}; {broke} {what}: {knee.get('reason')}"
 
 
 def _claim_word(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""The plots that compare runs. A run without a true verdict is hatched and pale, and its verdict is in its label."""
+"""The plots that compare runs. A run that is not valid is hatched and pale, and its label says so.
+
+A gate that failed changes nothing here: its figure was measured right.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +136,7 @@ def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
         look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": GRID, "linewidth": 0}
         bars = panel.barh(range(len(cells)), widths, left=left, height=0.62, label=name, **look)
         for bar, cell in zip(bars, cells, strict=True):
-            bar.set_alpha(1 if cell.verdict.valid else _PALE)
+            bar.set_alpha(1 if cell.validity.is_valid else _PALE)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for place, cell in enumerate(cells):
         per_point = METRICS["bytes_per_point"].text(cell)
@@ -187,7 +190,7 @@ def draw_span(
     there = [value for value in values if value]
     if len(there) < len(marks):
         return False
-    alpha = 1 if cell.verdict.valid else _PALE
+    alpha = 1 if cell.validity.is_valid else _PALE
     panel.plot([min(there), max(there)], [place, place], linewidth=2, color=line, alpha=alpha)
     for value, mark in zip(there, marks, strict=True):
         panel.plot([value], [place], **{"color": line, "alpha": alpha, "linestyle": "none", **mark})
@@ -225,7 +228,7 @@ def draw_bars(
     lines = style.lines_of([cell.name for cell in cells])
     for bar, cell in zip(drawn, cells, strict=True):
         bar.set_facecolor(colour or lines[cell.name].colour)
-        if not cell.verdict.valid:
+        if not cell.validity.is_valid:
             bar.set(alpha=_PALE, hatch="////", edgecolor=INK, linewidth=0)
     texts = ["none" if value is None else form(value) for value in values]
     panel.bar_label(drawn, texts, padding=4, fontsize=8 if height > 0.5 else 7, color=INK)
@@ -254,14 +257,14 @@ def shorten(name: str, widest: int) -> str:
 
 def _label(cell: Cell) -> str:
     name = shorten(cell.name, _WIDEST)
-    return name if cell.verdict.valid else f"{name} ({cell.verdict.word})"
+    return name if cell.validity.is_valid else f"{name} ({cell.validity.state})"
 
 
 def _look(cell: Cell, line: style.Line) -> dict[str, Any]:
     return {
         "color": line.colour,
         "linestyle": line.dashes,
-        "alpha": 1 if cell.verdict.valid else _PALE,
+        "alpha": 1 if cell.validity.is_valid else _PALE,
         "label": _label(cell),
     }
 

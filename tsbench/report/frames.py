@@ -5,7 +5,7 @@ Every function takes the directory of a result set, or of one run, and gives a f
 >>> from pathlib import Path
 >>> from tsbench.report import frames
 >>> results = Path("results/20261120-101500-quickstart")
->>> frames.runs(results)     # one row per run: labels, verdict, every metric         # doctest: +SKIP
+>>> frames.runs(results)     # one row per run: labels, validity, gates, every metric # doctest: +SKIP
 >>> frames.ops(results)      # per second and op: counts, points, latencies           # doctest: +SKIP
 >>> frames.latency(results)  # percentile spectrum of the measured window             # doctest: +SKIP
 >>> frames.host(results)     # per second: this host and the load processes           # doctest: +SKIP
@@ -15,7 +15,7 @@ Every function takes the directory of a result set, or of one run, and gives a f
 >>> frames.sar(results)      # per interval and host: what sysstat recorded           # doctest: +SKIP
 
 Units are in the columns' names. Seconds count from the start of the measured window; warm-up is negative. Failed and
-interrupted runs are there with whatever they left behind; look at `state` and `verdict` in `runs` before comparing.
+interrupted runs are there with whatever they left behind; look at `validity` in `runs` before comparing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TYPES: Mapping[str, str] = {"int64": "int64", "double": "float64", "string": "s
 
 
 def runs(results: Path) -> pd.DataFrame:
-    """One row per run: how it was loaded, its labels (`label.*`), verdict and every metric of METRICS.
+    """One row per run: how it was loaded, its labels (`label.*`), validity, gates and every metric of METRICS.
 
     Parameters
     ----------
@@ -276,8 +276,10 @@ def kind_of(cell: Cell, op: str) -> str:
 
 
 def _run_row(cell: Cell) -> dict[str, Any]:
-    summary, verdict = cell.summary, cell.verdict
-    row: dict[str, Any] = {"cell": cell.name, "state": cell.state, "verdict": verdict.word, "reason": verdict.reason}
+    summary, validity = cell.summary, cell.validity
+    row: dict[str, Any] = {"cell": cell.name, "state": cell.state}
+    row |= {"validity": validity.state, "reason": validity.reason, "gates": cell.gates_text}
+    row |= {"failed_gates": "; ".join(gate.sentence for gate in cell.failed_gates)}
     row |= {key: summary.get(key) for key in ("scenario", "target", "schema", "loop", "users", "processes")}
     row |= {
         "limited_by": summary.get("limited_by"),

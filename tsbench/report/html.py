@@ -132,7 +132,7 @@ def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
     columns = used_columns(cells)
     groups = [(group, len(list(members))) for group, members in groupby(columns, key=lambda column: column.group)]
     firsts = [place for place, c in enumerate(columns) if place == 0 or columns[place - 1].group != c.group]
-    texts = {cell.name: [column.text(cell) for column in columns] for cell in cells}
+    texts = {cell.name: [(column.text(cell), column.stands(cell)) for column in columns] for cell in cells}
     return {"columns": columns, "groups": groups, "firsts": firsts, "texts": texts}
 
 
@@ -180,8 +180,8 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "plots": drawn,
         "ops": view.op_rows(cell),
         "times": view.times_shown(cell),
-        "verdicts": view.verdicts(cell),
-        "gates": view.gates(cell),
+        "checks": view.checks(cell),
+        "gates": cell.outcome.gates,
         "facts": {part: view.facts(cell, part) for part in view.FACTS},
         "causes": view.causes(cell),
         "failures": view.failures(cell),

@@ -1,7 +1,8 @@
 """Result sets as JUnit XML, for CI servers: a suite per set, a case per run and check.
 
-A check is each of a run's verdicts and each of its gates. One that is false is a `failure`; one that could not be told
-is an `error`, which is JUnit's word for a test that could not be carried out: a CI server must not take it for a pass.
+A case is each check of a run's validity and each of its gates, built-in ones included. A check that found something
+wrong, and a gate that failed, is a `failure`. A check that could not be decided, and a gate that was not judged, is an
+`error`, which is JUnit's word for a test that could not be carried out: a CI server must not take it for a pass.
 A run that broke off has a case `run` with an error of its own, so that no run is without a case.
 """
 
@@ -9,18 +10,24 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tsbench.model import Verdict
-from tsbench.report import view
-from tsbench.report.cells import as_verdict
 from tsbench.report.metrics import load_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tsbench.report.cells import Cell
 
+_TAGS = {
+    "valid": "pass",
+    "pass": "pass",
+    "invalid": "failure",
+    "fail": "failure",
+    "inconclusive": "error",
+    "not judged": "error",
+}
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -33,35 +40,46 @@ def document(sets: Sequence[tuple[str, Sequence[Cell]]]) -> str:
         if started:
             suite.set("timestamp", started.removesuffix("Z"))  # JUnit's schema knows no zone; ours are UTC
         for cell in cells:
-            for check, verdict in checks(cell):
-                _add_case(suite, name, cell, check, verdict)
+            for case in cases(cell):
+                _add_case(suite, name, cell, case)
         _count(suite)
     _count(root)
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def checks(cell: Cell) -> list[tuple[str, Verdict]]:
-    """What is a case of its own: whether the run completed, its verdicts, its gates."""
-    verdicts = {name: as_verdict(content) for name, content in (cell.summary.get("verdicts") or {}).items()}
-    gates = [(f"gate {gate}", verdict) for gate, verdict in view.gates(cell)]
-    if gates:
-        verdicts.pop("gates", None)  # all of them together
-    found = [*verdicts.items(), *gates]
-    if cell.state != "complete" and "run" not in verdicts:
-        return [("run", Verdict(None, cell.verdict.reason)), *found]
-    return found or [("run", cell.verdict)]
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A test case: its name, what became of it (`pass`, `failure`, `error`), the state in our words, and why."""
+
+    name: str
+    tag: str
+    state: str
+    reason: str
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def _add_case(suite: ET.Element, name: str, cell: Cell, check: str, verdict: Verdict) -> None:
-    case = ET.SubElement(suite, "testcase", classname=_clean(f"{name}.{cell.name}"), name=_clean(check))
-    if verdict.valid is True:
+def cases(cell: Cell) -> list[Case]:
+    """Return the cases of a run: whether it completed, the checks of its validity, its gates."""
+    validity = cell.validity
+    found = [
+        Case(name, _TAGS[check.state], check.state, check.reason, check.counts)
+        for name, check in validity.checks.items()
+    ]
+    found += [Case(f"gate {gate.gate}", _TAGS[gate.state], gate.state, gate.text) for gate in cell.outcome.gates]
+    if found and (cell.state == "complete" or "run" in validity.checks):
+        return found
+    return [Case("run", _TAGS[validity.state], validity.state, validity.reason), *found]
+
+
+def _add_case(suite: ET.Element, name: str, cell: Cell, case: Case) -> None:
+    element = ET.SubElement(suite, "testcase", classname=_clean(f"{name}.{cell.name}"), name=_clean(case.name))
+    if case.tag == "pass":
         return
-    reason = verdict.reason or "no reason was given"
-    counts = [f"{key}: {count}" for key, count in verdict.counts.items()]
+    reason = case.reason or "no reason was given"
+    counts = [f"{key}: {count}" for key, count in case.counts.items()]
     lines = [reason, *counts, f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
-    kind = "failure" if verdict.valid is False else "error"
-    told = ET.SubElement(case, kind, type=verdict.word, message=_clean(reason))
+    told = ET.SubElement(element, case.tag, type=case.state, message=_clean(reason))
     told.text = _clean("\n".join(lines))
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tsbench.report import view
 from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tsbench.model import Verdict
     from tsbench.report.cells import Cell
 
 MOST = 300
@@ -27,34 +25,37 @@ def document(sets: Sequence[tuple[str, str, Sequence[Cell]]]) -> str:
 
 
 def _section(name: str, question: str, cells: Sequence[Cell]) -> str:
-    true = sum(cell.verdict.valid is True for cell in cells)
+    valid = sum(cell.validity.is_valid for cell in cells)
+    passed = sum(cell.outcome.passed for cell in cells)
     parts = [f"### tsbench: {_code(name)}"]
     if question:
         parts.append(_code(question, most=1_000))
-    parts.append(f"{true} of {len(cells)} run{'s' if len(cells) != 1 else ''} with a true verdict.")
+    parts.append(f"{passed} of {len(cells)} run{'s' if len(cells) != 1 else ''} valid with all gates passed.")
     parts.append(_runs(cells))
     ways = load_texts(cells)
     how = f" ({ways[0]})" if len(ways) == 1 else ""
-    struck = "; figures without a true verdict are struck out" if true < len(cells) else ""
+    struck = "; figures of runs that are not valid are struck out" if valid < len(cells) else ""
     parts.append(f"p50, p99 and max are {time_label(cells)}s{how}{struck}.")
-    reasons = [f"- {_code(c.name)} {_word(c.verdict)}: {_why(c.verdict)}" for c in cells if c.verdict.valid is not True]
+    doubtful = [(cell.name, cell.validity) for cell in cells if not cell.validity.is_valid]
+    reasons = [f"- {_code(name)} **{validity.state}**: {_why(validity.reason)}" for name, validity in doubtful]
     parts.extend(["\n".join(reasons)] if reasons else [])
-    gates = [(cell, gate, verdict) for cell in cells for gate, verdict in view.gates(cell)]
+    gates = [(cell, gate) for cell in cells for gate in cell.outcome.gates if not gate.built_in or gate.state == "fail"]
     if gates:
-        rows = [(_code(cell.name), _code(gate), _word(v), _code(v.reason)) for cell, gate, v in gates]
-        parts.append(_table(("run", "gate", "holds", "measured"), rows, right=0))
+        rows = [(_code(cell.name), _code(g.gate), _strong(g.state, "pass"), _code(g.text)) for cell, g in gates]
+        parts.append(_table(("run", "gate", "outcome", "measured"), rows, right=0))
     return "\n\n".join(parts)
 
 
 def _runs(cells: Sequence[Cell]) -> str:
     columns = used_columns(cells)
     loops = len(load_texts(cells)) > 1
-    heads = ["run", "verdict", "limited by", *(["loop"] if loops else [])]
+    heads = ["run", "validity", "gates", "limited by", *(["loop"] if loops else [])]
     rows = []
     for cell in cells:
-        figures = [_figure(column.text(cell), cell.verdict) for column in columns]
+        figures = [_figure(column.text(cell), stands=column.stands(cell)) for column in columns]
         way = [load_text(cell)] if loops else []
-        rows.append((_code(cell.name), _word(cell.verdict), cell.limited_by, *way, *figures))
+        states = (_strong(cell.validity.state, "valid"), _strong(cell.gates_text, "pass"))
+        rows.append((_code(cell.name), *states, cell.limited_by, *way, *figures))
     titles = [f"{column.group} {column.title}" for column in columns]
     return _table((*heads, *titles), rows, right=len(columns))
 
@@ -64,16 +65,16 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int) -
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, sides, *rows))
 
 
-def _figure(text: str, verdict: Verdict) -> str:
-    return text if text == MISSING or verdict.valid is True else f"~~{text}~~"
+def _figure(text: str, *, stands: bool) -> str:
+    return text if text == MISSING or stands else f"~~{text}~~"
 
 
-def _word(verdict: Verdict) -> str:
-    return verdict.word if verdict.valid is True else f"**{verdict.word}**"
+def _strong(word: str, good: str) -> str:
+    return word if word == good else f"**{word}**"
 
 
-def _why(verdict: Verdict) -> str:
-    return _code(verdict.reason) if verdict.reason else "no reason was given"
+def _why(reason: str) -> str:
+    return _code(reason) if reason else "no reason was given"
 
 
 def _code(text: str, most: int = MOST) -> str:

@@ -33,6 +33,10 @@ class Metric:
         found = lookup(cell.summary, path)
         return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
+    def stands(self, cell: Cell) -> bool:
+        """Whether the figure was measured right; if not, it is printed struck out."""
+        return cell.validity.believes(self.path[-1])
+
     def text(self, cell: Cell) -> str:
         """The figure as it is printed."""
         found = self.value(cell)
@@ -92,6 +96,10 @@ class Column:
         texts = [METRICS[key].text(cell) for key in self.keys]
         return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
 
+    def stands(self, cell: Cell) -> bool:
+        """Whether all of its figures were measured right."""
+        return all(METRICS[key].stands(cell) for key in self.keys)
+
 
 COLUMNS: tuple[Column, ...] = (
     Column("load", "points/s", ("load_points_per_s",)),
@@ -107,7 +115,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("answers", "checked / wrong", ("answers_checked", "answers_wrong")),
     Column("writes", "acknowledged / stored", ("writes_acknowledged", "writes_stored")),
 )
-"""The summary table, between the verdict and what limited the run; `time_label` says what p50, p99 and max are."""
+"""The summary table, after validity, gates and what limited the run; `time_label` says what p50, p99 and max are."""
 
 
 def used_columns(cells: Sequence[Cell]) -> list[Column]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tsbench.report.cells import Cell
 
-_COLOURS = {True: "green", False: "red", None: "yellow"}
+_COLOURS = {"valid": "green", "invalid": "red", "inconclusive": "yellow", "pass": "green", "not judged": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Column:
 
 
 def print_summary(console: Console, results: Path) -> None:
-    """Print the figures of every run of a result set, and why those without a true verdict have none.
+    """Print the figures of every run of a result set, and why some do not stand or are not good enough.
 
     A console that is too narrow for one table gets several, each with the runs' names: nothing is cut off.
 
@@ -79,28 +79,36 @@ def print_summary(console: Console, results: Path) -> None:
         console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
     for cell in cells:
-        verdict = cell.verdict
-        if verdict.valid is not True:
-            text = Text.assemble((cell.name, "bold"), ": ", (verdict.word, _COLOURS[verdict.valid]))
-            console.print(text.append(f": {verdict.reason}" if verdict.reason else ""), soft_wrap=True)
+        validity = cell.validity
+        if not validity.is_valid:
+            text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))
+            console.print(text.append(f": {validity.reason}" if validity.reason else ""), soft_wrap=True)
+        for gate in cell.outcome.gates:
+            if gate.state == "fail" or (gate.state == "not judged" and validity.is_valid):
+                style = _COLOURS.get(gate.state, "bold red")
+                console.print(Text.assemble((cell.name, "bold"), ": ", (gate.sentence, style)), soft_wrap=True)
 
 
 def _columns(cells: Sequence[Cell]) -> list[_Column]:
-    verdicts = [cell.verdict for cell in cells]
+    states = [cell.validity.state for cell in cells]
+    gates = [cell.gates_text for cell in cells]
     limits = [cell.limited_by for cell in cells]
     marks = ["yellow" if limit in {"load generator", "unknown"} else "" for limit in limits]
     found = [
-        _Column("", "verdict", tuple(Text(v.word, style=_COLOURS[v.valid]) for v in verdicts), right=False),
+        _Column("", "validity", tuple(Text(state, style=_COLOURS[state]) for state in states), right=False),
+        _Column("", "gates", tuple(Text(text, style=_COLOURS.get(text, "bold red")) for text in gates), right=False),
         _Column("limited", "by", tuple(Text(t, style=s) for t, s in zip(limits, marks, strict=True)), right=False),
     ]
     if len(load_texts(cells)) > 1:
         found.append(_Column("", "loop", tuple(Text(load_text(cell)) for cell in cells), right=False))
-    styles = ["" if verdict.valid is True else "dim strike" for verdict in verdicts]
     for column in used_columns(cells):
-        texts = [column.text(cell) for cell in cells]
-        marked = (Text(t, style=s if t != MISSING else "dim") for t, s in zip(texts, styles, strict=True))
-        found.append(_Column(column.group, column.title, tuple(marked)))
+        marked = tuple(_figure(column.text(cell), stands=column.stands(cell)) for cell in cells)
+        found.append(_Column(column.group, column.title, marked))
     return found
+
+
+def _figure(text: str, *, stands: bool) -> Text:
+    return Text(text, style="dim" if text == MISSING else "" if stands else "dim strike")
 
 
 def _fit(columns: Sequence[_Column], width: int) -> list[list[_Column]]:

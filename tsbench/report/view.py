@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tsbench.model import Verdict
-from tsbench.report.cells import Cell, as_verdict, lookup
+from tsbench.report.cells import Cell, lookup
 from tsbench.report.metrics import MISSING
 from tsbench.units import NS_PER_S, format_count, format_duration, format_size
 
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
+
+    from tsbench.model import Verdict
 
 Format = str
 _FORMATS: dict[Format, Callable[[Any], str]] = {
@@ -81,16 +82,17 @@ FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
 }
 """The parts of a run's summary that are lists of figures: key, label and format of each."""
 
-VERDICTS = {
+CHECKS = {
+    "run": "the run came to its end",
+    "workers": "every worker came to its end",
     "answers": "answers equal the in-memory database's",
     "writes": "acknowledged writes are stored",
     "counts": "histograms count what Locust counted",
     "limit": "the load generator was not the limit",
-    "ops": "ops succeeded",
-    "server": "the server lived through the run",
+    "ops": "ops ended in the measured window",
     "size": "the size of the data is known",
-    "gates": "every gate holds",
 }
+"""What each check of a run's validity asks."""
 LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": ("p50", "p99", "max")}
 """Of the time that counts, and of the service time beside a response time."""
 
@@ -133,20 +135,13 @@ def text_of(value: object, form: Format) -> str:
     return _FORMATS[form](value) if number or form == "text" else MISSING if value is None else str(value)
 
 
-def verdicts(cell: Cell) -> list[tuple[str, Verdict, str]]:
-    """The verdicts that the run's own rests on: what was asked, the verdict, its counts as text."""
+def checks(cell: Cell) -> list[tuple[str, Verdict, str]]:
+    """The checks that the run's validity rests on: what was asked, what came out, its counts as text."""
     found = []
-    for name, content in _items(cell.summary.get("verdicts")):
-        verdict = as_verdict(content)
-        counts = ", ".join(f"{text_of(count, 'count')} {key}" for key, count in verdict.counts.items())
-        found.append((VERDICTS.get(name, name), verdict, counts))
+    for name, check in cell.validity.checks.items():
+        counts = ", ".join(f"{text_of(count, 'count')} {key}" for key, count in check.counts.items())
+        found.append((CHECKS.get(name, name), check, counts))
     return found
-
-
-def gates(cell: Cell) -> list[tuple[str, Verdict]]:
-    """The gates of a run with what came out; the reason is the figure, or why there is none."""
-    found = [content for content in cell.summary.get("gates") or [] if isinstance(content, dict)]
-    return [(str(g.get("gate", "")), Verdict(g.get("valid"), str(g.get("text") or ""))) for g in found]
 
 
 def times_shown(cell: Cell) -> list[tuple[str, tuple[str, ...]]]:

@@ -17,7 +17,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   what was checked and what came out
         locust.log server.log
-        summary.json               the figures and verdicts
+        summary.json               the figures, their validity and the gates (results.summary.Summary)
         status.json                written last: {"format", "state": complete|failed|interrupted, "error", ...}
 
 Seconds (`second`) count from the start of the measured window; warm-up is negative.
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FORMAT = 1
-"""The number of this layout. 1: the first."""
+FORMAT = 2
+"""The number of this layout. 1: the first, where a gate that failed made the run's verdict false; 2: see `Summary`."""
 
 OPS_COLUMNS = {
     "second": "int64",

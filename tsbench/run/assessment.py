@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
@@ -12,11 +12,13 @@ from tsbench.check.audit import account
 from tsbench.check.gold import Gold
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.bottleneck import LoadProfile, limited_by
-from tsbench.measure.gates import evaluate_gates, gates_as_dicts, percents_of_gates, verdict_of_gates
+from tsbench.measure.gates import evaluate_gates, failed_connections, failed_ops, percents_of_gates, server_deaths
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
-from tsbench.model import OpError, Outcome, Verdict, merge_verdicts
+from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
+from tsbench.results.summary import Summary, Validity
+from tsbench.run.findings import Findings
 from tsbench.run.time_limits import Limits
 from tsbench.targets.base import Unsupported
 from tsbench.units import format_now
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tsbench.results.rundir import RunDir
+    from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema, Session, Target
 
@@ -69,15 +72,15 @@ class Processes:
         return [share for share in self.planned if share["name"] not in ended]
 
     def verdict(self) -> Verdict:
-        """False if a worker was lost: what it did in its last second is unknown, and what it had left was not done."""
+        """Invalid if a worker was lost: what it did last is unknown, and what it had left was not done."""
         texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]
         if texts:
             return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
         return Verdict(True, "", {"workers": max(1, len(self.planned))})
 
 
-def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verdict]]:
-    """The part of the summary that needs no database: figures, what limited the run, and whether the counts agree."""
+def measured(run: RunDir, spec: RunSpec) -> Findings:
+    """Return what needs no database: figures, what limited the run, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
     merged.per_second.write_parquet(run / "ops.parquet")
@@ -105,25 +108,25 @@ def measured(run: RunDir, spec: RunSpec) -> tuple[dict[str, Any], dict[str, Verd
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "failures": _failures(processes),
     }
-    verdicts = {
+    checks = {
         "workers": processes.verdict(),
         "counts": _counts_agree(merged, processes, schedule),
         "limit": limit_verdict,
-        "ops": _ops_verdict(sums, spec.check.failures, processes),
+        "ops": _some_ended(sums, processes),
     }
-    return summary, verdicts
+    return Findings(summary, checks, _built_in_gates(sums, spec.check.failures, processes))
 
 
 class _Server:
     """The server during the checks. Once it has not answered it is not asked again: that might take as long each time.
 
-    `verdicts` has one on the server if it has gone.
+    `death` says why it is gone, if it is.
     """
 
     def __init__(self, limits: Limits, target: Target, schema: Schema) -> None:
         self._limits = limits
         self._session: Session | None = None
-        self.verdicts: dict[str, Verdict] = {}
+        self.death = ""
         try:
             self._session = limits.connect(target, schema)
         except UserMistake as error:  # it was reached before
@@ -150,7 +153,7 @@ class _Server:
 
     def _gone(self, why: str) -> None:
         text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why}"
-        self.verdicts["server"] = Verdict(False, " ".join(text.split()))
+        self.death = " ".join(text.split())
 
     def close(self) -> None:
         """Close the session."""
@@ -168,15 +171,15 @@ def examined(
     *,
     loaded_points: int,
     directory_bytes: Callable[[], int],
-) -> tuple[dict[str, Any], dict[str, Verdict]]:
-    """The part of the summary that asks the database: answers, writes and size.
+) -> Findings:
+    """Return what has to be asked of the database: answers, writes and size.
 
-    A server that has gone or does not answer is a verdict and no error: what was measured and found so far is kept.
+    A server that has gone or does not answer is a finding and no error: what was measured and found so far is kept.
     """
     limits = Limits(spec.timeout, endpoint)
     server = _Server(limits, target, schema)
     try:
-        found, verdicts = _checked(run, spec, server, schema, loaded_points=loaded_points)
+        found, checks = _checked(run, spec, server, schema, loaded_points=loaded_points)
         try:
             found["size"] = server.ask(
                 lambda session: _sized(spec, limits, session, schema, found, directory_bytes=directory_bytes)
@@ -184,10 +187,10 @@ def examined(
         except OpError as error:
             found["size"] = None
             if error.cause != "not asked":
-                verdicts["size"] = Verdict(None, f"the size of the data is not known: {error.cause}: {error}")
+                checks["size"] = Verdict(None, f"the size of the data is not known: {error.cause}: {error}")
     finally:
         server.close()
-    return found, {**verdicts, **server.verdicts}
+    return Findings(found, checks, death=server.death)
 
 
 def _checked(
@@ -226,8 +229,8 @@ def _checked(
         guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
     summary["answers"] = answers.summary()
     verdicts = {"answers": answers.verdict(), "writes": writes_verdict}
-    run.write_json("validate.json", {**answers.summary(), "verdict": asdict(verdicts["answers"])})
-    run.write_json("audit.json", {"points": summary["writes"], "verdict": asdict(writes_verdict)})
+    run.write_json("validate.json", {**answers.summary(), "check": verdicts["answers"].to_json()})
+    run.write_json("audit.json", {"points": summary["writes"], "check": writes_verdict.to_json()})
     return summary, verdicts
 
 
@@ -255,35 +258,38 @@ def _sized(
     }
 
 
-def conclude(run: RunDir, spec: RunSpec, parts: Mapping[str, Any], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-    """Write summary.json: all parts and the gates under one verdict, the worst of the single ones."""
-    verdicts = dict(sorted(verdicts.items(), key=lambda item: item[0] != "server"))  # the cause before its effects
-    gates = evaluate_gates(spec.demands, parts)
-    if gates:
-        verdicts = {**verdicts, "gates": verdict_of_gates(gates)}
-    summary = {
-        "format": 1,
-        **parts,
-        "gates": gates_as_dicts(gates),
-        "verdict": asdict(merge_verdicts(verdicts.values())),
-        "verdicts": {name: asdict(verdict) for name, verdict in verdicts.items()},
-    }
-    run.write_json("summary.json", summary)
+def conclude(run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Findings) -> Summary:
+    """Write summary.json: all parts, their validity, and the gates.
+
+    What a server that died could not be asked does not make the figures doubtful that were measured before.
+    """
+    checks, death = dict(found.checks), found.death
+    if death:
+        unasked = [name for name in ("answers", "writes", "size") if checks.get(name, Verdict(None)).valid is None]
+        checks = {name: check for name, check in checks.items() if name not in unasked}
+        death += f"; not checked therefore: {', '.join(unasked)}" if unasked else ""
+    validity, parts = Validity.of(checks), {**heading, **found.parts}
+    built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
+    summary = Summary.of(parts, validity, [*built_in, *evaluate_gates(spec.demands, parts, validity)])
+    run.write_json("summary.json", summary.to_json())
     return summary
 
 
-def salvage(run: RunDir, spec: RunSpec, reason: str) -> dict[str, Any]:
-    """Write a summary of a failed or interrupted run from whatever it measured, and return it."""
+def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summary:
+    """Write a summary of a failed or interrupted run from whatever it measured, and return it.
+
+    `death` says why its server was gone, if that ended it.
+    """
     about = heading(spec, spec.target.schema_ or "")
-    verdicts = {"run": Verdict(False, reason)}
+    broken_off = Findings(checks={"run": Verdict(None, reason)}, death=death)
     try:
-        summary, found = measured(run, spec)
+        found = broken_off + measured(run, spec)
     except (UserMistake, ValueError, OSError):  # nothing was measured yet, or the files are not whole
-        summary, found = {}, {}
+        found = broken_off
     try:
-        return conclude(run, spec, {**about, **summary}, {**verdicts, **found})
+        return conclude(run, spec, about, found)
     except (Broken, OSError):  # the disk is full: the directory's other files are what there is
-        return {**about, "verdict": {"valid": False, "reason": reason, "counts": {}}}
+        return Summary.of(about, Validity.of(broken_off.checks), [server_deaths(death)])
 
 
 def heading(spec: RunSpec, schema_name: str) -> dict[str, Any]:
@@ -351,34 +357,30 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, i
         counts["locust"] = processes.locust_requests
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-        return Verdict(None, f"the counts of ops disagree: {text}", counts)
+        return Verdict(False, f"the counts of ops disagree: {text}", counts)
     if processes.locust_requests is None:
         return Verdict(None, "Locust ended without saying how many requests it counted", counts)
     if schedule and schedule["scheduled"] != sum(schedule[k] for k in ("done", "late", "dropped", "unfinished")):
-        return Verdict(None, f"the schedule does not add up: {json.dumps(dict(schedule))}", counts)
+        return Verdict(False, f"the schedule does not add up: {json.dumps(dict(schedule))}", counts)
     return Verdict(True, "", counts)
 
 
-def _ops_verdict(sums: Mapping[str, OpTotals], allowed: float, processes: Processes) -> Verdict:
-    done = sum(totals.done for totals in sums.values())
-    failed = sum(totals.failed for totals in sums.values())
-    unknown = sum(totals.unknown for totals in sums.values())
-    counts = {"done": done, "failed": failed, "unknown": unknown}
-    unconnected: Counter[str] = Counter()
+def _some_ended(sums: Mapping[str, OpTotals], processes: Processes) -> Verdict:
+    if any(totals.done for totals in sums.values()):
+        return Verdict(True)
+    early_s = processes.start_s - processes.stopped_s
+    why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
+    return Verdict(None, f"no op ended in the measured window{why}")
+
+
+def _built_in_gates(sums: Mapping[str, OpTotals], allowed: float, processes: Processes) -> tuple[GateResult, ...]:
+    causes, unconnected = Counter[str](), Counter[str]()
+    for totals in sums.values():
+        causes.update(totals.causes)
     for share in processes.shares:
         unconnected.update(share["unconnected"])
-    if unconnected:
-        reason, _ = unconnected.most_common(1)[0]
-        return Verdict(False, f"{unconnected.total()} users could not connect: {reason}", counts)
-    if not done:
-        early_s = processes.start_s - processes.stopped_s
-        why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
-        return Verdict(False, f"no op ended in the measured window{why}", counts)
-    if failed + unknown > allowed * done:
-        causes = sum((totals.causes for totals in sums.values()), start=type(OpTotals().causes)())
-        most = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(3))
-        return Verdict(False, f"{failed} ops failed and {unknown} ended unknown ({most})", counts)
-    return Verdict(True, "", counts)
+    done, failed, unknown = (sum(getattr(t, name) for t in sums.values()) for name in ("done", "failed", "unknown"))
+    return failed_ops(done, failed, unknown, causes, allowed), failed_connections(unconnected)
 
 
 def _failures(processes: Processes) -> dict[str, int]:

@@ -12,12 +12,13 @@ from tsbench.errors import UserMistake
 from tsbench.report.cells import read_optional
 from tsbench.report.html import write_report
 from tsbench.results.rundir import FORMAT, RunDir, read_json, write_json
+from tsbench.results.summary import SERVER_DEATHS, Summary
 from tsbench.run.claims import evaluate, read_claims
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.validation import check_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -52,16 +53,14 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     return results
 
 
-def campaign(
-    scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf
-) -> list[dict[str, Any]]:
+def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf) -> list[Summary]:
     """Run what is not complete yet; after every cell the set's summary is true for what there is.
 
     So is the report, except that a large one is left for later: it takes a tenth of the time at most.
 
     Returns the summaries of the cells.
     """
-    summaries: list[dict[str, Any]] = []
+    summaries: list[Summary] = []
     report_due, reached = 0.0, False
     try:
         for number, cell in enumerate(cells, 1):
@@ -72,7 +71,7 @@ def campaign(
                 reached = True
             summaries.append(done)
             _write(scenario, results, summaries)
-            if scenario.knee and done["verdict"]["valid"] is not True:
+            if scenario.knee and not done.passed:
                 break  # what lies beyond the knee would only break harder
             if time.monotonic() >= report_due and number < len(cells):
                 report_due = time.monotonic() + 10 * _report(results)
@@ -99,11 +98,23 @@ def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path
     if not (results / "scenario.toml").exists():
         text = "is not a result set (no scenario.toml); give one such as results/<date>-<scenario>"
         raise UserMistake(f"--resume {results}: {text}")
+    for number in _formats(results):
+        if number < FORMAT:
+            text = f"was written by an earlier tsbench (format {number}, now {FORMAT})"
+            raise UserMistake(f"--resume {results}: {text}; leave --resume out to run the scenario anew")
     name = read_optional(results / "summary.json").get("scenario")
     if name not in {None, scenario.name}:
         raise UserMistake(f"--resume {results}: holds the scenario '{name}', not '{scenario.name}'; leave --resume out")
     for cell in cells:
         _done(results, cell)
+
+
+def _formats(results: Path) -> Iterator[int]:
+    """Yield the formats that the files of a result set say they have."""
+    for path in (results / "summary.json", *results.glob("*/summary.json"), *results.glob("*/status.json")):
+        number = read_optional(path).get("format")
+        if isinstance(number, int):
+            yield number
 
 
 def _near(results: Path) -> str:
@@ -112,13 +123,13 @@ def _near(results: Path) -> str:
     return f"; did you mean {results.parent / near[0]}?" if near else ""
 
 
-def _done(results: Path, cell: RunSpec) -> dict[str, Any] | None:
+def _done(results: Path, cell: RunSpec) -> Summary | None:
     """The summary of a cell that an earlier attempt completed; None, so that it is run again, where it is damaged."""
     run = RunDir(results / cell.id)
     try:
         if not run.path.is_dir() or run.status()["state"] != "complete":
             return None
-        spec, summary = run.read_json("spec.json"), run.read_json("summary.json")
+        spec, summary = run.read_json("spec.json"), Summary.from_json(run.read_json("summary.json"))
     except UserMistake:
         return None
     asked = cell.model_dump(mode="json", by_alias=True)
@@ -130,38 +141,44 @@ def _done(results: Path, cell: RunSpec) -> dict[str, Any] | None:
     return summary
 
 
-def _partial(results: Path, cell: RunSpec) -> list[dict[str, Any]]:
+def _partial(results: Path, cell: RunSpec) -> list[Summary]:
     path = results / f"{cell.id}.partial" / "summary.json"
-    return [read_json(path)] if path.exists() else []
+    return [Summary.from_json(read_json(path))] if path.exists() else []
 
 
-def _write(scenario: Scenario, results: Path, summaries: Sequence[dict[str, Any]]) -> None:
+def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` stay."""
     path = results / "summary.json"
-    earlier = read_optional(path).get("cells", [])
-    cells = {summary["cell"]: summary for summary in [*earlier, *summaries]}
-    question = next((summary["question"] for summary in cells.values() if summary.get("question")), "")
-    content = {"format": FORMAT, "scenario": scenario.name, "question": question, "cells": list(cells.values())}
+    earlier = [Summary.from_json(content) for content in read_optional(path).get("cells", [])]
+    cells = {summary.cell: summary for summary in [*earlier, *summaries]}
+    question = next((summary.question for summary in cells.values() if summary.question), "")
+    found = [summary.to_json() for summary in cells.values()]
+    content = {"format": FORMAT, "scenario": scenario.name, "question": question, "cells": found}
     claims = evaluate(read_claims(scenario.path), cells)
     content |= {"claims": claims} if claims else {}
     content |= {"knee": _knee(list(cells.values()))} if scenario.knee else {}
     write_json(path, content)
 
 
-def _knee(cells: Sequence[dict[str, Any]]) -> dict[str, str | None]:
-    """The last cell of the ramp before the first without a true verdict, and why that one broke."""
+def _knee(cells: Sequence[Summary]) -> dict[str, Any]:
+    """Return the last cell of the ramp that passed, and which did not, why, and whether it could be judged at all."""
     held = None
     for cell in cells:
-        if cell["verdict"]["valid"] is not True:
-            return {"held": held, "broke": cell["cell"], "reason": cell["verdict"]["reason"]}
-        held = cell["cell"]
-    return {"held": held, "broke": None, "reason": ""}
+        if not cell.passed:
+            return {"held": held, "broke": cell.cell, "reason": cell.headline, "judged": cell.gate_state == "fail"}
+        held = cell.cell
+    return {"held": held, "broke": None, "reason": "", "judged": True}
 
 
-def is_knee(cells: Sequence[Mapping[str, Any]], cell: Mapping[str, Any]) -> bool:
-    """Whether a cell is the end that one looks for in a ramp: a gate broke, nothing else did, and a lower load held."""
-    others = [verdict["valid"] for name, verdict in cell["verdicts"].items() if name != "gates"]
-    return cell is cells[-1] and len(cells) > 1 and all(valid is True for valid in others)
+def is_knee(cells: Sequence[Summary], cell: Summary) -> bool:
+    """Return True for the end that a ramp looks for: a gate that was asked for failed, and a lower load held.
+
+    Its figures must be valid. Ops that failed may come with it; a server that died is no end that anybody looks for.
+    """
+    failed = [gate for gate in cell.gates if gate.state == "fail"]
+    sought = any(not gate.built_in for gate in failed) and all(gate.gate != SERVER_DEATHS for gate in failed)
+    judged = cell.validity.is_valid and all(gate.state != "not judged" for gate in cell.gates)
+    return sought and judged and cell is cells[-1] and len(cells) > 1
 
 
 def short(path: Path) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.results.summary import Summary
+
 
 class Claim(BaseModel):
     """[[claim]]: a figure of one cell, or its ratio to another cell's, as it was published.
@@ -72,15 +74,15 @@ def read_claims(path: Path) -> list[Claim]:
         raise UserMistake(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[dict[str, Any]]:
     """The claims table of a result set: claim, published, measured, holds (true, false, or None for could not tell).
 
-    A claim about a cell that has no true verdict is not judged, whatever its figures are.
+    A claim about a cell that is not valid is not judged, whatever its figures are; one whose gate failed is.
     """
     return [_row(claim, summaries) for claim in claims]
 
 
-def _row(claim: Claim, summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _row(claim: Claim, summaries: Mapping[str, Summary]) -> dict[str, Any]:
     row: dict[str, Any] = {"claim": claim.text, "published": _text(claim, claim.published_value), "judged": claim.holds}
     cells = [claim.cell] + ([claim.over] if claim.over else [])
     values = []
@@ -88,12 +90,12 @@ def _row(claim: Claim, summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         summary = summaries.get(cell)
         if summary is None:
             return {**row, "measured": f"{cell} was not run", "holds": None}
-        value, why = gates.figure_of(claim.figure, summary)
+        value, why = gates.figure_of(claim.figure, summary.to_json())
         if value is None:
             return {**row, "measured": f"{cell}: {why}", "holds": None}
         values.append(value)
     measured = values[0] if len(values) == 1 else values[0] / values[1] if values[1] else math.inf
-    believed = all(summaries[cell]["verdict"]["valid"] is True for cell in cells)
+    believed = all(summaries[cell].validity.is_valid for cell in cells)
     holds = _holds(claim, measured) if believed and claim.holds != "shown" else None
     return {**row, "measured": _text(claim, measured), "holds": holds}
 

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tsbench.collect.processes import Tree
 from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, UserMistake
-from tsbench.model import OpError, Verdict
+from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
+from tsbench.results.summary import Summary
 from tsbench.run import assessment, environment
 from tsbench.run.bulk_load import create_and_load
 from tsbench.run.counter_sources import server_counters
+from tsbench.run.findings import Findings
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
@@ -84,10 +86,10 @@ def store(run: RunDir, endpoint: str) -> dict[str, Any]:
     return _asked(_started("store", run, endpoint))
 
 
-def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any], *, failure: str, death: str) -> dict[str, Any]:
+def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any], *, failure: str, death: str) -> Summary:
     """Check what was answered and written, write the summary, and return it.
 
-    Nothing is asked of a database after a `failure` of the run; a server's `death` is in the verdicts.
+    Nothing is asked of a database after a `failure` of the run; a server's `death` is a gate that failed.
 
     Raises
     ------
@@ -95,7 +97,7 @@ def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any], *, failure: str
         If that cannot be done.
     """
     _asked(_started("conclude", run, endpoint, loaded=loaded, failure=failure, death=death))
-    return run.read_json("summary.json")
+    return Summary.from_json(run.read_json("summary.json"))
 
 
 def _started(what: str, run: RunDir, endpoint: str, **job: Any) -> subprocess.Popen[bytes]:
@@ -191,12 +193,11 @@ def _conclude(job: _Job) -> dict[str, Any]:
         assessment.salvage(run, spec, job.asked["failure"])
         return {}
     heading = {**assessment.heading(spec, schema.name), "load": loaded}
-    summary, verdicts = assessment.measured(run, spec)
+    found = assessment.measured(run, spec)
     if job.asked["death"]:
-        died = {"server": Verdict(False, job.asked["death"])}
-        assessment.conclude(run, spec, {**heading, **summary}, {**died, **verdicts})
+        assessment.conclude(run, spec, heading, found + Findings(death=job.asked["death"]))
         return {}
-    found, more = assessment.examined(
+    found += assessment.examined(
         run,
         spec,
         job.target,
@@ -205,7 +206,7 @@ def _conclude(job: _Job) -> dict[str, Any]:
         loaded_points=loaded["points"],
         directory_bytes=lambda: _stored_bytes(job),
     )
-    assessment.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **more})
+    assessment.conclude(run, spec, heading, found)
     return {}
 
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tsbench.collect.recording import collectors_for, watching
-from tsbench.errors import Broken, Unreachable, UserMistake
-from tsbench.model import Count, OpError, Verdict
+from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake
+from tsbench.model import Count, OpError
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, counter_sources, environment, locust_process, server_limits
 from tsbench.run.bulk_load import create_and_load
 from tsbench.run.counter_sources import server_counters
+from tsbench.run.findings import Findings
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import death, put_away
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from tsbench.collect.base import Collector
     from tsbench.collect.counters import Source
+    from tsbench.results.summary import Summary
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target
@@ -83,7 +85,7 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
 
 def run_cell(
     spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None, *, reached: bool = False
-) -> dict[str, Any]:
+) -> Summary:
     """Carry out one run and return its summary; whatever happens, its directory says how it ended.
 
     Where earlier runs have `reached` their servers, one that cannot be reached any more is a failed run.
@@ -111,7 +113,7 @@ def run_cell(
             run.finish("failed", error=str(error))
             raise
         reason = f"the server could not be reached ({format_now()}): {error}"
-        summary = assessment.salvage(run, spec, reason)
+        summary = assessment.salvage(run, spec, reason, death=reason)
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Broken, OpError, OSError) as error:
         if _interrupted(error):
@@ -119,14 +121,14 @@ def run_cell(
             run.finish("interrupted", error="interrupted by the user")
             raise KeyboardInterrupt from error
         reason = _reason(error)
-        summary = assessment.salvage(run, spec, reason)
+        summary = assessment.salvage(run, spec, reason, death=error.death if isinstance(error, ServerDied) else "")
         run.finish("failed", error=reason)
     else:
         run.finish("complete")
     return summary
 
 
-def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> dict[str, Any]:
+def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> Summary:
     """Do all with a server that has started, top to bottom, as the method section of a paper would tell it."""
     limits = Limits(spec.timeout, parts.server.endpoint)
     with closing(limits.connect(parts.target, parts.schema)) as session:
@@ -143,18 +145,17 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     server_limits.mark()
     with watching(run, parts.collectors):
         _drive(spec, run, parts, progress)
-    summary, verdicts = assessment.measured(run, spec)
+    found = assessment.measured(run, spec)
     heading = {
         **assessment.heading(spec, parts.schema.name),
         "started": format_time(int(manifest["clock"]["utc_s"] * 1e9)),
     }
     heading |= {"durable": parts.target.durable, "load": loaded, **server_limits.summary()}
-    died = _death(parts.server)
-    if died:
-        return assessment.conclude(run, spec, {**heading, **summary}, {"server": Verdict(False, died), **verdicts})
+    if died := _death(parts.server):
+        return assessment.conclude(run, spec, heading, found + Findings(death=died))
 
     progress.phase("check")
-    found, found_verdicts = assessment.examined(
+    found += assessment.examined(
         run,
         spec,
         parts.target,
@@ -163,9 +164,8 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         loaded_points=loaded["points"],
         directory_bytes=parts.server.size,
     )
-    if died := _death(parts.server):  # under the checks' own queries
-        found_verdicts = {**found_verdicts, "server": Verdict(False, died)}
-    return assessment.conclude(run, spec, {**heading, **summary, **found}, {**verdicts, **found_verdicts})
+    died = _death(parts.server)  # under the checks' own queries
+    return assessment.conclude(run, spec, heading, Findings(death=died) + found)
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def _naming_death(server: Server) -> Iterator[None]:
         yield
     except (Broken, OpError, Unreachable) as error:
         if died := _death(server):
-            raise Broken(f"{died}; {_reason(error)}") from error
+            raise ServerDied(died, _reason(error)) from error
         raise
 
 

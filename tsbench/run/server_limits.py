@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, ServerDied, UserMistake
 from tsbench.model import OpError
 from tsbench.servers import cgroup
 
@@ -22,7 +22,7 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
 
     Raises
     ------
-    Broken
+    ServerDied
         In place of an error of which the cause is that the kernel killed the server for lack of memory.
     """
     if not part.caps:
@@ -35,7 +35,7 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
     except (Broken, UserMistake, OpError, OSError) as error:
         if not group.killed():
             raise
-        raise Broken(f"{group.killed()}; what was seen of it: {error}") from error
+        raise ServerDied(group.killed(), f"what was seen of it: {error}") from error
     finally:
         if run.has("env.json"):
             env = run.read_json("env.json")

@@ -203,7 +203,7 @@ class CheckPart(Part):
     readback: Annotated[int, Field(ge=0)] = 1_000_000
     """Stored rows that are read back and compared; if there are more, windows spread over all of them."""
     failures: Share = 0.0
-    """Share of the ops that may fail before the verdict on the ops is false."""
+    """Share of the ops that may fail before the built-in gate on failed ops fails."""
 
 
 class TargetPart(Part):

@@ -74,22 +74,22 @@ def wait_for(condition, limit_s: float = 30.0) -> None:
 def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, postgres_server, blind):
     summary, code, log = distributed(hosts, tmp_path, postgres_server, blind=blind)
     assert "Traceback" not in log
-    counts = summary["verdicts"]["counts"]
-    assert counts["valid"] is True, counts
+    counts = summary["validity"]["checks"]["counts"]
+    assert counts["state"] == "valid", counts
     assert len(set(counts["counts"].values())) == 1
-    assert summary["verdicts"]["workers"]["counts"] == {"workers": 2}
+    assert summary["validity"]["checks"]["workers"]["counts"] == {"workers": 2}
     assert summary["writes"]["acknowledged"] == summary["writes"]["stored"]
-    assert summary["verdict"]["valid"] is True, summary["verdict"]
+    assert summary["validity"]["state"] == "valid", summary["validity"]
     assert code == 0
 
 
 def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, postgres_server):
     summary, code, _ = distributed(hosts, tmp_path, postgres_server, blind=False, kill=1)
-    workers = summary["verdicts"]["workers"]
-    assert workers["valid"] is False
+    workers = summary["validity"]["checks"]["workers"]
+    assert workers["state"] == "invalid"
     assert "1 of 2 workers ended early" in workers["reason"]
     assert "with streams" in workers["reason"]
     assert summary["measured"]["duration_s"] >= SECONDS - 4  # from the end of the warm-up to the end of the run
     assert summary["writes"]["lost"] == 0
-    assert summary["verdicts"]["writes"]["valid"] is not False
+    assert summary["validity"]["checks"]["writes"]["state"] != "invalid"
     assert code == 1

@@ -51,8 +51,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 def expect_workers(command: Command, count: int) -> None:
     """Check that so many workers wrote and came to their end."""
     summary = content(only(command.place, "results/*/*/summary.json"))
-    assert summary["verdicts"]["workers"]["valid"] is True
-    assert summary["verdicts"]["workers"]["counts"] == {"workers": count}
+    assert summary["validity"]["checks"]["workers"]["state"] == "valid"
+    assert summary["validity"]["checks"]["workers"]["counts"] == {"workers": count}
     assert summary["writes"]["acknowledged"] == summary["writes"]["stored"] > 0
 
 

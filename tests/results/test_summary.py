@@ -1,0 +1,125 @@
+"""Validity and gates: what strikes figures out, what fails a run, and result sets of the format before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tsbench.model import Verdict
+from tsbench.results.rundir import FORMAT
+from tsbench.results.summary import SERVER_DEATHS, GateResult, Summary, Validity
+
+FORMAT_1 = Path(__file__).parent / "data" / "format-1"
+GOOD = Verdict(True)
+PASSED = GateResult("write:p99<50ms", 4e6, "pass", "4.00 ms")
+FAILED = GateResult("query:p95<2ms", 9e6, "fail", "9.00 ms")
+MISSING = GateResult("other:p99<1s", None, "not judged", "no other ended")
+DIED = GateResult(SERVER_DEATHS, 1.0, "fail", "the server died", built_in=True)
+
+
+def summary(*gates: GateResult, **checks: Verdict) -> Summary:
+    found = Validity.of({"answers": GOOD, **checks})
+    return Summary("a", found, tuple(gate.under(found) for gate in gates), loop="closed", parts={"measured": {"x": 1}})
+
+
+def test_a_run_passes_if_it_is_valid_and_every_gate_passed():
+    assert summary().passed
+    assert summary(PASSED).passed
+    assert summary(PASSED, PASSED).headline == "valid, all 2 gates passed"
+
+
+@pytest.mark.parametrize("bad", [FAILED, MISSING, DIED], ids=["failed", "figure missing", "server died"])
+def test_a_gate_that_did_not_pass_fails_the_run_and_leaves_its_figures_valid(bad):
+    found = summary(PASSED, bad)
+    assert not found.passed
+    assert found.validity.is_valid
+    assert found.validity.believes("p99")
+    assert found.headline == f"valid, but {bad.sentence}"
+
+
+@pytest.mark.parametrize(
+    ("checks", "state"),
+    [
+        ({"answers": Verdict(False, "3 answers are wrong")}, "invalid"),
+        ({"writes": Verdict(False, "2 points are lost")}, "invalid"),
+        ({"counts": Verdict(False, "they disagree")}, "invalid"),
+        ({"workers": Verdict(False, "1 of 2 workers ended early")}, "invalid"),
+        ({"limit": Verdict(None, "the load generator was the limit")}, "inconclusive"),
+        ({"limit": Verdict(None, "the client"), "writes": Verdict(False, "lost")}, "invalid"),
+    ],
+)
+def test_wrong_or_undecided_checks_strike_the_figures_and_no_gate_passes(checks, state):
+    found = summary(PASSED, FAILED, **checks)
+    assert found.validity.state == state
+    assert not found.validity.believes("p50")
+    assert {gate.state for gate in found.gates} == {"not judged"}
+    assert not found.passed
+    assert found.headline.startswith(f"{state}: ")
+
+
+def test_a_gate_that_was_not_judged_keeps_its_reason():
+    once = PASSED.under(Validity("invalid"))
+    assert once.text == "4.00 ms, but the run is invalid"
+    assert once.under(Validity("inconclusive")) == once
+    assert MISSING.under(Validity("invalid")) == MISSING
+
+
+def test_a_dead_server_is_told_even_where_the_run_is_not_valid():
+    found = summary(PASSED, DIED, answers=Verdict(False, "wrong"))
+    assert [gate.state for gate in found.gates] == ["not judged", "fail"]
+    assert "the server died" in found.headline
+
+
+def test_only_figures_above_the_believable_percentile_are_struck_out():
+    validity = Validity("valid", believable_percentile=99)
+    assert [validity.believes(name) for name in ("p50", "p99", "ops_per_s")] == [True] * 3
+    assert [validity.believes(name) for name in ("p99.9", "max", "mean")] == [False] * 3
+
+
+def test_a_summary_is_the_same_after_it_was_written_and_read():
+    written = summary(PASSED, FAILED, limit=Verdict(True, "", {"seen": 3}))
+    content = json.loads(json.dumps(written.to_json()))
+    assert content["format"] == FORMAT == 2
+    assert Summary.from_json(content) == written
+    assert Summary.from_json(content).to_json() == content
+
+
+def test_a_summary_that_says_nothing_is_inconclusive():
+    for content in ({}, {"validity": None, "gates": None, "labels": None}, {"validity": {"state": "true"}}):
+        found = Summary.from_json(content)
+        assert found.validity.state == "inconclusive"
+        assert not found.passed
+
+
+# --- format 1 ---------------------------------------------------------------------------------------------------------
+
+
+def first() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((FORMAT_1 / "sqlite" / "summary.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_a_run_of_format_1_that_broke_a_gate_is_read_as_valid_with_a_failed_gate():
+    assert first()["verdict"]["valid"] is False
+    found = Summary.from_json(first())
+    assert found.validity.state == "valid"
+    states = {gate.gate: gate.state for gate in found.gates}
+    assert states == {"failed ops<=0%": "pass", "write:p99<1ns": "fail", "query:p95<30s": "pass"}
+    assert found.parts["measured"]["write"]["count"] == 185
+    assert "verdict" not in found.to_json()
+
+
+def test_verdicts_of_format_1_on_ops_and_server_are_gates_and_the_others_validity():
+    content, false = first(), {"valid": False, "reason": "r", "counts": {"done": 10}}
+    for name, validity in (("ops", "valid"), ("server", "valid"), ("answers", "invalid"), ("workers", "invalid")):
+        changed = {**content, "verdicts": {**content["verdicts"], name: false}}
+        found = Summary.from_json(changed)
+        assert found.validity.state == validity
+        failed = [gate.gate for gate in found.gates if gate.state == "fail" and gate.built_in]
+        assert failed == {"ops": ["failed ops<=0%"], "server": [SERVER_DEATHS]}.get(name, [])
+    nothing = {"valid": False, "reason": "no op ended in the measured window", "counts": {"done": 0}}
+    changed = {**content, "verdicts": {**content["verdicts"], "ops": nothing}}
+    assert Summary.from_json(changed).validity.state == "inconclusive"

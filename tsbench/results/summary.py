@@ -1,0 +1,236 @@
+"""Summary: what summary.json of a run says, in the one shape that everybody writes and reads.
+
+*Validity* says whether the figures were measured right, *gates* whether they were good enough. Only validity strikes
+figures out: the figure of a gate that failed is as true as any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from tsbench.model import Verdict, merge_verdicts
+from tsbench.results.rundir import FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ValidityState = Literal["valid", "invalid", "inconclusive"]
+GateState = Literal["pass", "fail", "not judged"]
+
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+_GATE_WORDS: Mapping[str, str] = {"pass": "passed", "fail": "failed", "not judged": "was not judged"}
+SERVER_DEATHS = "server deaths<=0"
+FAILED_CONNECTIONS = "failed connections<=0"
+_NOT_CHECKED = "the run ended before its figures were checked"
+
+
+def highest_percentile(figure: str) -> float:
+    """Return the highest percentile that a figure rests on: 99 for `p99`, 100 for `max` and `mean`, 0 for a rate."""
+    found = _PERCENTILE.fullmatch(figure)
+    return float(found[1]) if found else 100.0 if figure in {"max", "mean"} else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """Whether the figures of a run were measured right, and the checks that say so.
+
+    Figures above `believable_percentile` (None: all can be believed) are struck out one by one.
+    """
+
+    state: ValidityState
+    reason: str = ""
+    checks: Mapping[str, Verdict] = field(default_factory=dict)
+    believable_percentile: float | None = None
+
+    @classmethod
+    def of(cls, checks: Mapping[str, Verdict]) -> Validity:
+        """Return the validity that follows from the checks: the worst of them."""
+        worst = merge_verdicts(checks.values())
+        return cls(worst.state, worst.reason, dict(checks))
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the figures stand."""
+        return self.state == "valid"
+
+    def believes(self, figure: str) -> bool:
+        """Return whether a figure (`p99`, `max`, `ops_per_s`) stands; if not, it is struck out."""
+        limit = self.believable_percentile
+        return self.is_valid and (limit is None or highest_percentile(figure) <= limit)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as summary.json keeps it."""
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "believable_percentile": self.believable_percentile,
+            "checks": {name: check.to_json() for name, check in self.checks.items()},
+        }
+
+    @classmethod
+    def from_json(cls, content: object) -> Validity:
+        """Return what summary.json says; inconclusive where it says nothing."""
+        if not isinstance(content, Mapping) or content.get("state") not in _VALID:
+            return cls("inconclusive", _NOT_CHECKED)
+        checks = {str(name): _check(found, _VALID[found["state"]]) for name, found in _states(content.get("checks"))}
+        return cls(content["state"], str(content.get("reason") or ""), checks, content.get("believable_percentile"))
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What a gate came to; `measured` is in the figure's own unit: ns, a share, points or ops per second, bytes.
+
+    `text` is the figure as printed with what it rests on, or why there is none. Built-in gates need not be asked for.
+    """
+
+    gate: str
+    measured: float | None
+    state: GateState
+    text: str
+    built_in: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The gate and what it came to."""
+        return f"gate {self.gate} {_GATE_WORDS[self.state]}: {self.text}"
+
+    def under(self, validity: Validity, figure: str = "") -> GateResult:
+        """Return the result as it counts in a run of that validity: no figure that is struck out passes or fails.
+
+        A built-in gate that failed stays failed: one server that died is one too many, however the rest was measured.
+        """
+        if self.state == "not judged" or validity.believes(figure) or (self.built_in and self.state == "fail"):
+            return self
+        why = f"the run is {validity.state}"
+        if validity.is_valid:
+            why = f"figures can be believed up to p{validity.believable_percentile:g}"
+        return replace(self, state="not judged", text=f"{self.text}, but {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The summary of one run.
+
+    `parts` holds the figures by part, as plain JSON: `measured`, `schedule`, `limit`, `load`, `size`, `answers`,
+    `writes`, `caps`, `failures` and others; a part that the run did not come to is missing or None.
+    """
+
+    cell: str
+    validity: Validity
+    gates: tuple[GateResult, ...] = ()
+    scenario: str = ""
+    question: str = ""
+    target: str = ""
+    schema: str = ""
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    loop: str | None = None
+    users: int | None = None
+    processes: int | None = None
+    started: str | None = None
+    limited_by: str | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], validity: Validity, gates: Sequence[GateResult]) -> Summary:
+        """Return a summary of parts by name, those that have a field of their own among them."""
+        own = {name: content[name] for name in _OWN if content.get(name) is not None}
+        parts = {name: part for name, part in content.items() if name not in _OWN}
+        return cls(**{"cell": "", **own}, validity=validity, gates=tuple(gates), parts=parts)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the figures are valid and every gate passed."""
+        return self.validity.is_valid and self.gate_state == "pass"
+
+    @property
+    def gate_state(self) -> GateState:
+        """All gates together: failed if one failed, else not judged if one was not."""
+        states = {gate.state for gate in self.gates}
+        return "fail" if "fail" in states else "not judged" if "not judged" in states else "pass"
+
+    @property
+    def headline(self) -> str:
+        """Validity and gates in one line, with the reasons for what is not good."""
+        if self.passed:
+            return f"valid, all {len(self.gates)} gates passed" if self.gates else "valid"
+        failed = [gate.sentence for gate in self.gates if gate.state == "fail"]
+        if not self.validity.is_valid:
+            return f"{self.validity.state}: {'; '.join([self.validity.reason, *failed])}"
+        unjudged = [gate.sentence for gate in self.gates if gate.state == "not judged"]
+        return f"valid, but {'; '.join([*failed, *unjudged])}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as summary.json keeps it."""
+        return {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in _OWN},
+            "validity": self.validity.to_json(),
+            "gates": [asdict(gate) for gate in self.gates],
+            **self.parts,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Summary:
+        """Return what summary.json says, in this format or the one before; what is missing is None or empty."""
+        if content.get("format") == 1:
+            validity, gates = _of_format_1(content)
+        else:
+            validity = Validity.from_json(content.get("validity"))
+            names = [each.name for each in fields(GateResult)]
+            found = [
+                gate for gate in content.get("gates") or [] if isinstance(gate, Mapping) and {*names} <= gate.keys()
+            ]
+            gates = [GateResult(**{name: gate[name] for name in names}) for gate in found]
+        left_out = {"format", "validity", "gates", "verdict", "verdicts"}
+        return cls.of({name: part for name, part in content.items() if name not in left_out}, validity, gates)
+
+
+_OWN = tuple(each.name for each in fields(Summary) if each.name not in {"validity", "gates", "parts"})
+_VALID: Mapping[object, bool | None] = {"valid": True, "invalid": False, "inconclusive": None}
+
+
+def _states(checks: object) -> list[tuple[str, Mapping[str, Any]]]:
+    found = checks.items() if isinstance(checks, Mapping) else ()
+    return [(name, one) for name, one in found if isinstance(one, Mapping) and one.get("state") in _VALID]
+
+
+def _check(content: Mapping[str, Any], valid: bool | None) -> Verdict:
+    return Verdict(valid, str(content.get("reason") or ""), content.get("counts") or {})
+
+
+# --- the format before: one verdict over figures and gates ------------------------------------------------------------
+
+
+def _of_format_1(content: Mapping[str, Any]) -> tuple[Validity, list[GateResult]]:
+    """Return validity and gates of a summary in which a gate that failed made the run's verdict false."""
+    verdicts = content.get("verdicts")
+    found = {
+        str(name): _check(one, one["valid"])
+        for name, one in (verdicts.items() if isinstance(verdicts, Mapping) else ())
+        if isinstance(one, Mapping) and "valid" in one
+    }
+    built_in = []
+    for name, gate in (("ops", "failed ops<=0%"), ("server", SERVER_DEATHS)):
+        check = found.get(name)
+        if check is not None and (name == "server" or check.counts.get("done")):
+            state: GateState = "fail" if found.pop(name).valid is False else "pass"
+            built_in.append(GateResult(gate, float(state == "fail"), state, check.reason or "none", built_in=True))
+        elif check is not None:  # no op ended
+            found[name] = replace(check, valid=None if check.valid is False else check.valid)
+    found.pop("gates", None)
+    validity = Validity.of(found) if found else Validity("inconclusive", _NOT_CHECKED)
+    states: Mapping[object, GateState] = {True: "pass", False: "fail"}
+    asked = [
+        GateResult(
+            str(gate.get("gate")),
+            gate.get("measured"),
+            states.get(gate.get("valid"), "not judged"),
+            str(gate.get("text") or ""),
+        )
+        for gate in content.get("gates") or []
+        if isinstance(gate, Mapping)
+    ]
+    return validity, [gate.under(validity) for gate in (*built_in, *asked)]
