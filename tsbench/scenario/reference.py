@@ -40,7 +40,7 @@ class FileKeys(Part):
     matrix: Annotated[dict[str, Any], WithJsonSchema(_MATRIX)] = Field(default_factory=dict)
     """Lists of values by dotted key; every combination is one run. `case` lists tables of keys that change together."""
     knee: bool = False
-    """Whether the matrix is a ramp: it ends at the first run that is not valid or fails a gate, and names the last before it."""
+    """Whether the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 
 
 def json_schema(claim: type[BaseModel]) -> dict[str, Any]:
