@@ -35,7 +35,8 @@ WATCH = "tsbench-watch"
 """The master's word to its workers that somebody watches test so-and-so."""
 STATIC = Path(__file__).parent / "static"
 WORKERS_LATE_S = 4
-REPORT = "import sys; from tsbench.cli.main.main import main; sys.exit(main(['report', sys.argv[1]]))"
+REPORT = "import sys; from tsbench.cli.main import main; sys.exit(main(['report', sys.argv[1]]))"
+REPORT_TIMEOUT_S = 300.0
 INDEX_EXTRA = (
     b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/panel.js"></script></head>'
 )
@@ -243,7 +244,12 @@ class WebPage:
                     name: text for name, text in os.environ.items() if not name.startswith(("LOCUST_", "TSBENCH_"))
                 }
                 command = [sys.executable, "-c", REPORT, str(results)]
-                child = subprocess.run(command, capture_output=True, text=True, check=False, env=hidden)
+                try:
+                    child = subprocess.run(
+                        command, capture_output=True, text=True, check=False, env=hidden, timeout=REPORT_TIMEOUT_S
+                    )
+                except subprocess.TimeoutExpired:
+                    return make_response(f"The report was not made within {REPORT_TIMEOUT_S:g} s.", 500)
                 if not path.exists():
                     return make_response(child.stderr.strip() or "The report could not be made.", 500)
         show = bool(request.args.get("show"))
