@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Schema, Session, Target
 
 Drive = Callable[..., None]
+DYING_S = 1.0
+"""How long after an error a server may still be about to die of the same cause."""
 
 
 class Progress(Protocol):
@@ -164,7 +166,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         loaded_points=loaded["points"],
         directory_bytes=parts.server.size,
     )
-    died = _death(parts.server)  # under the checks' own queries
+    died = _death(parts.server, within_s=0.1)  # under the checks' own queries
     return assessment.conclude(run, spec, heading, Findings(death=died) + found)
 
 
@@ -174,7 +176,7 @@ def _naming_death(server: Server) -> Iterator[None]:
     try:
         yield
     except (Broken, OpError, Unreachable) as error:
-        if died := _death(server):
+        if died := _death(server, within_s=DYING_S):
             raise ServerDied(died, _reason(error)) from error
         raise
 
@@ -221,9 +223,9 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
     parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
 
 
-def _death(server: Server) -> str:
+def _death(server: Server, *, within_s: float = 0.0) -> str:
     """Return why the server cannot be asked any more, or why its answers are no measure; "" where all is well."""
-    return server_limits.killed() or death(server)
+    return server_limits.killed() or death(server, within_s=within_s)
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -66,10 +67,16 @@ class Server(Protocol):
         ...
 
 
-def death(server: Server) -> str:
-    """Return that a server which should run does not, with its last log line; "" if it runs."""
-    if server.alive():
-        return ""
+def death(server: Server, *, within_s: float = 0.0) -> str:
+    """Return that a server which should run does not, with its last log line; "" if it runs.
+
+    A dying server's connections break some ms before its process is gone: `within_s` waits for that.
+    """
+    give_up = time.monotonic() + within_s
+    while server.alive():
+        if time.monotonic() >= give_up:
+            return ""
+        time.sleep(0.02)
     log = server.log()
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log is not None and log.exists() else []
     last = next((line for line in reversed(lines) if line.strip()), "")
