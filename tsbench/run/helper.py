@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tsbench.collect.processes import Tree
 from tsbench.collect.recording import collectors_for, watching
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
 from tsbench.results.summary import Summary
@@ -222,7 +222,7 @@ def main() -> NoReturn:
     try:
         print(json.dumps(jobs[sys.argv[1]](_Job(json.loads(sys.argv[2])))))
     except (UserMistake, Broken, OpError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
+        print(one_line(error), file=sys.stderr)
         sys.exit(2 if isinstance(error, UserMistake) else 1)
     sys.exit(0)
 

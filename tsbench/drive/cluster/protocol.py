@@ -124,10 +124,13 @@ class MasterProtocol:
         """Wait for all workers: one whose heartbeat is overdue because it is busy is still waited for."""
         give_up = time.monotonic() + READY_TIMEOUT_S
         ours = {share["client"]: share["name"] for share in self.shares}
-        while waiting := [client for client in ours if client not in self._errors or client not in self._present()]:
+        while True:
             for client, error in self._errors.items():
                 if error:
                     raise UserMistake(f"{ours[client]} ({client}) cannot take part: {error}")
+            waiting = [client for client in ours if client not in self._errors or client not in self._present()]
+            if not waiting:
+                return
             gone = next((client for client in waiting if client not in self._runner.clients), None)
             if gone is not None:
                 raise Broken(f"{ours[gone]} ({gone}) ended before the test began")
