@@ -201,13 +201,15 @@ class Containers:
         lines = [f"{NETWORK}.{number} {name}" for number, name in enumerate(self._hosts, 1)]
         (place / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
 
+        for name in self._hosts:
+            secrets = place / name / "secrets"
+            secrets.mkdir(parents=True)
+            for secret in SERVICES.get(name, {}).get("secrets", []):
+                (secrets / secret).write_text(SECRETS[secret])
+            shutil.copy(place / "hosts", secrets.parent)
+
     def _words(self, name: str, words: list[str]) -> list[str]:
-        secrets = self.place / name / "secrets"
-        secrets.mkdir(parents=True, exist_ok=True)
-        for secret in SERVICES.get(name, {}).get("secrets", []):
-            (secrets / secret).write_text(SECRETS[secret])
-        shutil.copy(self.place / "hosts", secrets.parent)
-        inside = ["unshare", "--uts", "sh", "-ec", AS_A_CONTAINER, "sh", name, str(secrets.parent), *words]
+        inside = ["unshare", "--uts", "sh", "-ec", AS_A_CONTAINER, "sh", name, str(self.place / name), *words]
         return ["ip", "netns", "exec", self._hosts[name], *inside]
 
     def _environment(self, name: str, more: dict[str, str]) -> dict[str, str]:
@@ -270,10 +272,10 @@ def containers(tmp_path: Path, hosts: list[str]) -> Iterator[Containers]:
     made.close()
 
 
-def until(condition: Callable[[], object], what: str) -> None:
+def until(condition: Callable[[], object], log: Path) -> None:
     give_up = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < give_up, what
+        assert time.monotonic() < give_up, log.read_text()
         time.sleep(0.3)
 
 
@@ -281,7 +283,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 def test_the_published_page_answers_with_a_login_and_takes_workers_that_know_the_secret(containers: Containers):
     assert not containers.is_healthy("master")
     containers.start("master")
-    until(lambda: containers.is_healthy("master"), containers.log("master").read_text())
+    until(lambda: containers.is_healthy("master"), containers.log("master"))
     status, location, _ = containers.ask("/")
     assert status == 302
     assert location.startswith("/login")
@@ -294,13 +296,13 @@ def test_the_published_page_answers_with_a_login_and_takes_workers_that_know_the
     def workers() -> int:
         return int(json.loads(containers.ask("/worker-count", SECRETS["web_password"])[2])["worker_count"])
 
-    until(lambda: workers() == 1, containers.log("worker").read_text())
+    until(lambda: workers() == 1, containers.log("worker"))
 
 
 @pytest.mark.netns
 def test_the_health_check_sees_a_page_that_nobody_else_can_reach(containers: Containers):
     containers.start("master", "--web-host", "127.0.0.1", TSBENCH_WEB_PASSWORD_FILE="")
-    until(lambda: "Starting web interface" in containers.log("master").read_text(), "a start")
+    until(lambda: "Starting web interface" in containers.log("master").read_text(), containers.log("master"))
     time.sleep(3)
     assert containers.ask("/login") == []
     assert not containers.is_healthy("master")
