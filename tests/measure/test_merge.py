@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -188,3 +189,28 @@ def test_evidence_is_of_the_measured_seconds_only(tmp_path: Path) -> None:
     seen, lag_histogram = evidence(tmp_path, "p0", start_s=START_S, end_s=END_S, service_p50_ns=77)
     assert (seen.hub_cpu_share, seen.hub_lag_p50_ns, seen.pool_wait_p50_ns, seen.service_p50_ns) == (0.2, 100, 200, 77)
     assert len(lag_histogram) == 6
+
+
+def peak_mb(place: Path, seconds: int) -> float:
+    """The peak of what merging a run of that length allocates: three ops, two processes."""
+    for process in ("p0", "p1"):
+        each = recorder(place, process)
+        for second in range(seconds):
+            for op in ("write-1", "lastpoint", "high-cpu"):
+                for part in range(5):
+                    due_ns = T0 + second * S + part * S // 5
+                    each.op(op, due_ns, due_ns + 1_000_000 * (part + 1), 900_000, points=1)
+        each.close()
+    tracemalloc.start()
+    merged = merge(place, start_s=START_S, end_s=T0 // S + seconds)
+    peak = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    assert merged.recorded == merged.counted == seconds * 3 * 5 * 2
+    return peak
+
+
+def test_memory_hardly_grows_with_the_length_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "short").mkdir()
+    (tmp_path / "long").mkdir()
+    short, long = peak_mb(tmp_path / "short", 20), peak_mb(tmp_path / "long", 120)
+    assert long - short < 15, f"{short:.1f} MB for 20 s, {long:.1f} MB for 120"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,11 @@ def _highest_equivalent(index: int) -> int:
     bucket = max(0, (index >> _HALF_BITS) - 1)
     sub_bucket = index - (bucket << _HALF_BITS)
     return int(((sub_bucket + 1) << bucket) - 1)
+
+
+def _ranks(percents: Iterable[float], total: int) -> list[int]:
+    """The place of each percentile among `total` sorted values, from 1 (HdrHistogram's rule: a half is rounded up)."""
+    return [max(1, int(min(percent, 100.0) * total / 100.0 + 0.5)) for percent in percents]
 
 
 class Histogram:
@@ -76,9 +81,7 @@ class Histogram:
         total = int(cumulated[-1])
         if total == 0:
             return [0 for _ in percents]
-        # HdrHistogram's rule: at least one value, and a half is rounded up
-        wanted = [max(1, int(min(percent, 100.0) * total / 100.0 + 0.5)) for percent in percents]
-        return [_highest_equivalent(int(i)) for i in np.searchsorted(cumulated, wanted)]
+        return [_highest_equivalent(int(i)) for i in np.searchsorted(cumulated, _ranks(percents, total))]
 
     @property
     def max_ns(self) -> int:
@@ -103,7 +106,60 @@ class Histogram:
 
     @classmethod
     def decode(cls, text: str) -> Histogram:
-        """The histogram of an `encode`d text.
+        """Return the histogram of an `encode`d text; raises ValueError as `SparseHistogram.decode` does."""
+        return SparseHistogram.decode(text).whole()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseHistogram:
+    """The counters of a histogram that are not zero: a second's has a few hundred of 33 thousand.
+
+    `index` (int64, strictly rising) are their places in `Histogram.counts`, `count` (int64, above 0) what they hold.
+    """
+
+    index: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> SparseHistogram:
+        """Return the used counters of a histogram."""
+        index = np.flatnonzero(histogram.counts)
+        return cls(index, histogram.counts[index])
+
+    @classmethod
+    def sum(cls, parts: Sequence[SparseHistogram]) -> SparseHistogram:
+        """Return the counters of one histogram that saw what all parts saw."""
+        if len(parts) == 1:
+            return parts[0]
+        index, inverse = np.unique(np.concatenate([part.index for part in parts]), return_inverse=True)
+        count = np.zeros(len(index), dtype=np.int64)
+        np.add.at(count, inverse, np.concatenate([part.count for part in parts]))
+        return cls(index, count)
+
+    def __len__(self) -> int:
+        return int(self.count.sum())
+
+    def add_to(self, histogram: Histogram) -> None:
+        """Add the counters to those of a histogram."""
+        histogram.counts[self.index] += self.count
+
+    def whole(self) -> Histogram:
+        """Return a histogram with these counters."""
+        histogram = Histogram()
+        self.add_to(histogram)
+        return histogram
+
+    def percentiles_ns(self, percents: Sequence[float]) -> list[int]:
+        """Return the percentiles in ns, as `Histogram.percentiles_ns` does; zeros when empty."""
+        if not self.index.size:
+            return [0 for _ in percents]
+        cumulated = np.cumsum(self.count)
+        places = np.searchsorted(cumulated, _ranks(percents, int(cumulated[-1])))
+        return [_highest_equivalent(int(i)) for i in self.index[places]]
+
+    @classmethod
+    def decode(cls, text: str) -> SparseHistogram:
+        """Return the counters of an `encode`d text.
 
         Raises
         ------
@@ -121,9 +177,7 @@ class Histogram:
             raise ValueError("not an HdrHistogram V2 text: a head is of another form or length")
         if layout != [DIGITS, 1, HIGHEST_NS]:
             raise ValueError(f"a histogram of layout {layout}; tsbench keeps {[DIGITS, 1, HIGHEST_NS]}")
-        histogram = cls()
-        _unpack(np.frombuffer(data, dtype=np.uint8, offset=_HEAD.size), histogram.counts)
-        return histogram
+        return cls(*_unpack(np.frombuffer(data, dtype=np.uint8, offset=_HEAD.size)))
 
 
 # The V2 form: ZigZag LEB128 words, a count each or, where negative, how many counters are zero; numbers big-endian.
@@ -154,10 +208,10 @@ def _pack(counts: NDArray[np.int64]) -> bytes:
     return bytes(pieces[there])
 
 
-def _unpack(pieces: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
-    """Fill the counters from words of up to 8 bytes, which is counts up to 2**55."""
+def _unpack(pieces: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return places and counts of the used counters, from words of up to 8 bytes, which is counts up to 2**55."""
     if not pieces.size:
-        return
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     lasts = np.flatnonzero(pieces < 0x80)
     if not lasts.size or lasts[-1] != pieces.size - 1:
         raise ValueError("not an HdrHistogram V2 text: its last word is cut off")
@@ -168,10 +222,11 @@ def _unpack(pieces: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
     places = np.arange(pieces.size) - np.repeat(firsts, lengths)
     zigzag = np.add.reduceat((pieces & 0x7F).astype(np.int64) << (7 * places), firsts)
     words = (zigzag >> 1) ^ -(zigzag & 1)
-    ends = np.cumsum(np.where(words < 0, np.minimum(-words, counts.size + 1), 1))
-    if ends[-1] > counts.size:
-        raise ValueError(f"a histogram of {ends[-1]} counters; tsbench keeps {counts.size}")
-    counts[ends[words > 0] - 1] = words[words > 0]
+    ends = np.cumsum(np.where(words < 0, np.minimum(-words, _LENGTH + 1), 1))
+    if ends[-1] > _LENGTH:
+        raise ValueError(f"a histogram of {ends[-1]} counters; tsbench keeps {_LENGTH}")
+    used = words > 0
+    return ends[used] - 1, words[used]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,19 +259,69 @@ def write_interval(out: TextIO, interval: Interval) -> None:
 
 
 def read_log(path: Path) -> Iterator[Interval]:
-    """The intervals of a log file, in order; a last line that a kill cut off is left out.
+    """Yield the intervals of a log file, in order; a last line that a kill cut off is left out.
 
     Raises
     ------
     ValueError
         If a line is damaged: the text names file and line.
     """
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.startswith(("#", '"')) or not line.strip() or not line.endswith("\n"):
+    for line in scan_log(path):
+        yield Interval(line.tag, line.start_s, line.length_s, line.decode().whole())
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a histogram log whose histogram is not yet decoded.
+
+    The bytes of its text are those from `offset` on, `size` of them, so that it can be read again alone.
+    """
+
+    path: Path
+    number: int
+    offset: int
+    size: int
+    tag: str
+    start_s: float
+    length_s: float
+    text: str
+
+    def decode(self) -> SparseHistogram:
+        """Return the line's histogram.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged: the text names file and line.
+        """
+        return decode_line(self.path, self.number, self.text)
+
+
+def decode_line(path: Path, number: int, text: str) -> SparseHistogram:
+    """Return the histogram of line `number` of a log; raises ValueError, which names both, if it is damaged."""
+    try:
+        return SparseHistogram.decode(text)
+    except ValueError as error:
+        raise _damaged(path, number, error) from None
+
+
+def scan_log(path: Path) -> Iterator[LogLine]:
+    """Yield the lines of a log file as `read_log` does, without the cost of decoding their histograms."""
+    offset = 0
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, 1):
+            start, offset = offset, offset + len(raw)
+            if raw.startswith((b"#", b'"')) or not raw.strip() or not raw.endswith(b"\n"):
                 continue
             try:
-                tag, start, length, _, blob = line.rstrip("\n").split(",")
-                yield Interval(tag.removeprefix("Tag="), float(start), float(length), Histogram.decode(blob))
+                head, text = raw[:-1].rsplit(b",", 1)
+                tag, start_s, length_s, _ = head.decode(errors="replace").split(",")
+                times = float(start_s), float(length_s)
             except ValueError as error:
-                raise ValueError(f"{path}:{number}: damaged histogram log line ({error})") from None
+                raise _damaged(path, number, error) from None
+            place = start + len(head) + 1, len(text)
+            yield LogLine(path, number, *place, tag.removeprefix("Tag="), *times, text.decode(errors="replace"))
+
+
+def _damaged(path: Path, number: int, error: ValueError) -> ValueError:
+    return ValueError(f"{path}:{number}: damaged histogram log line ({error})")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from tsbench.measure.bottleneck import Evidence
 from tsbench.measure.hist import Histogram, read_log
-from tsbench.results.rundir import OPS_COLUMNS
+from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
+
+    import polars as pl
 
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
@@ -41,6 +40,14 @@ class OpTotals:
         self.unknown += other.unknown
         self.points += other.points
         self.causes.update(other.causes)
+
+    def count(self, line: Mapping[str, Any]) -> None:
+        """Take in the counters of an op and second, by name."""
+        self.done += int(line.get("done", 0))
+        self.failed += int(line.get("failed", 0))
+        self.unknown += int(line.get("unknown", 0))
+        self.points += int(line.get("points", 0))
+        self.causes.update(line.get("causes", {}))
 
     def summary(self, duration_s: float, percents: Mapping[str, float] | None = None) -> dict[str, Any]:
         """The figures of summary.json: counts, rates per second, percentiles in ns (`percents` beside the usual)."""
@@ -73,6 +80,8 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     """Merge the files of a run directory; the measured window is [start_s, end_s) in epoch seconds.
 
     `recorded` is the number of ops in the histograms, `counted` in the counters, both with warm-up: they must agree.
+    Logs are read twice, once for where each second is, so that only one second's histograms are in memory at a time:
+    a process may write a second's again much later, when an op ends that was due then.
 
     Raises
     ------
@@ -80,30 +89,24 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
         If a histogram log is damaged.
     """
     totals: dict[str, OpTotals] = defaultdict(OpTotals)
-    seconds: dict[tuple[int, str], dict[str, Any]] = defaultdict(_empty_second)
-    recorded = 0
-    for path in sorted((directory / "latency").glob("*.hlog")):
-        for interval in read_log(path):
-            op, _, kind = interval.tag.rpartition("|")
-            second = int(interval.start_s)
-            seconds[second, op][kind].add(interval.histogram)
-            if start_s <= second < end_s:
-                getattr(totals[op], kind).add(interval.histogram)
-            recorded += len(interval.histogram) if kind == "response" else 0
-    counted = 0
-    for line in _lines((directory / "process").glob("*.ops.jsonl")):
-        second, op = int(line["second"]), str(line["op"])
-        counted += int(line.get("done", 0))
-        row = seconds[second, op]
-        for key in ("count", "done", "failed", "unknown", "points"):
-            row[key] += int(line.get(key, 0))
+
+    def add(second: int, op: str, line: Mapping[str, Any]) -> None:
         if start_s <= second < end_s:
-            total = totals[op]
-            for key in ("done", "failed", "unknown", "points"):
-                setattr(total, key, getattr(total, key) + int(line.get(key, 0)))
-            total.causes.update(line.get("causes", {}))
-    rows = [_second_row(second - start_s, op, row) for (second, op), row in sorted(seconds.items())]
-    return Merged(dict(totals), pl.DataFrame(rows, schema=_OPS_SCHEMA), recorded, counted)
+            totals[op].count(line)
+
+    counters = [read_counters(path, add) for path in sorted((directory / "process").glob("*.ops.jsonl"))]
+    logs = LogIndex(sorted((directory / "latency").glob("*.hlog")))
+    table = SecondTable([logs, *counters])
+    for part in counters:
+        table.add_counters(part)
+    recorded = 0
+    for second, op, kind, histogram in logs.histograms():
+        table.set_latencies(second, op, kind, histogram.percentiles_ns(tuple(LATENCIES.values())))
+        if start_s <= second < end_s:
+            histogram.add_to(getattr(totals[op], kind))
+        recorded += len(histogram) if kind == "response" else 0
+    counted = sum(int(part.numbers[:, COUNTS.index("done")].sum()) for part in counters)
+    return Merged(dict(totals), table.frame(start_s), recorded, counted)
 
 
 def evidence(
@@ -116,7 +119,7 @@ def evidence(
         if start_s <= int(interval.start_s) < end_s:
             seen[interval.tag].add(interval.histogram)
     used = passed = 0
-    for line in _lines([directory / "process" / f"{process}.cpu.jsonl"]):
+    for line in read_lines(directory / "process" / f"{process}.cpu.jsonl"):
         if start_s <= int(line["second"]) < end_s:
             used += int(line["cpu_ns"])
             passed += int(line["wall_ns"])
@@ -125,39 +128,6 @@ def evidence(
     return Evidence(share, lag_p50, lag_p99, seen["wait"].percentile_ns(50), service_p50_ns), seen["lag"]
 
 
-def _lines(paths: Iterable[Path]) -> Iterable[Mapping[str, Any]]:
-    for path in paths:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if line.endswith("\n"):  # the last line of a killed process may be cut off
-                    yield json.loads(line)
-
-
 def _percentiles(histogram: Histogram, percents: Mapping[str, float]) -> dict[str, float]:
     values = histogram.percentiles_ns(percents.values())
     return {**dict(zip(percents, values, strict=True)), "mean": histogram.mean_ns}
-
-
-def _empty_second() -> dict[str, Any]:
-    return {
-        "count": 0,
-        "done": 0,
-        "failed": 0,
-        "unknown": 0,
-        "points": 0,
-        "response": Histogram(),
-        "service": Histogram(),
-    }
-
-
-def _second_row(second: int, op: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    latencies = {}
-    for kind in ("response", "service"):
-        for name, value in zip(("p50", "p99", "max"), row[kind].percentiles_ns((50, 99, 100)), strict=True):
-            latencies[f"{kind}_{name}_ns"] = value
-    counts = {key: row[key] for key in ("count", "done", "failed", "unknown", "points")}
-    return {"second": second, "op": op, **counts, **latencies}
-
-
-_POLARS = {"int64": pl.Int64, "string": pl.String, "double": pl.Float64}
-_OPS_SCHEMA = {name: _POLARS[kind] for name, kind in OPS_COLUMNS.items()}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tsbench.drive.webui.live_updates import COUNTS, Sparse, Tally
+from tsbench.drive.webui.live_updates import COUNTS, Tally
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
-from tsbench.measure.hist import Histogram
+from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.merge import PERCENTS
 
 if TYPE_CHECKING:
@@ -30,16 +30,19 @@ class _Second:
     """One op (or the probe's lag) in one second."""
 
     changed: int = 0
-    seen: dict[str, list[Sparse]] = field(default_factory=lambda: defaultdict(list))
+    seen: dict[str, list[SparseHistogram]] = field(default_factory=lambda: defaultdict(list))
     percentiles: dict[str, list[int]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
-    def add(self, kind: str, sparse: Sparse) -> None:
+    def add(self, kind: str, sparse: SparseHistogram) -> None:
         self.seen[kind].append(sparse)
         self.percentiles[kind] = _sum(self.seen[kind]).percentiles_ns(PERCENTS.values())
 
 
-def _sum(parts: list[Sparse]) -> Histogram:
+_BySecond = dict[tuple[int, str], list[SparseHistogram]]
+
+
+def _sum(parts: list[SparseHistogram]) -> Histogram:
     whole = Histogram()
     for part in parts:
         part.add_to(whole)
@@ -70,7 +73,9 @@ class Figures:
         self._seconds: dict[tuple[int, str], _Second] = {}
         self._totals: dict[str, Histogram] = defaultdict(Histogram)
         self._tallies: dict[str, Tally] = defaultdict(Tally)
-        self._self_seen: dict[str, dict[tuple[int, str], list[Sparse]]] = defaultdict(lambda: defaultdict(list))
+        self._self_seen: dict[str, dict[tuple[int, str], list[SparseHistogram]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         self._cpu: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
 
     def begin(self, test: str) -> None:
@@ -94,7 +99,7 @@ class Figures:
             self._cpu[news.process][second] = (cpu_ns, wall_ns)
         self._forget()
 
-    def _see(self, process: str, tag: str, second: int, sparse: Sparse) -> None:
+    def _see(self, process: str, tag: str, second: int, sparse: SparseHistogram) -> None:
         op, _, kind = tag.rpartition("|")
         self._row(second, op).add(kind, sparse)
         if not op:

@@ -10,40 +10,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tsbench.measure.hist import Histogram
+from tsbench.measure.hist import SparseHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from tsbench.measure.hist import Histogram
+
 
 COUNTS = ("done", "failed", "unknown", "points")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sparse:
-    """A histogram without its empty counters: a second's has a few hundred of 33 thousand."""
-
-    index: NDArray[np.int64]
-    count: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, histogram: Histogram) -> Sparse:
-        """The used counters of a histogram."""
-        index = np.flatnonzero(histogram.counts)
-        return cls(index, histogram.counts[index])
-
-    def add_to(self, histogram: Histogram) -> None:
-        """Add the counters to those of a histogram."""
-        histogram.counts[self.index] += self.count
-
-    def whole(self) -> Histogram:
-        """The histogram."""
-        histogram = Histogram()
-        self.add_to(histogram)
-        return histogram
 
 
 @dataclass(slots=True)
@@ -69,7 +44,7 @@ class News:
 
     test: str
     process: str
-    histograms: list[tuple[str, int, Sparse]] = field(default_factory=list)
+    histograms: list[tuple[str, int, SparseHistogram]] = field(default_factory=list)
     counts: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
     cpu: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -93,7 +68,7 @@ class News:
         ValueError
             If a histogram is damaged.
         """
-        histograms = [(tag, second, Sparse.of(Histogram.decode(text))) for tag, second, text in message["histograms"]]
+        histograms = [(tag, second, SparseHistogram.decode(text)) for tag, second, text in message["histograms"]]
         counts = [(op, second, dict(counts)) for op, second, counts in message["counts"]]
         cpu = [(second, cpu_ns, wall_ns) for second, cpu_ns, wall_ns in message["cpu"]]
         return cls(message["test"], message["process"], histograms, counts, cpu)
@@ -107,7 +82,7 @@ class Outbox:
 
     def saw(self, tag: str, second: int, histogram: Histogram) -> None:
         """A histogram of a second: of an op (`<op>|response`, `<op>|service`), or the probe's `lag` and `wait`."""
-        self._news.histograms.append((tag, second, Sparse.of(histogram)))
+        self._news.histograms.append((tag, second, SparseHistogram.of(histogram)))
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
         """Counters of an op in a second."""

@@ -1,0 +1,162 @@
+"""Reads what the load processes wrote of each second and op, in memory that hardly grows with the run's length."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from tsbench.measure.hist import SparseHistogram, decode_line, scan_log
+from tsbench.results.rundir import OPS_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
+
+COUNTS = ("count", "done", "failed", "unknown", "points")
+KINDS = ("response", "service")
+LATENCIES = {"p50": 50.0, "p99": 99.0, "max": 100.0}
+
+
+class _Names:
+    """Numbers for names, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        return self.numbers.setdefault(name, len(self.numbers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counters:
+    """The counters of one process by second and op: `keys` (n, 2) are (second, place in `ops`), `numbers` (n, 5)."""
+
+    ops: list[str]
+    keys: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    """A column per name in `COUNTS`."""
+
+
+def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a file of JSON lines; a last line that a kill cut off is left out."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def read_counters(path: Path, visit: Callable[[int, str, Mapping[str, Any]], None]) -> Counters:
+    """Read the `*.ops.jsonl` of a process; `visit` is called with second, op and the object of each line."""
+    names, flat = _Names(), array("q")
+    for line in read_lines(path):
+        second, op = int(line["second"]), str(line["op"])
+        visit(second, op, line)
+        flat.extend((second, names.number(op), *(int(line.get(name, 0)) for name in COUNTS)))
+    lines = np.frombuffer(flat, dtype=np.int64).reshape(-1, 2 + len(COUNTS))
+    keys, inverse = np.unique(lines[:, :2], axis=0, return_inverse=True)
+    numbers = np.zeros((len(keys), len(COUNTS)), dtype=np.int64)
+    np.add.at(numbers, inverse.ravel(), lines[:, 2:])
+    return Counters(list(names.numbers), keys, numbers)
+
+
+class LogIndex:
+    """Where each second of each op is in the logs of all processes.
+
+    Raises
+    ------
+    ValueError
+        If a line is damaged: the text names file and line.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        tags, flat = _Names(), array("q")
+        self._paths = list(paths)
+        for file, path in enumerate(self._paths):
+            for line in scan_log(path):
+                flat.extend((int(line.start_s), tags.number(line.tag), file, line.number, line.offset, line.size))
+        lines = np.frombuffer(flat, dtype=np.int64).reshape(-1, 6)
+        self._lines = lines[np.lexsort((lines[:, 1], lines[:, 0]))]
+        self._tags = [(op, kind) for op, _, kind in (tag.rpartition("|") for tag in tags.numbers)]
+        self.ops = list(dict.fromkeys(op for op, _ in self._tags))
+        """The ops' names, each once."""
+        places = np.array([self.ops.index(op) for op, _ in self._tags], dtype=np.int64)
+        self.keys: NDArray[np.int64] = np.stack([self._lines[:, 0], places[self._lines[:, 1]]], axis=1)
+        """(second, place in `ops`) of each line."""
+
+    def histograms(self) -> Iterator[tuple[int, str, str, SparseHistogram]]:
+        """Yield (second, op, kind, histogram over all processes), ordered by second.
+
+        Raises
+        ------
+        ValueError
+            If a histogram is damaged: the text names file and line.
+        """
+        changes = (np.diff(self._lines[:, :2], axis=0) != 0).any(axis=1)
+        edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(self._lines)]
+        files = [path.open("rb") for path in self._paths]
+        try:
+            for first, end in pairwise(edges):
+                group = self._lines[first:end]
+                if len(group):
+                    op, kind = self._tags[group[0, 1]]
+                    yield int(group[0, 0]), op, kind, SparseHistogram.sum(self._decoded(files, group[:, 2:].tolist()))
+        finally:
+            for file in files:
+                file.close()
+
+    def _decoded(self, files: Sequence[BinaryIO], places: list[list[int]]) -> list[SparseHistogram]:
+        decoded = []
+        for file, number, offset, size in places:
+            files[file].seek(offset)
+            text = files[file].read(size).decode(errors="replace")
+            decoded.append(decode_line(self._paths[file], number, text))
+        return decoded
+
+
+class SecondTable:
+    """The rows of ops.parquet: one per second and op that any of the parts knows, filled in place."""
+
+    def __init__(self, parts: Sequence[LogIndex | Counters]) -> None:
+        self._ops = {op: number for number, op in enumerate(sorted({op for part in parts for op in part.ops}))}
+        codes = [self._codes(part.ops, part.keys) for part in parts]
+        self._rows = np.unique(np.concatenate(codes)) if codes else np.zeros(0, dtype=np.int64)
+        self._counts = np.zeros((len(self._rows), len(COUNTS)), dtype=np.int64)
+        self._latencies = np.zeros((len(self._rows), len(KINDS), len(LATENCIES)), dtype=np.int64)
+
+    def _codes(self, ops: list[str], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """One number per (second, op), which sorts as second and name do."""
+        numbers = np.array([self._ops[op] for op in ops], dtype=np.int64)
+        return keys[:, 0] * max(1, len(self._ops)) + numbers[keys[:, 1]]
+
+    def add_counters(self, part: Counters) -> None:
+        """Add the counters of one process."""
+        self._counts[np.searchsorted(self._rows, self._codes(part.ops, part.keys))] += part.numbers
+
+    def set_latencies(self, second: int, op: str, kind: str, values_ns: Sequence[int]) -> None:
+        """Set one second's percentiles, in the order of `LATENCIES`."""
+        row = np.searchsorted(self._rows, second * max(1, len(self._ops)) + self._ops[op])
+        self._latencies[row, KINDS.index(kind)] = values_ns
+
+    def frame(self, start_s: int) -> pl.DataFrame:
+        """Return the table, its seconds counted from `start_s`."""
+        names = np.array(list(self._ops), dtype=object)
+        seconds, ops = np.divmod(self._rows, max(1, len(self._ops)))
+        columns: dict[str, Any] = {"second": seconds - start_s, "op": names[ops] if len(names) else []}
+        columns |= {name: self._counts[:, place] for place, name in enumerate(COUNTS)}
+        for number, kind in enumerate(KINDS):
+            for place, name in enumerate(LATENCIES):
+                columns[f"{kind}_{name}_ns"] = self._latencies[:, number, place]
+        return pl.DataFrame(columns, schema=_OPS_SCHEMA)
+
+
+_POLARS = {"int64": pl.Int64, "string": pl.String, "double": pl.Float64}
+_OPS_SCHEMA = {name: _POLARS[kind] for name, kind in OPS_COLUMNS.items()}
