@@ -2,6 +2,7 @@
 # make test         sets everything up and runs the tests; make test ARGS='--require postgres -k sqlite'
 # make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
 # make lint         ruff and mypy
+# make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment
 # make lock         pins all dependencies anew
 
@@ -10,7 +11,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: quickstart test bench lint format check-install lock venv clean
+.PHONY: quickstart test bench lint docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -25,6 +26,9 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docstrings: venv
+	$(BIN)/python -m tests.prose $(ARGS)
 
 format: venv
 	$(BIN)/ruff format .

@@ -1,20 +1,20 @@
-"""The two ways in which a command ends badly for a reason that its user can act on."""
+"""The errors that end a command with a message to the user instead of a traceback."""
 
 
 class UserMistake(Exception):  # noqa: N818 - it is the user's, not the program's
-    """Something that the user gave cannot be used: one line that names it and the cure (exit code 2)."""
+    """Invalid input by the user; the text is one line that names the mistake and the cure (exit code 2)."""
 
 
 class Unreachable(UserMistake):
-    """Nobody answers at an endpoint: the user's mistake, unless a server has answered there before."""
+    """No server answers at an endpoint: the user's mistake, unless the server has answered before."""
 
 
 class Broken(Exception):  # noqa: N818
-    """A run could not be carried through (a server died, the disk is full): exit code 1."""
+    """A run that could not be completed, such as after a server's death or with a full disk (exit code 1)."""
 
 
 class ServerDied(Broken):
-    """A step that failed because the server had died; `death` says how."""
+    """A step that failed because the server died; `death` describes how it died."""
 
     def __init__(self, death: str, reason: str) -> None:
         super().__init__(f"{death}; {reason}")
@@ -22,5 +22,5 @@ class ServerDied(Broken):
 
 
 def one_line(error: BaseException) -> str:
-    """Return the text of an error on one line, or its type's name if it has none."""
+    """Return the text of an error as one line, or the name of its type if the text is empty."""
     return " ".join(str(error).split()) or type(error).__name__

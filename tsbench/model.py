@@ -1,4 +1,4 @@
-"""The nouns that every other module speaks in: what is measured, written, asked and answered.
+"""The data types that all other modules share: measurements, batches, queries, answers and verdicts.
 
 All of them are plain data. Nothing here opens a connection, knows a database or draws a random number.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Aggregate: TypeAlias = Literal["max", "min", "mean", "sum", "count"]
 
 
-# --- what is measured -------------------------------------------------------------------------------------------------
+# --- measurements and points ------------------------------------------------------------------------------------------
 
 
 class Kind(StrEnum):
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One measured quantity; `unit` is free text for people."""
+    """A field of a measurement; `unit` is free text for people."""
 
     name: str
     kind: Kind = Kind.FLOAT
@@ -40,11 +40,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one kind of reading consists of.
+    """The tags and fields of one kind of reading.
 
-    `tags` describe the thing that is measured and are shared by all measurements of a use case; the first of them is
-    the key by which queries choose and group. `own_tags` belong to this measurement alone. A series is one thing's
-    values of one measurement, so both are fixed for a series.
+    `tags` describe the device or host that is measured and are shared by all measurements of a use case; the first of
+    them is the key by which queries choose and group. `own_tags` belong to this measurement alone. A series is one
+    device's values of one measurement, so the tags of a series never change.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Measurement:
 
     @property
     def key(self) -> str | None:
-        """The tag that queries choose and group by; None where there is a single series without tags."""
+        """Name of the tag that queries choose and group by; None for a single series without tags."""
         return self.tags[0] if self.tags else None
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """The fields' names, in order."""
+        """Names of the fields, in order."""
         return tuple(f.name for f in self.fields)
 
 
@@ -77,7 +77,7 @@ class Codes:
         return self.values[int(self.codes[index])]
 
     def tolist(self) -> list[str]:
-        """Every entry as text."""
+        """Return all entries as text."""
         values = self.values
         return [values[code] for code in self.codes.tolist()]
 
@@ -105,15 +105,15 @@ class Batch:
 
     @property
     def values(self) -> int:
-        """How many field values the points carry."""
+        """Number of field values in the batch (points times fields)."""
         return len(self.time_ns) * len(self.fields)
 
     def rows(self, start: int, stop: int) -> Batch:
-        """Rows start <= i < stop, as views."""
+        """Return rows start <= i < stop, as views."""
         return self.where(slice(start, stop))
 
     def where(self, rows: slice | NDArray[np.bool_]) -> Batch:
-        """The rows that a slice (as views) or a mask of shape (n,) chooses."""
+        """Return the rows that a slice (as views) or a mask of shape (n,) selects."""
         return replace(
             self,
             time_ns=self.time_ns[rows],
@@ -123,7 +123,7 @@ class Batch:
 
 
 def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """Batches of one measurement and world as one, their rows one batch after the other; its number is the first's."""
+    """Concatenate batches of one measurement and world, in their order; the result has the first one's number."""
     first = batches[0]
     return replace(
         first,
@@ -133,12 +133,12 @@ def merge_batches(batches: Sequence[Batch]) -> Batch:
     )
 
 
-# --- what is asked ----------------------------------------------------------------------------------------------------
+# --- queries ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Points with start_ns <= time < end_ns, in UTC nanoseconds since 1970."""
+    """A time range start_ns <= time < end_ns, in UTC nanoseconds since 1970."""
 
     start_ns: int
     end_ns: int
@@ -149,13 +149,13 @@ class Window:
 
     @property
     def length_ns(self) -> int:
-        """Its length in nanoseconds."""
+        """Length in nanoseconds."""
         return self.end_ns - self.start_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """The rows themselves: time, key (where there is one), fields. `keys` None means every series."""
+    """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series."""
 
     measurement: Measurement
     fields: tuple[str, ...]
@@ -164,13 +164,13 @@ class Raw:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The answer's columns."""
+        """Names of the answer's columns."""
         return _keyed(self.measurement, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Bucketed:
-    """An aggregate of each field per time bucket, over the chosen series together: time, fields.
+    """A query for an aggregate of each field per time bucket, over all chosen series together: time, fields.
 
     Buckets are aligned to the epoch (UTC): a point at t belongs to the bucket that starts at t - t mod bucket_ns. A
     bucket without points has no row.
@@ -185,13 +185,13 @@ class Bucketed:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The answer's columns."""
+        """Names of the answer's columns."""
         return ("time", *self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """An aggregate of each field per time bucket and series: time, key, fields."""
+    """A query for an aggregate of each field per time bucket and series: time, key, fields."""
 
     measurement: Measurement
     fields: tuple[str, ...]
@@ -202,13 +202,13 @@ class Grouped:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The answer's columns."""
+        """Names of the answer's columns."""
         return _keyed(self.measurement, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The newest row of every series: time, key, fields. `before_ns` None means up to now."""
+    """A query for the newest row of every series: time, key, fields. `before_ns` None means up to now."""
 
     measurement: Measurement
     fields: tuple[str, ...]
@@ -217,13 +217,13 @@ class Latest:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The answer's columns."""
+        """Names of the answer's columns."""
         return _keyed(self.measurement, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """The rows of the window in which `field` exceeds `threshold`: time, key, fields."""
+    """A query for the rows of a window in which `field` exceeds `threshold`: time, key, fields."""
 
     measurement: Measurement
     fields: tuple[str, ...]
@@ -234,13 +234,13 @@ class Above:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The answer's columns."""
+        """Names of the answer's columns."""
         return _keyed(self.measurement, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class LatestBuckets:
-    """The newest `limit` buckets before `before_ns` of an aggregate over all series together: time, fields."""
+    """A query for the newest `limit` buckets before `before_ns`, aggregated over all series: time, fields."""
 
     measurement: Measurement
     fields: tuple[str, ...]
@@ -251,19 +251,19 @@ class LatestBuckets:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The answer's columns."""
+        """Names of the answer's columns."""
         return ("time", *self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many points of a measurement are stored (for the audit): one row, one column `points`."""
+    """A query for the number of stored points of a measurement (for the audit): one row, one column `points`."""
 
     measurement: Measurement
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The answer's columns."""
+        """Names of the answer's columns."""
         return ("points",)
 
 
@@ -275,14 +275,15 @@ def _keyed(measurement: Measurement, fields: Iterable[str]) -> tuple[str, ...]:
     return ("time", *key, *fields)
 
 
-# --- what comes back --------------------------------------------------------------------------------------------------
+# --- answers and outcomes ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """An answer as the driver gave it, one tuple per row under `columns`; `check.comparison` makes it canonical.
+    """An answer as the driver returned it, one tuple per row under `columns`.
 
-    A column called `time` may hold datetimes (aware, or naive in UTC) or integers (nanoseconds since 1970).
+    `check.comparison` converts it to one canonical form. A column called `time` may hold datetimes (aware, or naive in
+    UTC) or integers (nanoseconds since 1970).
     """
 
     columns: tuple[str, ...]
@@ -293,7 +294,7 @@ class Rows:
 
 
 class Outcome(IntEnum):
-    """How an op ended. UNKNOWN: no answer came, so it may or may not have taken effect."""
+    """The outcome of an op. UNKNOWN: no answer came, so the op may or may not have taken effect."""
 
     OK = 0
     FAILED = 1
@@ -301,9 +302,9 @@ class Outcome(IntEnum):
 
 
 class OpError(Exception):
-    """An op that did not succeed; raised by sessions.
+    """Raised by sessions for an op that did not succeed.
 
-    `outcome` is FAILED when the server refused it and UNKNOWN when no answer came; `cause` is a short, stable word to
+    `outcome` is FAILED if the server refused the op and UNKNOWN if no answer came; `cause` is a short, stable word to
     count by (`timeout`, `connection`, `refused`, `constraint`, ...); the text is for people.
     """
 
@@ -315,7 +316,7 @@ class OpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of one check of a run's figures: True, False, or None where it cannot be decided."""
+    """The outcome of one check of a run's figures: True, False, or None if it cannot be decided."""
 
     valid: bool | None
     reason: str = ""
@@ -327,12 +328,12 @@ class Verdict:
         return "valid" if self.valid else "inconclusive" if self.valid is None else "invalid"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as summary.json keeps it."""
+        """Return the verdict in the form that summary.json stores."""
         return {"state": self.state, "reason": self.reason, "counts": dict(self.counts)}
 
 
 def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of several: invalid before inconclusive before valid. Reasons of the others are joined."""
+    """Return the worst of several verdicts (invalid, inconclusive, valid) with all their reasons."""
     found = list(verdicts)
     if not found:
         return Verdict(None, "nothing was checked")
@@ -343,7 +344,7 @@ def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class WriteMode(StrEnum):
-    """How points travel to the server."""
+    """The request by which points are sent to the server."""
 
     SINGLE = "single"  # one point, one request, prepared where the database can
     MULTI = "multi"  # many points in one ordinary write statement

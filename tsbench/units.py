@@ -1,4 +1,4 @@
-"""Text to numbers with units and back: the only place that parses or formats times, durations, sizes and rates."""
+"""Parse and format times, durations, sizes, counts and shares; no other module does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DURATION_NS = {
 }
 _SIZE_BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|min|s|m|h|d|w)\s*")
-"""A number with its unit; a duration is one or more of them."""
+"""A number with its unit; a duration consists of one or more of these."""
 _COUNT = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kM]?)")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)")
@@ -29,7 +29,7 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)")
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds of a duration such as `10s`, `1h30m`, `250 ms`.
+    """Return the nanoseconds of a duration such as `10s`, `1h30m`, `250 ms`.
 
     Raises
     ------
@@ -50,12 +50,12 @@ def parse_duration_ns(text: str) -> int:
 
 
 def parse_offset_s(text: str) -> float:
-    """Seconds of a duration with or without a sign, such as `2h` or `-5h30m`.
+    """Return the seconds of a duration with or without a sign, such as `2h` or `-5h30m`.
 
     Raises
     ------
     ValueError
-        If the text is not one.
+    If the text is not a duration with or without a sign.
     """
     stripped = text.strip()
     sign = -1 if stripped.startswith("-") else 1
@@ -63,19 +63,19 @@ def parse_offset_s(text: str) -> float:
 
 
 def is_relative_time(value: object) -> bool:
-    """Whether it is `now`, or a distance from it."""
+    """Return True for `now` and for times relative to it, such as `now-6h`."""
     return isinstance(value, str) and value.strip().startswith("now")
 
 
 def parse_time_ns(text: str, *, now_ns: int) -> int:
-    """UTC nanoseconds since 1970 of an ISO 8601 time, of `now`, or of `now-6h` / `now+10m`.
+    """Return the UTC nanoseconds since 1970 of an ISO 8601 time, of `now`, or of `now-6h` / `now+10m`.
 
-    A time without a zone is UTC. `now_ns` is what `now` means.
+    A time without a zone is UTC. `now_ns` is the time that `now` stands for.
 
     Raises
     ------
     ValueError
-        If the text is neither.
+    If the text is not a time.
     """
     stripped = text.strip()
     if stripped == "now":
@@ -95,7 +95,7 @@ def parse_time_ns(text: str, *, now_ns: int) -> int:
 
 
 def parse_size_bytes(text: str) -> int:
-    """Bytes of a size such as `512 MB` or `64MiB`.
+    """Return the bytes of a size such as `512 MB` or `64MiB`.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_count(text: str) -> float:
-    """A count or rate such as `3500`, `3_500` or `3.5k`, without a unit.
+    """Parse a count or rate without a unit, such as `3500`, `3_500` or `3.5k`.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def parse_count(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """A share of a whole, such as `0.1%`; 0 needs no sign.
+    """Return a percentage such as `0.1%` as a fraction (0.001); `0` may stand without the percent sign.
 
     Raises
     ------
@@ -137,19 +137,19 @@ def parse_share(text: str) -> float:
 
 
 def format_time(time_ns: int) -> str:
-    """An ISO 8601 UTC time with as many decimals as it needs."""
+    """Return an ISO 8601 UTC time with as many decimals as needed."""
     seconds, rest = divmod(time_ns, NS_PER_S)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}".rstrip("0") + "Z" if rest else f"{text}Z"
 
 
 def format_now() -> str:
-    """The current time as `format_time` has it, in whole seconds."""
+    """Return the current time in the form of `format_time`, in whole seconds."""
     return format_time(int(time.time()) * NS_PER_S)
 
 
 def format_duration(duration_ns: float) -> str:
-    """A duration with three significant digits and the unit that fits."""
+    """Return a duration with three significant digits and the largest fitting unit."""
     for unit, size in (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000)):
         if abs(duration_ns) >= size:
             return f"{_significant(duration_ns / size)} {unit}"
@@ -157,7 +157,7 @@ def format_duration(duration_ns: float) -> str:
 
 
 def format_exact_duration(duration_ns: int) -> str:
-    """Return a duration as `parse_duration_ns` reads it, in the largest unit up to hours that it is a multiple of."""
+    """Return a duration in the largest unit up to hours that divides it, for `parse_duration_ns`."""
     for unit in ("h", "m", "s", "ms", "us"):
         if duration_ns % _DURATION_NS[unit] == 0:
             return f"{duration_ns // _DURATION_NS[unit]}{unit}" if duration_ns else "0s"
@@ -165,7 +165,7 @@ def format_exact_duration(duration_ns: int) -> str:
 
 
 def format_size(size_bytes: float) -> str:
-    """A size with three significant digits in decimal units."""
+    """Return a size with three significant digits in decimal units."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if abs(size_bytes) >= size:
             return f"{_significant(size_bytes / size)} {unit}"
@@ -173,7 +173,7 @@ def format_size(size_bytes: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """A count or rate with thousands separated; decimals only where the number is small."""
+    """Return a count or rate with thousands separators; decimals only for small numbers."""
     return f"{count:,.0f}" if abs(count) >= 100 or count == int(count) else _significant(count)
 
 

@@ -170,7 +170,7 @@ def test_a_tag_without_text_is_left_out():
 
 @pytest.mark.parametrize("text", ["two\nlines", "ends with \\"])
 def test_text_that_the_protocol_cannot_hold_is_refused(text):
-    with pytest.raises(ValueError, match="no form"):
+    with pytest.raises(ValueError, match="cannot express"):
         line_protocol.encode(tiny(text))
 
 

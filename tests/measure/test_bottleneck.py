@@ -26,7 +26,7 @@ SLOW = replace(CALM, service_p50_ns=100 * MS)
 
 
 @pytest.mark.parametrize(
-    ("processes", "conduct", "limit", "valid"),
+    ("processes", "profile", "limit", "valid"),
     [
         ([], BUSY, UNKNOWN, None),
         ([CALM], BUSY, DATABASE, True),
@@ -57,9 +57,9 @@ SLOW = replace(CALM, service_p50_ns=100 * MS)
     ],
 )
 def test_what_limited_a_run_follows_from_the_evidence(
-    processes: list[Evidence], conduct: LoadProfile, limit: str, valid: bool | None
+    processes: list[Evidence], profile: LoadProfile, limit: str, valid: bool | None
 ) -> None:
-    name, verdict = limited_by(processes, conduct)
+    name, verdict = limited_by(processes, profile)
     assert (name, verdict.valid) == (limit, valid)
     assert bool(verdict.reason) == (valid is not True)
 

@@ -22,7 +22,7 @@ STATS = {"p50": 50, "p90": 90, "p99": 99, "p99.9": 99.9, "max": 100}
 QUESTION = "Which layout keeps up with 10 writers, and what do the queries of a dashboard cost meanwhile?"
 
 
-ALIVE = GateResult("server deaths<=0", 0.0, "pass", "the server was there to the end", built_in=True)
+ALIVE = GateResult("server deaths<=0", 0.0, "pass", "the server was alive to the end", built_in=True)
 
 
 @dataclass(frozen=True)

@@ -217,9 +217,9 @@ def test_ticks_fill_a_window_whose_end_is_excluded():
     [
         ({"use_case": "devop"}, "did you mean 'devops'"),
         ({"form": "square"}, "no form 'square'"),
-        ({"scale": 0}, "scale is at least 1"),
-        ({"streams": 0}, "streams is at least 1"),
-        ({"seed": -1}, "seed is at least 0"),
+        ({"scale": 0}, "scale must be at least 1"),
+        ({"streams": 0}, "streams must be at least 1"),
+        ({"seed": -1}, "seed must be at least 0"),
         ({"decimals": -1}, "decimals"),
     ],
 )

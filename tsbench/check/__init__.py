@@ -1,1 +1,1 @@
-"""Checks of a run: answers against gold, stored points against acknowledged ones."""
+"""Checks of a run: answers against gold answers, stored points against acknowledged ones."""

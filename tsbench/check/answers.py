@@ -1,4 +1,4 @@
-"""The checks after a run, through one session: answers against gold, and stored points against acknowledged ones."""
+"""Checks after a run, through one session: answers against gold, and stored points against acknowledged ones."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Schema, Session
 
 AFTER = 1_000_000_000
-"""Numbers of the questions that are asked after the run begin here, so that they are new ones."""
+"""First number of the queries that run after the measured load, so that they differ from its queries."""
 READBACK_ROWS = 50_000
 """Rows read back at a time."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """What was checked and what was wrong with it."""
+    """The number of checked answers and the differences that were found."""
 
     checked: int = 0
     wrong: int = 0
@@ -57,7 +57,7 @@ class Answers:
                 self.first_wrong = {"kind": kind, "query": str(query), "difference": difference.text}
 
     def verdict(self) -> Verdict:
-        """False if any answer was wrong; could not tell if none could be checked."""
+        """Return False if any answer was wrong, None if no answer could be checked."""
         counts = {"checked": self.checked, "wrong": self.wrong}
         if self.wrong and self.first_wrong is not None:
             first = f"{self.first_wrong['kind']}: {self.first_wrong['difference']}"
@@ -70,7 +70,7 @@ class Answers:
         return Verdict(True, "", counts)
 
     def summary(self) -> dict[str, Any]:
-        """As in summary.json and validate.json."""
+        """Return the counts in the form of summary.json and validate.json."""
         return {
             "checked": self.checked,
             "wrong": self.wrong,
@@ -82,9 +82,9 @@ class Answers:
 
 
 def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers) -> None:
-    """Check the answers that were given during the run, from the processes' files.
+    """Check the answers that load processes kept during the run, from their files.
 
-    A last line that a kill cut off is left out.
+    A last line that was cut off by a kill is skipped.
     """
     for path in paths:
         with path.open(encoding="utf-8") as lines:
@@ -101,11 +101,11 @@ def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers
 def ask(
     gold: Gold, session: Session, schema: Schema, kinds: Sequence[str], count: int, seed: int, answers: Answers
 ) -> None:
-    """Ask `count` new questions, the kinds in turn, and check the answers; nothing is being written now.
+    """Run `count` new queries, the kinds in turn, and check their answers, while nothing is being written.
 
-    The first round of questions is as it is in the run, the second begins and ends on ticks, the third just after them,
-    and so on: a window drawn at random hardly ever has a point within a second of its ends, so that an end taken in by
-    mistake, or bounds rounded to seconds, would not show.
+    The first round has the windows of the run, the second begins and ends on ticks, the third just after them, and so
+    on: a random window hardly ever has a point within a second of its ends, so an end that was included by mistake, or
+    bounds rounded to seconds, would not be found.
     """
     askable = list(dict.fromkeys(kinds))
     for number in range(count):
@@ -126,7 +126,7 @@ def ask(
 
 
 def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
-    """The query with its window, or its end, moved back to `after_ns` after a tick; as it is if that is outside."""
+    """Return the query with its window, or its end, moved back to `after_ns` after a tick, unless that is outside."""
     spec = gold.world.spec
 
     def moved(time_ns: int) -> int:
@@ -144,9 +144,9 @@ def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
 
 
 def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers: Answers) -> None:
-    """Read stored rows back and compare each with gold: everything, or evenly spread windows of about `limit` rows.
+    """Read stored rows and compare each with gold: all rows, or evenly spread windows of about `limit` rows.
 
-    The newest rows, which were written while it was measured, are always among them.
+    The newest rows, which the measured load wrote, are always among them.
     """
     for query in _windows(gold, limit):
         try:
@@ -174,7 +174,7 @@ def _windows(gold: Gold, limit: int) -> Iterator[Raw]:
 
 
 def guarded(answers: Answers, check: Callable[[], None]) -> None:
-    """Run one check; if the database fails it, the check becomes inconclusive, with the cause."""
+    """Run one check; an error of the database makes the answers inconclusive, with its cause."""
     try:
         check()
     except OpError as error:

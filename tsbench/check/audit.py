@@ -1,4 +1,4 @@
-"""Whether everything that was acknowledged is stored, and nothing else."""
+"""Verify that all acknowledged points are stored, and no others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Points by fate. `acknowledged` includes the bulk load; `unknown` may or may not be stored; `failed` must not be.
+    """Numbers of points by outcome.
 
-    `expected` is what `acknowledged` comes to where the schema keeps one of several points at the same time.
+    `acknowledged` includes the bulk load; `unknown` points may or may not be stored; `failed` points must not be.
+    `expected` is the number of acknowledged points that must be stored: fewer than `acknowledged` if the schema keeps
+    one of several points at the same time.
     """
 
     acknowledged: int
@@ -33,22 +35,22 @@ class Account:
 
     @property
     def lost(self) -> int:
-        """Acknowledged points that are not stored."""
+        """Number of acknowledged points that are not stored."""
         return max(0, self.expected - self.stored)
 
     @property
     def unexpected(self) -> int:
-        """Stored points that nobody acknowledged and that no unknown write explains."""
+        """Number of stored points that were neither acknowledged nor part of an unknown write."""
         return max(0, self.stored - self.expected - self.unknown)
 
     def summary(self) -> dict[str, int]:
-        """As in summary.json."""
+        """Return the numbers in the form of summary.json."""
         return {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
 
     def verdict(self, lost_workers: Sequence[str] = ()) -> Verdict:
-        """False if a point was lost or appeared from nowhere.
+        """Return False if a point was lost or is stored without an acknowledgement.
 
-        The ledger of a worker that was lost may lack its last second: then more stored points prove nothing.
+        The ledger of a lost worker may lack its last second; then more stored points prove nothing.
         """
         counts = self.summary()
         if self.lost:
@@ -62,12 +64,12 @@ class Account:
 
 
 def points_by_outcome(ledger: NDArray[np.void]) -> dict[Outcome, int]:
-    """How many points of the measured writes ended how."""
+    """Return the number of points of the measured writes, by outcome."""
     return {o: int(ledger["points"][ledger["outcome"] == o].sum(dtype=np.int64)) for o in Outcome}
 
 
 def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
-    """Count what is stored and put it beside what was acknowledged."""
+    """Count the stored points and compare them with the acknowledged ones."""
     by_outcome = points_by_outcome(ledger)
     stored = 0
     for measurement in gold.world.measurements:

@@ -1,6 +1,6 @@
-"""Are the answers right? Rows are brought to one form and compared with the gold answer.
+"""Comparison of answers with gold answers, after converting both to one canonical form.
 
-The order of rows is not part of an answer; which rows, how often, and their values are.
+The order of rows does not matter; their number and values do.
 """
 
 from __future__ import annotations
@@ -19,54 +19,54 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 EXACT = 1e-12
-"""Relative tolerance of values that are stored and selected, never computed: a decimal text may round the last bit."""
+"""Relative tolerance of values that are stored but not computed: a decimal text may round the last bit."""
 TOLERANCES = {"mean": 1e-9, "sum": 1e-9}
 """Relative tolerance by aggregate: sums depend on the order of addition (n * 2**-53 for n = 10**6 values is 1e-10)."""
 
 
 class NotAnAnswer(TypeError):  # noqa: N818 - names what is wrong with the value
-    """A value of a type that no answer can have."""
+    """A value of a type that no answer can contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where an answer first departs from gold; `text` is one line for people."""
+    """The first difference between an answer and gold; `text` is one line for people."""
 
     text: str
 
 
 def canonical(rows: Rows) -> list[Row]:
-    """The rows in one form: times as int ns UTC, numbers as float, text as text, None as None; sorted.
+    """Return the rows in canonical form: times as int ns UTC, numbers as float, text and None unchanged; sorted.
 
     Raises
     ------
     NotAnAnswer
-        If a value is of a type that no answer can have.
+        If a value is of a type that no answer can contain.
     """
     times = {i for i, name in enumerate(rows.columns) if name == "time"}
     found = [tuple(_time_ns(v) if i in times else _plain(v) for i, v in enumerate(record)) for record in rows.records]
     try:
         return sorted(found)  # forty times as fast as by key
-    except TypeError:  # mixed types: this cannot be a right answer, but it must have an order to say why
+    except TypeError:  # mixed types: a wrong answer, but it needs an order to find the first difference
         return sorted(found, key=_sort_key)
 
 
 def compare(expected: Rows, actual: Rows, query: Query) -> Difference | None:
-    """The first difference between a gold answer and a database's, None if they agree."""
+    """Return the first difference between a gold answer and a database's; None if they agree."""
     if tuple(expected.columns) != tuple(actual.columns):
         return Difference(f"columns {', '.join(actual.columns)} instead of {', '.join(expected.columns)}")
     return compare_rows(canonical(expected), canonical(actual), expected.columns, tolerance(query))
 
 
 def tolerance(query: Query) -> float:
-    """The relative tolerance of a query's numbers."""
+    """Return the relative tolerance of a query's numbers."""
     if isinstance(query, Bucketed | Grouped | LatestBuckets):
         return TOLERANCES.get(query.aggregate, EXACT)
     return EXACT
 
 
 def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...], allowed: float) -> Difference | None:
-    """The first difference between two canonical lists of rows."""
+    """Return the first difference between two canonical lists of rows; None if they agree."""
     for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
         for column, one, other in zip(columns, want, got, strict=False):
             if not _equal(one, other, allowed):
@@ -84,13 +84,13 @@ def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...
 
 
 def between(earliest: list[Row], possible: Iterable[Row], actual: list[Row], *, keyed: bool) -> Difference | None:
-    """Check a newest-row-per-series answer that was given while writes went on.
+    """Check a newest-row-per-series answer that was read during writes.
 
     It must have the series of `earliest` (the newest rows before the writes), each with a row that is no older, and
     every row must be one of the `possible` ones (all that were ever sent). Rows are canonical: time, key (if `keyed`),
     fields.
     """
-    known = frozenset(possible)  # no copy of one that is frozen already
+    known = frozenset(possible)  # a frozenset is not copied
     key = slice(1, 2) if keyed else slice(1, 1)
     found = {row[key]: row for row in actual}
     if len(found) != len(actual):

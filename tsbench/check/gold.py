@@ -1,4 +1,4 @@
-"""The answer key: the generator's own points, in memory, and what every query over them should give."""
+"""The gold answers: computed from the generator's own points, which are kept in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tsbench.workload.world import World
 
 GOLD_BATCH = 65_536
-"""Points generated at a time; the points do not depend on it."""
+"""Points generated at a time; the points do not depend on this number."""
 
 
 def written(
@@ -29,7 +29,7 @@ def written(
 ) -> Iterator[Batch]:
     """Regenerate the points of the writes in a ledger, stream by stream and block by block.
 
-    The ticks and the size of a block are those of the feed: disordered points change places across the end of a stream.
+    Ticks and block size must be those of the load's feed: disordered points change places across the end of a stream.
     """
     for stream in np.unique(ledger["stream"]).tolist():
         own = ledger[ledger["stream"] == stream]
@@ -48,9 +48,9 @@ def written(
 
 
 class Gold:
-    """Everything that a run stored: the bulk load, the acknowledged writes, and apart from them the unknown ones.
+    """All points that a run stored: the bulk load, the acknowledged writes, and separately the unknown writes.
 
-    `keeps_duplicates` says what the schema does with two points of a series at one time.
+    `keeps_duplicates` says whether the schema keeps two points of a series at the same time.
     """
 
     def __init__(self, world: World, *, loaded_ticks: int, keeps_duplicates: bool) -> None:
@@ -67,13 +67,13 @@ class Gold:
         self._newest: dict[tuple[Latest, bool], tuple[list[Row], frozenset[Row]]] = {}
 
     def load(self) -> None:
-        """Take in what the bulk load stored."""
+        """Add the points of the bulk load."""
         for stream in range(self.world.spec.streams):
             for batch in self.world.batches(stream, points=GOLD_BATCH, last_tick=self._loaded_ticks):
                 self._known.add(batch)
 
     def add(self, ledger: NDArray[np.void], *, block_points: int, last_tick: int | None = None) -> None:
-        """Take in what was written afterwards, by a feed of such blocks that ended before `last_tick` (None: never)."""
+        """Add the points of later writes, by a feed with such blocks that ended before `last_tick` (None: never)."""
         self.writes = bool(len(ledger))
         self._newest.clear()
         for outcome, store in ((Outcome.OK, self._known), (Outcome.UNKNOWN, self._maybe), (Outcome.FAILED, None)):
@@ -87,15 +87,15 @@ class Gold:
                 self.unknown_points += len(batch) if outcome is Outcome.UNKNOWN else 0
 
     def answer(self, query: Query) -> Rows:
-        """What the query should give, if no write is unknown."""
+        """Return the right answer to a query, if no write is unknown."""
         return self._known.answer(query)
 
     def count(self) -> int:
-        """How many points are stored for certain."""
+        """Return the number of points that are certainly stored."""
         return sum(int(self.answer(Count(m)).records[0][0]) for m in self.world.measurements)
 
     def check(self, query: Query, rows: Rows, *, quiet: bool) -> Difference | None:
-        """Compare a database's answer; `quiet`: it was given while nothing was being written."""
+        """Compare a database's answer with gold; `quiet` means that nothing was being written at the time."""
         try:
             moving = self.writes and (not quiet or self.unknown_points > 0)
             if moving and isinstance(query, Latest) and query.before_ns is None:
@@ -105,7 +105,7 @@ class Gold:
             return Difference(str(error))
 
     def _check_newest(self, query: Latest, rows: Rows, *, quiet: bool) -> Difference | None:
-        """A newest row may be any that was sent, from what was certainly stored when it was asked for onwards."""
+        """Check newest rows: each may be any row that was sent after the newest one before the query."""
         if tuple(rows.columns) != query.columns:
             return Difference(f"columns {', '.join(rows.columns)} instead of {', '.join(query.columns)}")
         if (query, quiet) not in self._newest:  # thousands of answers are to the same question
@@ -124,7 +124,7 @@ class Gold:
         return self._maybe.answer(raw) if self.unknown_points else Rows(raw.columns, [])
 
     def check_rows(self, query: Raw, rows: Rows) -> Difference | None:
-        """Compare a window's rows one by one; rows of unknown writes may be there or not."""
+        """Compare a window's rows one by one; rows of unknown writes may be present or not."""
         try:
             expected, actual = canonical(self.answer(query)), canonical(rows)
         except NotAnAnswer as error:
@@ -136,7 +136,7 @@ class Gold:
 
 
 def _without(rows: list[Row], some: Counter[Row]) -> list[Row]:
-    """The rows in order, each of `some` left out as often as it is counted there."""
+    """Return the rows in order without those in `some`, each removed as often as it is counted."""
     kept = []
     for row in rows:
         if some[row] > 0:

@@ -1,1 +1,1 @@
-"""Batches to bytes, one wire format per file; no driver is imported here."""
+"""Encoders from batches to bytes, one wire format per module; no database driver is imported here."""

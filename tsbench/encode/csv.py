@@ -21,13 +21,13 @@ _Tags: TypeAlias = "tuple[Codes, ...]"
 
 
 def header(measurement: Measurement) -> bytes:
-    """The line that names the columns."""
+    """Return the header line with the names of the columns."""
     names = ("time", *measurement.tags, *measurement.own_tags, *measurement.field_names)
     return b",".join(_quoted(name) for name in names) + b"\n"
 
 
 def encode(batch: Batch) -> memoryview:
-    """The batch's points, one line each, without a header.
+    """Return the batch's points as CSV, one line each, without a header.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def encode(batch: Batch) -> memoryview:
 
 
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
-    """What `encode` gives, in pieces that are valid until the next is asked for.
+    """Yield the same bytes as `encode`, in pieces; each is valid until the next one is requested.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
 
 
 def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
-    """The parts of the lines, how many lines, and what each begins with."""
+    """Return the arguments of `assemble`: the parts of a line, the number of lines, and the start of each line."""
     measurement, times_ns = batch.measurement, batch.time_ns
     groups = (measurement.tags, measurement.own_tags)
     heads = [_tag_texts(tuple(batch.tags[tag] for tag in tags)) for tags in groups if tags]

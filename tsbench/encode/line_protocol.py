@@ -25,7 +25,7 @@ _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
 
 
 def encode(batch: Batch) -> memoryview:
-    """The batch's points, one line each, every line ended.
+    """Return the batch's points in line protocol, one line each, every line with its line feed.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def encode(batch: Batch) -> memoryview:
 
 
 def encode_singles(batch: Batch) -> list[bytes]:
-    """One line per point, without its end.
+    """Return one line per point, without the line feed.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def encode_singles(batch: Batch) -> list[bytes]:
 
 
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
-    """What `encode` gives, in pieces that are valid until the next is asked for: nothing is copied twice.
+    """Yield the same bytes as `encode`, in pieces that are not copied; each is valid until the next is requested.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
 
 
 def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
-    """The parts of the lines, how many lines, and what each begins with."""
+    """Return the arguments of `assemble`: the parts of a line, the number of lines, and the start of each line."""
     name = _escaped(batch.measurement.name, ", ")
     suffix = {Kind.INT: b"i", Kind.FLOAT: b""}
     fields = [
@@ -74,13 +74,13 @@ def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
     ]
     parts = [Part(table, batch.series) for table in _heads(batch)]
     parts += number_parts(fields)
-    # The name stands first in a line, yet is written as the end of the line before: one part less for every line.
+    # The name at the start of a line is written as the end of the previous line, which saves one part per line.
     parts.append(time_part(b" ", batch.time_ns, b"\n" + name))
     return parts, len(batch), Part(texts([name]))
 
 
 def _heads(batch: Batch) -> list[Texts]:
-    """The tags of every series as text: those that all measurements share, and the measurement's own."""
+    """Return the tags of every series as text: the shared tags, and the measurement's own ones."""
     measurement = batch.measurement
     groups = (measurement.tags, measurement.own_tags)
     return [_tag_texts(tuple((tag, batch.tags[tag]) for tag in tags)) for tags in groups if tags]
@@ -98,7 +98,7 @@ def _tag_texts(tags: _Tags) -> Texts:
 
 def _escaped(text: str, special: str) -> bytes:
     if "\n" in text or text.endswith("\\"):
-        raise ValueError(f"line protocol has no form for {text!r}: no line break, no backslash at the end")
+        raise ValueError(f"line protocol cannot express {text!r}: use no line break and no backslash at the end")
     for letter in special:
         text = text.replace(letter, "\\" + letter)
     return text.encode()

@@ -1,4 +1,4 @@
-"""Columns of numbers as parts of rows of text: integers, and floats as the shortest text that reads back the same."""
+"""Columns of numbers as text: integers, and floats as the shortest text that parses to the same value."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SMALL = 1024
-"""Integers below this come from a table of their own for each field, the field's name included."""
+"""Integers below this come from a lookup table per field, which includes the field's name."""
 _PERCENT = 101
-"""Two neighbouring percentages share a table of all their combinations."""
+"""Two adjacent percentages (0 .. 100) share one lookup table with all combinations."""
 _GROUP = 10_000
 """Larger integers are written in groups of four digits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """Numbers with what stands before and after each; `percent` if they are mostly within 0 .. 100."""
+    """A column of numbers with the text before and after each; `percent` if most values are within 0 .. 100."""
 
     before: bytes
     values: NDArray[Any]
@@ -34,7 +34,7 @@ class Column:
 
 
 def number_parts(columns: Sequence[Column]) -> list[Part]:
-    """Parts for columns of numbers next to each other.
+    """Return the parts that write columns of numbers next to each other.
 
     Raises
     ------
@@ -63,10 +63,10 @@ def number_parts(columns: Sequence[Column]) -> list[Part]:
 
 
 def _small_size(values: NDArray[Any]) -> int:
-    """How large a table the integers need; 0 if too large (or no integers)."""
+    """Return the size of the lookup table for these values; 0 if they are floats, negative or too large."""
     if values.dtype.kind == "f" or int(values.min()) < 0:
         return 0
-    # Few sizes, so that few tables are made while a value creeps up; 101 is a percentage.
+    # Few sizes, so that few tables are made for a slowly growing value; 101 is for percentages.
     most = int(values.max())
     return next((size for size in (_PERCENT, 256, 512, _SMALL) if most < size), 0)
 
@@ -80,7 +80,7 @@ def _small(columns: Sequence[Column], size: int) -> Part:
 
 @lru_cache(maxsize=256)
 def _combinations(around: tuple[tuple[bytes, bytes], ...], size: int) -> Texts:
-    """The texts of all combinations of integers below `size`, the last one fastest."""
+    """Return the texts of all combinations of integers below `size`; the last integer varies fastest."""
     found = [b""]
     for before, after in around:
         one = [b"%b%d%b" % (before, n, after) for n in range(size)]
@@ -97,7 +97,7 @@ def _integers(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
     if int(values.min()) < 0:
         sign = [Part(_texts(prefix, prefix + b"-"), (values < 0).astype(np.intp))]
         prefix = b""
-        magnitude = np.abs(values).view(np.uint64)  # the most negative one has no positive twin
+        magnitude = np.abs(values).view(np.uint64)  # the most negative int64 has no positive counterpart
     groups = []
     while int(magnitude.max()) >= _GROUP:
         rest = magnitude // _GROUP
@@ -118,7 +118,7 @@ def _integers(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
 
 
 def _tail_groups(groups: list[NDArray[Any]], suffix: bytes) -> list[Part]:
-    """All groups but the first: with leading zeros where any digit stands before them, without otherwise."""
+    """Return the parts of all groups but the first: padded with zeros if a digit precedes them, else not."""
     parts = []
     blank = groups[0] == 0
     for i, group in enumerate(groups[1:], 1):
@@ -133,7 +133,7 @@ def _tail_groups(groups: list[NDArray[Any]], suffix: bytes) -> list[Part]:
 
 @lru_cache(maxsize=16)
 def _group(suffix: bytes, omit_zero: bool) -> Texts:
-    """0000 .. 9999 with leading zeros, then 0 .. 9999 without (zero as nothing if `omit_zero`)."""
+    """Return the texts 0000 .. 9999, then 0 .. 9999 without leading zeros (zero as "" if `omit_zero`)."""
     plain = [b"%d%b" % (n, suffix) for n in range(_GROUP)]
     if omit_zero:
         plain[0] = suffix
@@ -142,7 +142,7 @@ def _group(suffix: bytes, omit_zero: bool) -> Texts:
 
 @lru_cache(maxsize=256)
 def _stretch(prefix: bytes, low: int, high: int, suffix: bytes, omit_zero: bool) -> Texts:
-    """Low .. high - 1 with what stands around them (zero as nothing if `omit_zero`)."""
+    """Return the texts of low .. high - 1 between prefix and suffix (zero as "" if `omit_zero`)."""
     return texts([prefix + (b"" if omit_zero and n == 0 else b"%d" % n) + suffix for n in range(low, high)])
 
 
@@ -161,7 +161,7 @@ def _hundredths(suffix: bytes) -> Texts:
 
 def _floats(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
     if not np.isfinite(values).all():
-        raise ValueError("a float is not finite: it has no text that a database would accept")
+        raise ValueError("a float is not finite; databases accept no text for it")
     with np.errstate(over="ignore"):
         hundredths = np.rint(values * 100)
     # Up to 15 digits a decimal number is the shortest text of its nearest float, so two decimals need no search.
@@ -175,9 +175,9 @@ def _floats(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
 
 
 def _shortest(values: NDArray[Any]) -> Texts:
-    """The shortest texts of floats, row by row."""
-    # Imported here, the only place where it is needed: to import polars takes as long as to generate a million points.
-    # It casts in 40 ns a value, pyarrow in 90 (and that imports pandas on the way), Python's repr takes 500.
+    """Return the shortest text of every float."""
+    # Imported here, where alone it is needed: importing polars takes as long as generating a million points.
+    # polars casts a value in 40 ns, pyarrow in 90 ns (and it imports pandas), Python's repr in 500 ns.
     import polars as pl  # noqa: PLC0415
 
     column = pl.Series(values).cast(pl.String)
@@ -192,8 +192,8 @@ def _shortest(values: NDArray[Any]) -> Texts:
 
 
 def time_part(before: bytes, times_ns: NDArray[np.int64], after: bytes) -> Part:
-    """Times as integers, each between `before` and `after`."""
-    # Points come tick by tick, so one time usually holds for many rows.
+    """Return the part that writes times as integers, each between `before` and `after`."""
+    # Points are ordered by tick, so many adjacent rows usually have the same time.
     begins = np.flatnonzero(np.diff(times_ns)) + 1
     if len(begins) * 4 < len(times_ns):
         different = times_ns[np.concatenate([[0], begins])].tolist()

@@ -1,4 +1,4 @@
-"""A batch as PostgreSQL's binary COPY stream, assembled column by column in one numpy structured array.
+"""Encode a batch as PostgreSQL's binary COPY stream, column by column in one numpy structured array.
 
 Every field of a row is an int32 length followed by its bytes, big-endian, so rows of fixed width differ only in their
 values: a template row is repeated and the columns are stored into it. One core makes about 10 million rows
@@ -31,7 +31,7 @@ _NO_COLUMN = -1
 
 
 def encode(batch: Batch, *, extra_json: bool) -> bytearray:
-    """The batch as a complete COPY stream, with header and trailer.
+    """Return the batch as a complete COPY stream, with header and trailer.
 
     The columns are time (timestamptz), tags_id (int4; left out where the measurement has no tags), every field
     (float8, integers too), and with `extra_json` additional_tags (jsonb): NULL where the measurement has no tags of
@@ -40,7 +40,7 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     Raises
     ------
     tsbench.encode.sql.Inexact
-        If a time lies between two microseconds: it could not be stored as it is.
+        If a time is not a whole number of microseconds, so that it could not be stored exactly.
     """
     texts = own_tags_json(batch) if extra_json else ()
     width = max(map(len, texts), default=0) if extra_json else _NO_COLUMN
@@ -58,24 +58,25 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
 
 
 def times_us(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Microseconds since 1970.
+    """Convert nanoseconds to microseconds since 1970.
 
     Raises
     ------
     tsbench.encode.sql.Inexact
-        If a time lies between two microseconds.
+        If a time is not a whole number of microseconds.
     """
     whole = time_ns // 1_000
     if not np.array_equal(whole * 1_000, time_ns):
-        raise Inexact("times are stored as microseconds, and the batch has one between two of them")
+        raise Inexact("times are stored in microseconds, but the batch has one with a fraction of a microsecond")
     return whole
 
 
 @lru_cache(maxsize=32)
 def _row_type(fields: int, *, keyed: bool, json: int) -> np.dtype[Any]:
-    """The layout of one row; lengths are members of their own, so that the template can hold them.
+    """Return the dtype of one row.
 
-    `json` is the width of the JSON text, 0 for a column of NULLs.
+    The lengths of values are members of their own, so that the template can hold them. `json` is the width of the JSON
+    text, 0 for a column of NULLs.
     """
     members: list[tuple[Any, ...]] = [("columns", ">i2"), ("time_length", ">i4"), ("time", ">i8")]
     if keyed:
@@ -95,7 +96,7 @@ def _padded(texts: tuple[str, ...], width: int) -> NDArray[np.bytes_]:
 
 @lru_cache(maxsize=32)
 def _template(dtype: np.dtype[Any], rows: int) -> bytes:
-    """A complete stream of `rows` rows whose values are still zero."""
+    """Return a complete stream of `rows` rows whose values are all zero."""
     row = np.zeros(1, dtype)
     names = dtype.names or ()
     row["columns"] = 1 + ("tags_id" in names) + row["fields"].shape[1] + ("json_length" in names)

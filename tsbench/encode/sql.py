@@ -1,9 +1,9 @@
-"""A batch as the parameters of SQL statements, column by column: one `tolist` per column, one `zip` per batch.
+"""Convert a batch to the parameters of SQL statements: one `tolist` per column, one `zip` per batch.
 
-What a *multi-row INSERT* is here: one statement `INSERT ... VALUES (...), (...)` with every value a bound parameter,
-as ORMs and the peers' loaders send it. Databases limit the parameters of a statement (PostgreSQL 65,535, SQLite
-32,766), which 13 columns reach at 5,041 and 2,520 rows. Beyond, a target sends the nearest thing that is still one
-request: PostgreSQL one `INSERT ... SELECT FROM unnest(arrays)`, SQLite several full statements in one transaction.
+A *multi-row INSERT* here is one statement `INSERT ... VALUES (...), (...)` with every value a bound parameter, as ORMs
+and other loaders send it. Databases limit the parameters of a statement (PostgreSQL 65,535, SQLite 32,766), which 13
+columns reach at 5,041 and 2,520 rows. Larger batches are sent in the most similar way that is still one request:
+PostgreSQL one `INSERT ... SELECT FROM unnest(arrays)`, SQLite several full statements in one transaction.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Inexact(ValueError):  # noqa: N818 - names what is wrong with the value
-    """A value that the wire format cannot hold as it is."""
+    """A value that the wire format cannot store exactly."""
 
 
 def columns(batch: Batch, times: Sequence[Any], *, extra_json: bool) -> list[Sequence[Any]]:
-    """The batch's columns as lists of Python values: times as given, series (where there are tags), fields, own tags.
+    """Return the batch's columns as lists: times as passed, series (if the measurement has tags), fields, own tags.
 
     With `extra_json` the last column is the own tags' JSON text per row, None where the measurement has none.
     """
@@ -45,42 +45,42 @@ def columns(batch: Batch, times: Sequence[Any], *, extra_json: bool) -> list[Seq
 
 
 def rows(of_columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Columns turned into one tuple per row."""
+    """Transpose columns into one tuple per row."""
     return list(zip(*of_columns, strict=True))
 
 
 def flat(of_rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """The rows' values one after the other, as a multi-row VALUES list takes them."""
+    """Return the values of all rows one after the other, in the order of a multi-row VALUES list."""
     return tuple(chain.from_iterable(of_rows))
 
 
 def values(width: int, height: int, mark: Callable[[int], str]) -> str:
-    """The text of a VALUES list: `mark(n)` writes the n-th placeholder, counted from 1."""
+    """Return the text of a VALUES list; `mark(n)` returns the n-th placeholder, counted from 1."""
     numbers = iter(range(1, width * height + 1))
     return ", ".join(f"({', '.join(mark(next(numbers)) for _ in range(width))})" for _ in range(height))
 
 
 def chunks(of_rows: Sequence[tuple[Any, ...]], limit: int) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """The rows in pieces of at most `limit` parameters."""
+    """Yield the rows in pieces of at most `limit` parameters."""
     height = max(1, limit // len(of_rows[0])) if of_rows else 1
     for start in range(0, len(of_rows), height):
         yield of_rows[start : start + height]
 
 
 def width_bytes(of_columns: Sequence[Sequence[Any]]) -> int:
-    """Bytes of all parameters in binary form: 8 per number or time, the length of each text."""
+    """Return the bytes of all parameters in binary form: 8 per number or time, the length of each text."""
     height = len(of_columns[0])
     return sum(sum(len(t) for t in c if t) if _is_text(c) else 8 * height for c in of_columns)
 
 
 def datetimes(time_us: NDArray[np.int64]) -> list[datetime]:
-    """Aware UTC datetimes of microseconds since 1970."""
+    """Convert microseconds since 1970 to aware UTC datetimes."""
     naive = time_us.astype("datetime64[us]").tolist()
     return list(map(_as_utc, naive, repeat(UTC)))
 
 
 def ceil_datetime(time_ns: int) -> datetime:
-    """The first microsecond not before `time_ns`.
+    """Return the first whole microsecond that is not before `time_ns`.
 
     Rounding both ends of a window upwards keeps [start, end) exact for points on whole microseconds: t >= start_ns
     holds just when t >= ceil(start_ns), and t < end_ns just when t < ceil(end_ns).
@@ -89,7 +89,7 @@ def ceil_datetime(time_ns: int) -> datetime:
 
 
 def own_tags_json(batch: Batch) -> tuple[str, ...]:
-    """JSON text of the measurement's own tags for every series of the world; empty where it has none.
+    """Return JSON text of the measurement's own tags for every series of the world; empty if it has none.
 
     The peers store these tags with every row, as JSON. The texts depend on the world only, so they are kept from one
     batch to the next: making them again costs more than the rest of the encoding.
@@ -100,7 +100,7 @@ def own_tags_json(batch: Batch) -> tuple[str, ...]:
 
 
 def tag_rows(tags: Mapping[str, Codes]) -> list[tuple[Any, ...]]:
-    """One row per series: its number, then its tags."""
+    """Return one row per series: its number, then its tags."""
     lists = [codes.tolist() for codes in tags.values()]
     return list(zip(range(len(lists[0])), *lists, strict=True)) if lists else []
 

@@ -1,1 +1,1 @@
-"""Pacing, histograms, the recorder, and whether the load generator was the limit, and the gates."""
+"""Measurement: pacing, histograms, the recorder, the cause of the limit (client or database), and gates."""

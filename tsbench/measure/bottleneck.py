@@ -1,4 +1,4 @@
-"""Was it the database that was measured, or the load generator? A pure decision on evidence that the run collects."""
+"""Decide whether the database or the load generator was the limit: a pure function of the run's measurements."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NOTHING = "nothing"
 UNKNOWN = "unknown"
 
 HUB_CPU_SHARE = 0.85
-"""From here on ops queue for the process's own CPU: at 80 % of a core a 1 ms op already had a median of 2 ms."""
+"""CPU share of an event loop above which ops queue: at 80 % of a core a 1 ms op already took 2 ms (median)."""
 LAG_FLOOR_NS = 1_000_000
-"""Lag below a millisecond is what an idle event loop on a shared machine shows."""
+"""Lag below a millisecond is normal for an idle event loop on a shared machine."""
 LAG_SHARE = 0.25
-"""Lag above this share of the service time distorts what is reported by more than a quarter."""
+"""Lag above this share of the service time distorts the reported latency by more than a quarter."""
 LATE_SHARE = 0.01
-"""An open loop with more late or dropped arrivals than this did not hold its rate."""
+"""An open loop with a larger share of late or dropped arrivals did not hold its rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What one load process saw of itself in the measured window; durations in ns, the CPU as a share of one core."""
+    """One load process's self-observation in the measured window; durations in ns, CPU as a share of one core."""
 
     hub_cpu_share: float
     hub_lag_p50_ns: int
@@ -35,7 +35,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class LoadProfile:
-    """How the ops of the whole run went: mean think time and response in ns; arrivals of an open loop.
+    """Mean think time and response time of the whole run in ns, and the number of open-loop arrivals.
 
     `late` are those that had to wait for a session.
     """
@@ -48,7 +48,7 @@ class LoadProfile:
 
 
 def client_bound(evidence: Evidence) -> str:
-    """Why the process itself was the limit, with the numbers; empty when it was not."""
+    """Return the reason why a load process was the limit, with the numbers; "" if it was not."""
     if evidence.hub_cpu_share >= HUB_CPU_SHARE:
         return f"its event loop used {evidence.hub_cpu_share:.0%} of a core"
     allowed_ns = max(LAG_FLOOR_NS, LAG_SHARE * evidence.service_p50_ns)
@@ -59,10 +59,10 @@ def client_bound(evidence: Evidence) -> str:
     return ""
 
 
-def limited_by(processes: list[Evidence], conduct: LoadProfile) -> tuple[str, Verdict]:
-    """What limited the run, and whether it therefore says something about the database.
+def limited_by(processes: list[Evidence], profile: LoadProfile) -> tuple[str, Verdict]:
+    """Return the limiting factor of a run, and a verdict on whether the run measured the database.
 
-    A run that the load generator limited gets "could not tell", whatever its figures: they are the generator's.
+    A run that the load generator limited is inconclusive, whatever its figures: they describe the generator.
     """
     if not processes:
         return UNKNOWN, Verdict(None, "no load process reported on itself")
@@ -71,7 +71,7 @@ def limited_by(processes: list[Evidence], conduct: LoadProfile) -> tuple[str, Ve
         cure = "use more processes, more hosts or fewer users"
         count = f"{len(causes)} of {len(processes)} load processes: " if len(processes) > 1 else ""
         return CLIENT, Verdict(None, f"the load generator was the limit ({count}{causes[0]}); {cure}")
-    if conduct.scheduled:
-        held = conduct.late + conduct.dropped <= LATE_SHARE * conduct.scheduled
+    if profile.scheduled:
+        held = profile.late + profile.dropped <= LATE_SHARE * profile.scheduled
         return (NOTHING if held else DATABASE), Verdict(True)
-    return (THINK_TIME if conduct.think_ns > 4 * conduct.response_ns else DATABASE), Verdict(True)
+    return (THINK_TIME if profile.think_ns > 4 * profile.response_ns else DATABASE), Verdict(True)

@@ -1,4 +1,4 @@
-"""Gates: what a run must reach to pass, such as `write:p99<50ms`; pure, on the figures of its summary.
+"""Gates: conditions that a run must meet to pass, such as `write:p99<50ms`, checked on its summary.
 
 A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
 
@@ -7,14 +7,14 @@ A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
   time in a closed one (where no schedule says when an op was due).
 - FIGURE: `p` and any percentile (`p95`, `p99.9`), `max`, `mean`; `failures` (the share of ops that failed or ended
   unknown), `points/s`, `ops/s`, `bytes/point`.
-- OPERATOR: `<`, `<=`, `>`, `>=`; the gate says what must hold.
+- OPERATOR: `<`, `<=`, `>`, `>=`; the condition must hold for the gate to pass.
 - LIMIT: a duration (`50ms`), a share (`0.1%`) or a number (`3500`), by the figure.
 
-A gate fails when what it says does not hold. It is not judged when its figure is missing, since a percentile of no op
-is no percentile and passes nothing, or struck out, since the run is not valid.
+A gate fails when its condition does not hold. It is not judged when its figure is missing (without any op there is no
+percentile), or when the figure does not count because the run is not valid.
 
-Built-in gates need not be asked for: failed ops (the limit is the scenario's check.failures), failed connections and a
-server that died. What was measured until then stands.
+Built-in gates apply to every run: failed ops (the limit is the scenario's check.failures), failed connections, and a
+server that died. Figures measured before a server's death remain valid.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One demand on a run. `limit` is in the figure's own unit: ns, a share, points or ops per second, bytes."""
+    """One condition on a run. `limit` is in the figure's own unit: ns, a share, points or ops per second, bytes."""
 
     text: str
     of: str | None
@@ -61,17 +61,20 @@ class Gate:
 
     @property
     def percent(self) -> float | None:
-        """The percentile that it asks for."""
+        """Percentile of the figure, such as 99.0 for p99; None if the figure is no percentile."""
         found = _PERCENTILE.fullmatch(self.figure)
         return float(found[1]) if found else None
 
     @property
     def is_latency(self) -> bool:
-        """Whether its figure is a time that ops took."""
+        """True if the figure is a latency."""
         return self.percent is not None or self.figure in {"max", "mean"}
 
     def misfit(self, kinds: Mapping[str, str], loop: str) -> str:
-        """Why a run with these ops (name to `write` or `query`; empty: not known) cannot tell; empty where it can."""
+        """Return the reason why no run with these ops and this loop can have the figure; "" if it can.
+
+        `kinds` maps names of ops to `write` or `query`; empty means that the ops are not known.
+        """
         if self.time == "response" and loop == "closed":
             return (
                 "a closed loop has no response time, since nothing says when an op was due; take 'response:' out, or "
@@ -89,7 +92,7 @@ class Gate:
 
 
 def parse_gate(text: str) -> Gate:
-    """The gate that a text says.
+    """Parse the text of a gate.
 
     Raises
     ------
@@ -109,7 +112,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def parse_figure(name: str, whole: str = "") -> Gate:
-    """What stands before a gate's operator: a gate that demands nothing.
+    """Parse the part of a gate before its operator; the returned gate has no condition.
 
     Raises
     ------
@@ -131,29 +134,29 @@ def parse_figure(name: str, whole: str = "") -> Gate:
 
 
 def figure_of(name: str, summary: Mapping[str, Any]) -> tuple[float | None, str]:
-    """A figure of a summary in its own unit, and what it rests on; or None and why there is none."""
+    """Return a figure of a summary in its own unit and its basis; or None and the reason why it is missing."""
     gate = parse_figure(name)
     return _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
 
 
 def figure_text(name: str, value: float) -> str:
-    """A figure as it is printed, with its unit."""
+    """Return a figure with its unit, as it is printed."""
     return _shown(parse_figure(name), value)
 
 
 def checked_gate(text: str) -> str:
-    """The gate's text without blanks.
+    """Return the gate's text without blanks.
 
     Raises
     ------
     ValueError
-        As `parse`.
+        As `parse_gate`.
     """
     return parse_gate(text).text
 
 
 def expect_fit(texts: Iterable[str], kinds: Mapping[str, str], loop: str) -> None:
-    """Find a gate that no run with these ops (name to `write` or `query`) and this loop can tell.
+    """Verify that runs with these ops (name to `write` or `query`) and this loop can have the gates' figures.
 
     Raises
     ------
@@ -167,17 +170,17 @@ def expect_fit(texts: Iterable[str], kinds: Mapping[str, str], loop: str) -> Non
 
 
 def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
-    """The percentiles that gates ask for, by their names."""
+    """Return the percentiles in gates, by their names."""
     return {gate.figure: gate.percent for gate in gates if gate.percent is not None}
 
 
 def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any], validity: Validity) -> list[GateResult]:
-    """Judge gates by the parts of a run's summary, which must have the percentiles that they ask for."""
+    """Evaluate gates on a run's summary, which must contain their percentiles."""
     return [_result(gate, summary).under(validity, gate.figure) for gate in gates]
 
 
 def failed_ops(done: int, failed: int, unknown: int, causes: Counter[str], allowed: float) -> GateResult:
-    """Judge the built-in gate on ops that failed or ended unknown; `allowed` is their share of all that ended."""
+    """Evaluate the built-in gate on failed and unknown ops; `allowed` is their share of all ops that ended."""
     gate, bad = f"failed ops<={100 * allowed:.3g}%", failed + unknown
     if not done:
         return GateResult(gate, None, "not judged", "no op ended in the measured window", built_in=True)
@@ -192,16 +195,16 @@ def failed_ops(done: int, failed: int, unknown: int, causes: Counter[str], allow
 
 
 def failed_connections(unconnected: Counter[str]) -> GateResult:
-    """Judge the built-in gate on users that got no session; `unconnected` counts them by reason."""
+    """Evaluate the built-in gate on users without a session; `unconnected` counts them by reason."""
     count = unconnected.total()
     text = f"{count} users could not connect: {unconnected.most_common(1)[0][0]}" if count else "every user connected"
     return GateResult(FAILED_CONNECTIONS, float(count), "fail" if count else "pass", text, built_in=True)
 
 
 def server_deaths(why: str) -> GateResult:
-    """Judge the built-in gate on the server; `why` it cannot be asked any more, "" if it lived."""
+    """Evaluate the built-in gate on the server; `why` describes its death, "" if it was alive at the end."""
     state: Literal["pass", "fail"] = "fail" if why else "pass"
-    text = why or "the server was there to the end"
+    text = why or "the server was alive to the end"
     return GateResult(SERVER_DEATHS, float(bool(why)), state, text, built_in=True)
 
 
@@ -214,7 +217,7 @@ def _subject(whole: str, before: Sequence[str]) -> tuple[str | None, str | None]
 
 
 def _mistake(gate: Gate) -> str:
-    """What does not go together in a gate; empty where all does."""
+    """Return the contradiction in a gate, with the cure; "" if it has none."""
     percent, of, figure = gate.percent, gate.of, gate.figure
     rules = (
         (percent is not None and not 0 < percent <= 100, "a percentile lies above 0 and at most at 100"),
@@ -248,7 +251,7 @@ def _result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
 
 
 def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
-    """The figure and which time it is of how many ops; or None and why."""
+    """Return the latency, and its kind and number of ops; or None and the reason why it is missing."""
     loop = summary.get("loop")
     time = gate.time or ("response" if loop == "open" else "service")
     if time == "response" and loop == "closed":
@@ -263,7 +266,7 @@ def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]
 
 
 def _amount(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
-    """The figure, and what else is to be said about it; or None and why."""
+    """Return the figure and its basis; or None and the reason why it is missing."""
     if gate.figure == "bytes/point":
         return (summary.get("size") or {}).get("bytes_per_point"), "the size of the data is not known"
     if gate.of == "load":
@@ -278,7 +281,7 @@ def _amount(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
 
 
 def _ops(gate: Gate, summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The figures of what the gate is of; all ops are the sum of writes and queries."""
+    """Return the summary's figures of the gate's ops; all ops are the sum of writes and queries."""
     measured = summary.get("measured") or {}
     if gate.of in KINDS:
         return measured.get(gate.of)

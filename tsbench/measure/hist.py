@@ -28,7 +28,7 @@ _HALF = 1 << _HALF_BITS
 
 
 def _indices(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counter of each value, by HdrHistogram's layout."""
+    """Return the index of each value's counter, by HdrHistogram's layout."""
     _, exponents = np.frexp((values_ns | (2 * _HALF - 1)).astype(np.float64))  # exact below 2**53 ns, 104 days
     buckets = exponents.astype(np.int64) - 1 - _HALF_BITS
     return (buckets << _HALF_BITS) + (values_ns >> buckets)
@@ -45,12 +45,12 @@ def _highest_equivalent(index: int) -> int:
 
 
 def _ranks(percents: Iterable[float], total: int) -> list[int]:
-    """The place of each percentile among `total` sorted values, from 1 (HdrHistogram's rule: a half is rounded up)."""
+    """Return the rank of each percentile in `total` sorted values, from 1; a half is rounded up, as in HdrHistogram."""
     return [max(1, int(min(percent, 100.0) * total / 100.0 + 0.5)) for percent in percents]
 
 
 class Histogram:
-    """Counts of durations in nanoseconds, exact to 3 significant digits; values beyond 1 h count as 1 h."""
+    """Counts of durations in nanoseconds with 3 significant digits; values beyond 1 h count as 1 h."""
 
     __slots__ = ("counts",)
 
@@ -65,18 +65,18 @@ class Histogram:
             self.counts += np.bincount(_indices(values.clip(0, HIGHEST_NS)), minlength=_LENGTH)
 
     def add(self, other: Histogram) -> None:
-        """Take in another histogram's counts: the result is that of one histogram that saw both."""
+        """Add another histogram's counts; the result equals one histogram that recorded both."""
         self.counts += other.counts
 
     def __len__(self) -> int:
         return int(self.counts.sum())
 
     def percentile_ns(self, percent: float) -> int:
-        """The value in ns that `percent` % of the counted values do not exceed (within 3 digits); 0 when empty."""
+        """Return the value in ns that `percent` % of the counts do not exceed (to 3 digits); 0 when empty."""
         return self.percentiles_ns((percent,))[0]
 
     def percentiles_ns(self, percents: Iterable[float]) -> list[int]:
-        """As `percentile_ns`, for several at once."""
+        """Return the values of `percentile_ns` for several percentages."""
         cumulated = np.cumsum(self.counts)
         total = int(cumulated[-1])
         if total == 0:
@@ -85,12 +85,12 @@ class Histogram:
 
     @property
     def max_ns(self) -> int:
-        """The largest counted value in ns (within 3 digits); 0 when empty."""
+        """Largest counted value in ns (to 3 digits); 0 when empty."""
         return self.percentile_ns(100.0)
 
     @property
     def mean_ns(self) -> float:
-        """The mean in ns (within 3 digits); 0 when empty."""
+        """Mean in ns (to 3 digits); 0 when empty."""
         used = np.flatnonzero(self.counts)
         if not used.size:
             return 0.0
@@ -99,7 +99,7 @@ class Histogram:
         return float((middle * self.counts[used]).sum() / self.counts[used].sum())
 
     def encode(self) -> str:
-        """The compressed, base64-encoded V2 form that every HdrHistogram implementation reads."""
+        """Return the compressed, base64-encoded V2 text that every HdrHistogram implementation can decode."""
         body = _pack(self.counts)
         packed = zlib.compress(_HEAD.pack(_COOKIE, len(body), 0, DIGITS, 1, HIGHEST_NS, 1.0) + body)
         return base64.b64encode(_FRAME.pack(_FRAME_COOKIE, len(packed)) + packed).decode("ascii")
@@ -188,7 +188,7 @@ _WORD_BYTES = 9  # a ninth byte has eight bits, so that no word is longer
 
 
 def _pack(counts: NDArray[np.int64]) -> bytes:
-    """The words of the counters up to the last that is not zero."""
+    """Return the words of the counters up to the last one that is not zero."""
     used = np.flatnonzero(counts)
     if not used.size:
         return b""
@@ -231,7 +231,7 @@ def _unpack(pieces: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """One line of a histogram log: what one op took in [start_s, start_s + length_s), epoch seconds."""
+    """One line of a histogram log: the durations of one op in [start_s, start_s + length_s), epoch seconds."""
 
     tag: str
     start_s: float
@@ -240,9 +240,9 @@ class Interval:
 
 
 def write_log_head(out: TextIO, *, start_s: float) -> None:
-    """Begin a HdrHistogram V2 log (format 1.2).
+    """Write the header of a HdrHistogram V2 log (format 1.2).
 
-    The start is cut to the second, as the intervals' are: readers pass over intervals that begin before it.
+    The start is truncated to the second, as the intervals' are: readers skip intervals that begin before it.
     """
     out.write("#[Logged with tsbench; values are nanoseconds]\n#[Histogram log format version 1.2]\n")
     out.write(f"#[StartTime: {int(start_s)}.000 (seconds since epoch)]\n")
@@ -250,7 +250,7 @@ def write_log_head(out: TextIO, *, start_s: float) -> None:
 
 
 def write_interval(out: TextIO, interval: Interval) -> None:
-    """Append one line; the maximum is in milliseconds, as the format's convention for nanoseconds has it."""
+    """Append one line; its maximum is in milliseconds, which is the format's convention for nanoseconds."""
     histogram = interval.histogram
     out.write(
         f"Tag={interval.tag},{interval.start_s:.3f},{interval.length_s:.3f},"

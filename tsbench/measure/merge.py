@@ -1,4 +1,4 @@
-"""What the load processes wrote, put together: exact histograms over all of them, and one row per second and op."""
+"""Merge the files of all load processes: exact histograms over all of them, and one row per second and op."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 @dataclass(slots=True)
 class OpTotals:
-    """One op over the measured window."""
+    """Histograms and counts of one op over the measured window."""
 
     response: Histogram = field(default_factory=Histogram)
     service: Histogram = field(default_factory=Histogram)
@@ -32,7 +32,7 @@ class OpTotals:
     causes: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: OpTotals) -> None:
-        """Take in another op's."""
+        """Add another op's histograms and counts."""
         self.response.add(other.response)
         self.service.add(other.service)
         self.done += other.done
@@ -50,7 +50,10 @@ class OpTotals:
         self.causes.update(line.get("causes", {}))
 
     def summary(self, duration_s: float, percents: Mapping[str, float] | None = None) -> dict[str, Any]:
-        """The figures of summary.json: counts, rates per second, percentiles in ns (`percents` beside the usual)."""
+        """Return the op's part of summary.json: counts, rates per second, percentiles in ns.
+
+        `percents` are percentiles in addition to PERCENTS.
+        """
         wanted = PERCENTS | dict(percents or {})
         return {
             "count": len(self.response),
@@ -68,7 +71,11 @@ class OpTotals:
 
 @dataclass(slots=True)
 class Merged:
-    """All processes' ops: totals by op over the measured window, rows for ops.parquet, and every op ever recorded."""
+    """The merged result of all processes.
+
+    `totals` covers the measured window, by op; `per_second` holds the rows of ops.parquet; `recorded` and `counted`
+    count every op, with warm-up.
+    """
 
     totals: dict[str, OpTotals]
     per_second: pl.DataFrame
@@ -112,7 +119,7 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
 def evidence(
     directory: Path, process: str, *, start_s: int, end_s: int, service_p50_ns: int
 ) -> tuple[Evidence, Histogram]:
-    """What a process saw of itself in the measured window, and its lag histogram (for merging)."""
+    """Return a process's self-observation in the measured window, and its lag histogram (for merging)."""
     seen = {"lag": Histogram(), "wait": Histogram()}
     path = directory / "process" / f"{process}.self.hlog"
     for interval in read_log(path):

@@ -1,7 +1,8 @@
-"""When ops are due in an open loop: a pure function of (rate, kind, seed, number), striped over processes.
+"""The times at which ops are due in an open loop: a pure function of (rate, kind, seed, number).
 
-Latency is measured from these times and not from when a session came free, so that an op which had to wait behind a
-stall shows the wait (Tene's coordinated omission; wrk2).
+Arrivals are distributed in stripes over the load processes. Latency is measured from these times and not from the
+moment a session became free, so that an op which had to wait behind a stall shows the wait (Tene's coordinated
+omission; wrk2).
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 BLOCK = 1024
-"""Arrivals computed at a time; part of the definition of a Poisson schedule, so changing it changes the schedules."""
+"""Arrivals computed at a time. It is part of the definition of a Poisson schedule: changing it changes schedules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """A schedule of ops: `rate_per_s` of them, evenly spaced (`constant`) or with exponential gaps (`poisson`).
+    """A schedule of `rate_per_s` ops per second: evenly spaced (`constant`), or random (`poisson`).
 
-    `duration_ns` ends it (arrivals are due before it), None means never.
+    The gaps of a `poisson` schedule are exponentially distributed. Arrivals are due before `duration_ns`; None means
+    that the schedule never ends.
     """
 
     rate_per_s: float
@@ -33,17 +35,17 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         if self.rate_per_s <= 0:
-            raise ValueError(f"a rate of {self.rate_per_s}/s; it must be above 0")
+            raise ValueError(f"the rate must be above 0, not {self.rate_per_s}/s")
 
     def _gaps(self, block: int) -> NDArray[np.float64]:
         generator = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block,)))
         return generator.standard_exponential(BLOCK) * (NS_PER_S / self.rate_per_s)
 
     def block_ns(self, block: int, *, origin_ns: float | None = None) -> NDArray[np.int64]:
-        """When arrivals block*BLOCK .. (block+1)*BLOCK-1 are due, in ns from the schedule's start; shape (BLOCK,).
+        """Return the due times of the BLOCK arrivals from block*BLOCK on, in ns from the schedule's start.
 
         `origin_ns` is the (unrounded) time of the last arrival before the block if the caller has it; without it a
-        Poisson schedule adds up all earlier gaps.
+        Poisson schedule adds up all earlier gaps. The shape is (BLOCK,).
         """
         if self.kind == "constant":
             numbers = np.arange(block * BLOCK, (block + 1) * BLOCK, dtype=np.float64)
@@ -53,17 +55,17 @@ class Arrivals:
         return np.rint(origin_ns + np.cumsum(self._gaps(block))).astype(np.int64)
 
     def due_ns(self, number: int) -> int:
-        """When arrival `number` (0, 1, 2, ...) is due, in ns from the schedule's start."""
+        """Return the due time of arrival `number` (0, 1, 2, ...), in ns from the schedule's start."""
         block, offset = divmod(number, BLOCK)
         return int(self.block_ns(block)[offset])
 
 
 class Stripe:
-    """The arrivals of one process among several: numbers index, index + of, index + 2 of, ..."""
+    """The arrivals of one process among several: numbers index, index + of, index + 2 * of, ..."""
 
     def __init__(self, arrivals: Arrivals, *, index: int = 0, of: int = 1) -> None:
         if not 0 <= index < of:
-            raise ValueError(f"process {index} of {of}")
+            raise ValueError(f"process {index} does not exist among {of}; they count from 0")
         self.arrivals = arrivals
         self._next = index
         self._of = of
@@ -73,12 +75,12 @@ class Stripe:
         self.taken = 0
 
     def take(self) -> int | None:
-        """When the next own arrival is due, in ns from the schedule's start; None when the schedule has ended."""
+        """Return the due time of this process's next arrival, in ns from the schedule's start; None at its end."""
         block, offset = divmod(self._next, BLOCK)
         while self._block < block:
             self._block += 1
             self._due = self.arrivals.block_ns(self._block, origin_ns=self._origin_ns)
-            self._origin_ns += float(self.arrivals._gaps(self._block).sum())  # noqa: SLF001 - the other half of it
+            self._origin_ns += float(self.arrivals._gaps(self._block).sum())  # noqa: SLF001 - same schedule
         due_ns = int(self._due[offset])
         if self.arrivals.duration_ns is not None and due_ns >= self.arrivals.duration_ns:
             return None
@@ -87,7 +89,7 @@ class Stripe:
         return due_ns
 
     def remaining(self) -> int:
-        """How many own arrivals are left until the end of the schedule; takes them."""
+        """Return the number of this process's arrivals until the end of the schedule, and skip them."""
         before = self.taken
         while self.take() is not None:
             pass

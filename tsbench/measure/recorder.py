@@ -1,7 +1,7 @@
-"""Keeps what happened in one load process: histograms and counters per op and second, and the ledger of writes.
+"""Recording of one load process: histograms and counters per op and second, and the ledger of writes.
 
-Ops are appended to flat buffers and folded with numpy once a second, so that recording costs about a microsecond an op.
-Every flush goes to disk: a process that is killed loses what it did in its last second, never the run.
+Ops are appended to flat buffers and aggregated with numpy once a second, so that recording costs about a microsecond
+per op. Every flush goes to disk: a process that is killed loses its last second, never the run.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Sees what goes to the files as it goes there, so that it can be shown while the run lasts."""
+    """A receiver of everything that is written to the files, for displays while the run lasts."""
 
     def saw(self, tag: str, second: int, histogram: Histogram) -> None:
-        """A histogram of a second; the tag is the one in the log."""
+        """Receive the histogram of one second; the tag is the one in the log."""
         ...
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
-        """Counters of an op in a second, to be added up."""
+        """Receive an op's counters of one second, to be added to earlier ones."""
         ...
 
 
@@ -47,7 +47,9 @@ class _Op:
 
 
 class Recorder:
-    """What one process did. Times are epoch nanoseconds; `process` names its files in the run directory.
+    """Records the ops and writes of one process. Times are epoch nanoseconds; `process` names its files.
+
+    The files are in the directories `latency` and `process` of the run directory.
 
     Raises
     ------
@@ -75,7 +77,7 @@ class Recorder:
         outcome: Outcome = Outcome.OK,
         cause: str = "",
     ) -> None:
-        """Record an op that has ended. `points` are the acknowledged ones."""
+        """Record an op that has ended; `points` is the number of acknowledged points."""
         buffers = self._ops[name]
         buffers.numbers.extend((due_ns, end_ns, service_ns, points, outcome))
         if outcome is not Outcome.OK:
@@ -83,11 +85,11 @@ class Recorder:
         self.total += 1
 
     def wrote(self, stream: int, block: int, offset: int, points: int, outcome: Outcome) -> None:
-        """Enter a write into the ledger."""
+        """Append a write to the ledger."""
         self._ledger.extend((stream, block, offset, points, outcome))
 
     def flush(self) -> None:
-        """Fold the buffers and append them to the files."""
+        """Aggregate the buffers and append the result to the files."""
         ops, self._ops = self._ops, defaultdict(_Op)
         for name, buffers in ops.items():
             self._flush_op(name, buffers)

@@ -133,7 +133,7 @@ class SecondTable:
         self._latencies = np.zeros((len(self._rows), len(KINDS), len(LATENCIES)), dtype=np.int64)
 
     def _codes(self, ops: list[str], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One number per (second, op), which sorts as second and name do."""
+        """Return one number per (second, op), which sorts by second, then by name."""
         numbers = np.array([self._ops[op] for op in ops], dtype=np.int64)
         return keys[:, 0] * max(1, len(self._ops)) + numbers[keys[:, 1]]
 

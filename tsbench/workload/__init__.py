@@ -1,1 +1,1 @@
-"""The simulated worlds: what their points and queries are. No I/O, no database."""
+"""Simulated worlds: their points and the queries about them. No I/O, no database."""

@@ -1,4 +1,4 @@
-"""Data as it comes from the field: late, out of order, sent twice, or never."""
+"""Defects of real data: points that arrive late, out of order, twice, or never."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """Shares (0..1) of the points that do not come as they should; which ones follows from the world's seed.
+    """Shares (0..1) of the points with a defect; the world's seed determines which points.
 
     Parameters
     ----------
     late
-        Sent 1 .. `late_by` ticks after their place, evenly: so many newer points of the same series come before.
+        Sent 1 .. `late_by` ticks after their place (uniformly distributed): after as many newer points of their series.
     out_of_order
-        Changing places in time with the next point of their own series.
+        Sent after the next point of their own series.
     duplicate
         Sent a second time, with identical time, series and values, 0 .. `late_by` - 1 ticks later.
     missing
         Never sent.
     late_by
-        The most ticks by which a point or its copy is late.
+        Largest delay of a point or its copy, in ticks.
     """
 
     late: float = 0.0
@@ -44,22 +44,22 @@ class Disorder:
         for name in ("late", "out_of_order", "duplicate", "missing"):
             share = getattr(self, name)
             if not 0 <= share <= 1:
-                raise ValueError(f"disorder.{name} is a share between 0 and 1, not {share}")
+                raise ValueError(f"disorder.{name} must be between 0 and 1, not {share}")
         if self.late + self.out_of_order > 1:
-            raise ValueError("disorder.late and disorder.out_of_order are more than 1 together")
+            raise ValueError("disorder.late + disorder.out_of_order must not exceed 1")
         if self.late_by < 1:
-            raise ValueError(f"disorder.late_by is at least one tick, not {self.late_by}")
+            raise ValueError(f"disorder.late_by must be at least 1 (tick), not {self.late_by}")
 
     def __bool__(self) -> bool:
         return any((self.late, self.out_of_order, self.duplicate, self.missing))
 
 
 class Shuffler:
-    """Rearranges one measurement's rows of one stream as they pass.
+    """Delays, duplicates and drops rows of one measurement and stream, in the order in which they are sent.
 
-    Every row has a place in the order of sending, a multiple of one for punctual ones and something between two for
-    the others; a row goes out once no row still to come can be before it. So the order does not depend on how the rows
-    are cut into calls.
+    Every row has a place in the order of sending: a whole number for punctual rows, a number between two whole ones for
+    the others. A row is released when no later input can come before it, so the order does not depend on how the rows
+    are divided into calls.
     """
 
     def __init__(self, disorder: Disorder, bits: Bits, series: int) -> None:
@@ -72,13 +72,13 @@ class Shuffler:
         self._origin: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     def skip(self, ticks: int) -> None:
-        """Pass over rows that nobody wants."""
+        """Advance the random numbers by `ticks` without producing rows."""
         self._bits.words(ticks * self._series * 4)
 
     def push(self, table: Table) -> Table:
-        """Take the rows of some whole ticks; give those whose turn has come."""
+        """Add the rows of some whole ticks and return the rows that are due for sending."""
         disorder, series = self._disorder, self._series
-        # Four numbers for each row of a tick: is it missing, how is it displaced, by how much, and is there a copy.
+        # Four numbers per row: whether it is missing, how and by how much it is displaced, whether it is sent twice.
         drawn = self._bits.uniform(len(table) // series, 4 * series)
         missing, how, far, copy = (drawn[:, i * series : (i + 1) * series].ravel() for i in range(4))
         origin = np.arange(self._rows, self._rows + len(table))
@@ -100,7 +100,7 @@ class Shuffler:
         )
 
     def flush(self) -> Table | None:
-        """The rows that are still held."""
+        """Return the rows that are still held back; None if no row was ever added."""
         if self._held is None:
             return None
         nothing = self._held.take(slice(0, 0))

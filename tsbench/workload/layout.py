@@ -1,4 +1,4 @@
-"""What a use case's table says: tags, measurements, and the processes behind their fields."""
+"""The declaration of a use case: tags, measurements, and the processes that generate their fields."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from tsbench.workload.random_numbers import Bits, Floats
 
 Derive: TypeAlias = "Callable[[Mapping[str, Floats], int], Mapping[str, Floats]]"
-"""Hidden quantities by name, and the interval in nanoseconds, to fields by name."""
+"""A function of (hidden quantities by name, interval in ns) that returns fields by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag whose value is `text(n)`, or `choices[n]` where there are choices.
+    """A tag whose value is `text(n)`, or `choices[n]` if it has choices.
 
-    n is the number of the series itself (counting from `first`) if `numbered`, else drawn uniformly from `count`
-    numbers. A tag `within` another takes its n-th choice from the list that belongs to the other tag's value.
+    n is the number of the series itself (counting from `first`) if `numbered`, else a number drawn uniformly below
+    `count`. A tag `within` another one takes its n-th choice from the list in `choices_by` for the other tag's value.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Tag:
     choices_by: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def draw(self, bits: Bits, series: int, others: Mapping[str, Codes]) -> Codes:
-        """The tag's value of every series; `others` are the tags before it."""
+        """Return this tag's value for every series; `others` holds the tags that were drawn before."""
         if self.numbered:
             values = tuple(self.text(self.first + i) for i in range(series))
             return Codes(np.arange(series, dtype=np.int32), values)
@@ -59,7 +59,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One measurement: its own tags, its fields in order, and the processes that move them.
+    """One measurement: its own tags, its fields in order, and the processes that generate their values.
 
     Without `derive` every field is a quantity of one of the processes, by name. Fields of kind INT are truncated
     toward zero, the others rounded to `decimals` (None: left as they are).
@@ -86,6 +86,6 @@ class UseCase:
     forms: Mapping[str, tuple[Layout, ...]]
 
     def measurement(self, layout: Layout) -> Measurement:
-        """The measurement that a layout describes."""
+        """Return the measurement that a layout describes."""
         shared = tuple(tag.name for tag in self.tags)
         return Measurement(layout.name, shared, layout.fields, tuple(tag.name for tag in layout.tags))

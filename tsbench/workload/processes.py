@@ -1,9 +1,9 @@
-"""How values move: the random processes that the use cases' tables are made of.
+"""The random processes that generate the values of fields.
 
 Every process is vectorised over fields and series and advances tick by tick. Its numbers come from the raw words of one
 bit generator, whose stream numpy promises never to change (it makes no such promise for `Generator`'s methods), and a
-tick always consumes the same number of words. So the values depend on nothing but the seed: not on how many ticks are
-asked for at once, and not on numpy's version.
+tick always consumes the same number of words. So the values depend on the seed only: not on how many ticks are computed
+per call, and not on numpy's version.
 """
 
 from __future__ import annotations
@@ -22,33 +22,31 @@ if TYPE_CHECKING:
 
 
 class Draw(Protocol):
-    """A distribution."""
+    """A probability distribution."""
 
     def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
-        """Independent values of shape (rows, columns); every row consumes the same number of words."""
+        """Return independent values of shape (rows, columns); every row consumes the same number of words."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Always the same value."""
+    """A constant."""
 
     value: float
 
     def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:  # noqa: ARG002 - draws nothing
-        """See `Draw`."""
         return np.full((rows, columns), self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Uniform in [low, high)."""
+    """The uniform distribution in [low, high)."""
 
     low: float
     high: float
 
     def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
-        """See `Draw`."""
         values = bits.uniform(rows, columns)
         values *= self.high - self.low
         values += self.low
@@ -57,13 +55,12 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """Normal with a mean and a standard deviation."""
+    """The normal distribution."""
 
     mean: float
     sd: float
 
     def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
-        """See `Draw`."""
         values = bits.normal(rows, columns)
         if self.sd != 1.0:
             values *= self.sd
@@ -74,26 +71,24 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """Pareto: never below `scale`, with density proportional to x**-(shape + 1); cut at `most`."""
+    """The Pareto distribution: at least `scale`, density proportional to x**-(shape + 1), values cut at `most`."""
 
     shape: float
     scale: float
     most: float = math.inf
 
     def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
-        """See `Draw`."""
         values: Floats = self.scale * (1.0 - bits.uniform(rows, columns)) ** (-1.0 / self.shape)
         return np.minimum(values, self.most, out=values)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several values, equally likely."""
+    """A choice among several values, equally likely."""
 
     values: tuple[float, ...]
 
     def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
-        """See `Draw`."""
         which = (bits.uniform(rows, columns) * len(self.values)).astype(np.intp)
         return np.array(self.values, dtype=np.float64)[which]
 
@@ -102,30 +97,30 @@ class Choice:
 
 
 class Process(Protocol):
-    """A law of motion shared by several quantities, each independent of the others."""
+    """A rule by which several quantities change from tick to tick, each independent of the others."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The quantities: a field each, or something hidden from which fields are derived."""
+        """Names of the quantities: fields, or hidden quantities from which fields are derived."""
 
     def begin(self, bits: Numbers, series: int) -> Floats:
-        """The state before the first tick, of shape (len(names) * series,)."""
+        """Return the state before the first tick, of shape (len(names) * series,)."""
         ...
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
-        """The values of the next ticks, of shape (ticks, len(names) * series); `state` moves on in place.
+        """Return the values of the next ticks, of shape (ticks, len(names) * series), and advance `state` in place.
 
-        At tick 0 a process shows the state in which it began.
+        The values of tick 0 are those of the initial state.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The sum of random steps, one a tick.
+    """A random walk: one random step per tick.
 
-    `edge` is what happens at `low` and `high`: `none`, `clamp` (it stays there until a step leads back) or `reflect`
-    (it bounces off). With `monotone` the steps' signs are dropped, which makes a counter.
+    `edge` says what happens at `low` and `high`: `none` (no limits), `clamp` (the value stays at the limit until a step
+    leads back) or `reflect` (it bounces off). With `monotone` the steps lose their signs, which makes a counter.
     """
 
     names: tuple[str, ...]
@@ -137,13 +132,11 @@ class Walk:
     monotone: bool = False
 
     def begin(self, bits: Numbers, series: int) -> Floats:
-        """See `Process`."""
         state = self.start.sample(bits, len(self.names), series).ravel()
         # Single precision serves for gauges of a few thousand at most, and state is what a large world consists of.
         return state.astype(np.float32) if self.edge != "none" and 10 <= self.high <= 2**16 else state
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
-        """See `Process`."""
         walk = self.step.sample(bits, ticks, len(state)).astype(state.dtype, copy=False)
         if self.monotone:
             np.abs(walk, out=walk)
@@ -170,7 +163,7 @@ class Walk:
 
 
 def _fold(walk: Floats, low: float, high: float) -> Floats:
-    """A free walk as mirrors at `low` and `high` would show it (in place)."""
+    """Reflect an unlimited walk at `low` and `high`, in place."""
     span = high - low
     walk -= low
     walk *= 0.5 / span
@@ -190,33 +183,29 @@ class Fresh:
     draw: Draw
 
     def begin(self, bits: Numbers, series: int) -> Floats:  # noqa: ARG002 - has no history
-        """See `Process`."""
         return np.empty(len(self.names) * series)
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
-        """See `Process`."""
         return self.draw.sample(bits, ticks, len(state))
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """One value per series for ever."""
+    """One value per series that never changes."""
 
     names: tuple[str, ...]
     draw: Draw
 
     def begin(self, bits: Numbers, series: int) -> Floats:
-        """See `Process`."""
         return self.draw.sample(bits, len(self.names), series).ravel()
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
-        """See `Process`."""
         return np.broadcast_to(state, (ticks, len(state)))
 
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """Rarely changing: a new value, uniform in [low, high), with probability `chance` a tick, else the old one."""
+    """A rarely changing value: a new one, uniform in [low, high), with probability `chance` per tick."""
 
     names: tuple[str, ...]
     low: float
@@ -224,11 +213,9 @@ class Lazy:
     chance: float
 
     def begin(self, bits: Numbers, series: int) -> Floats:
-        """See `Process`."""
         return Uniform(self.low, self.high).sample(bits, len(self.names), series).ravel()
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
-        """See `Process`."""
         # One number serves twice: below `chance` it says "change", and scaled up it is then the new value.
         drawn = bits.uniform(ticks, len(state))
         changed = drawn < self.chance
@@ -249,10 +236,8 @@ class Clock:
     names: tuple[str, ...]
 
     def begin(self, bits: Numbers, series: int) -> Floats:  # noqa: ARG002 - draws nothing
-        """See `Process`."""
         return np.zeros(len(self.names) * series)
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
-        """See `Process`."""
         elapsed = np.arange(first_tick, first_tick + ticks, dtype=np.float64)
         return np.broadcast_to(elapsed[:, None], (ticks, len(state)))

@@ -1,4 +1,4 @@
-"""What is asked of a world: kinds of query under the peers' names, and the n-th query of each kind.
+"""The kinds of query, under the names that other benchmarks use, and the n-th query of each kind.
 
 Source: the names, windows, buckets and numbers of hosts are those of TSBS's devops queries as its code has them (its
 README differs); the sensors' two kinds are study F's, the `raw` ones study D's.
@@ -32,7 +32,7 @@ CPU_USE_CASES = ("cpu-only", "devops")
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """What has been drawn for one query: a measurement, its fields, a window and the keys (None: every series)."""
+    """The random choices for one query: a measurement, its fields, a window and the keys (None: every series)."""
 
     measurement: Measurement
     fields: tuple[str, ...]
@@ -45,26 +45,26 @@ Build: TypeAlias = "Callable[[Pick], Query]"
 
 @dataclass(frozen=True, slots=True)
 class QueryKind:
-    """A family of queries that differ in what they draw.
+    """A family of queries with the same form and random parameters.
 
     Parameters
     ----------
     doc
         One sentence for people.
     build
-        Makes the query of what was drawn.
+        Function that makes the query from the random choices.
     length_ns
-        How long the window is; 0 means one interval of the world.
+        Length of the window; 0 means one interval of the world.
     share
-        How long the window is as a share of the loaded time, in place of `length_ns`.
+        Length of the window as a share of the loaded time, in place of `length_ns`.
     keys
-        How many series are chosen; 0 means every one.
+        Number of series to choose; 0 means all.
     fields
-        How many of the measurement's fields, the first ones; 0 means all.
+        Number of the measurement's fields, from the first on; 0 means all.
     measurements
-        Which measurements it may ask about, one drawn for each query; empty means the world's first.
+        Names of the measurements, of which queries take one in turn; empty means the world's first.
     use_cases
-        The use cases that it applies to; None means any.
+        Names of the use cases that have such queries; None means any.
     """
 
     doc: str
@@ -157,10 +157,10 @@ QUERIES: dict[str, QueryKind] = {
 
 
 def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Query:
-    """The query of a kind that has a number: a pure function of its arguments.
+    """Return query `number` of a kind: a pure function of the arguments.
 
-    The window begins at a random whole step of the world's resolution, which every target of the scenario can say
-    exactly, and lies within what was loaded; the series are drawn without replacement.
+    The window lies within the loaded one and begins at a random multiple of the world's resolution, which every target
+    of the scenario can express exactly; the series are drawn without replacement.
 
     Raises
     ------
@@ -183,12 +183,12 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
 
 
 def fit(name: str, world: World, loaded: Window) -> None:
-    """See to it that a kind of query makes sense for a world of which the window `loaded` is stored.
+    """Verify that a kind of query is possible in a world of which the window `loaded` is stored.
 
     Raises
     ------
     ValueError
-        If there is no such kind, it belongs to another use case, or it asks for more time or series than there are.
+        If the kind is unknown, belongs to another use case, or needs more time or series than are loaded.
     """
     kind = QUERIES.get(name)
     if kind is None:
@@ -225,7 +225,7 @@ def _length_ns(kind: QueryKind, world: World, loaded: Window) -> int:
 
 
 def _measurement(kind: QueryKind, world: World, number: int) -> Measurement:
-    """The kind's measurement, or one of them in turn; the world's first if it names none."""
+    """Return the kind's measurement, or one of several in turn; the world's first if the kind names none."""
     if not kind.measurements:
         return world.measurements[0]
     wanted = kind.measurements[number % len(kind.measurements)]
@@ -233,7 +233,7 @@ def _measurement(kind: QueryKind, world: World, number: int) -> Measurement:
 
 
 def _window(loaded: Window, length_ns: int, when: float, step_ns: int) -> Window:
-    """Return a window within what was loaded, `when` (0..1) of the way, that begins at a multiple of `step_ns`."""
+    """Return a window at the fraction `when` (0..1) of the loaded one, starting at a multiple of `step_ns`."""
     first = -(-loaded.start_ns // step_ns)
     last = (loaded.end_ns - length_ns) // step_ns
     if last <= first:
@@ -243,7 +243,7 @@ def _window(loaded: Window, length_ns: int, when: float, step_ns: int) -> Window
 
 
 def _distinct(uniforms: list[float], population: int) -> list[int]:
-    """As many different numbers below `population` as there are uniforms in [0, 1) (Floyd's method)."""
+    """Return as many different numbers below `population` as `uniforms` holds (Floyd's method)."""
     chosen: list[int] = []
     for highest, u in enumerate(uniforms, population - len(uniforms)):
         drawn = int(u * (highest + 1))

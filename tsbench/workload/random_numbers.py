@@ -1,4 +1,4 @@
-"""Reproducible random numbers: independent streams of draws from one seed."""
+"""Reproducible random numbers: independent streams of numbers from one seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEVELS = 1 << 16
 
 @cache
 def _normal_levels() -> Floats:
-    """The standard normal quantiles at the middles of 65,536 equal parts, of shape (65536,)."""
+    """Return the standard normal quantiles at the middles of 65,536 equal parts, of shape (65536,)."""
     # Four values from one 64-bit word and a look-up: about half the time of numpy's ziggurat. What it costs is
     # tails beyond 4.3 standard deviations, which steps of a walk do not need.
     upper = [NormalDist().inv_cdf((i + 0.5) / _LEVELS) for i in range(_LEVELS // 2, _LEVELS)]
@@ -31,14 +31,14 @@ def _normal_levels() -> Floats:
 
 
 class Numbers(Protocol):
-    """Random numbers in tables; every row consumes the same number of words."""
+    """A source of random numbers in tables; every row consumes the same number of 64-bit words."""
 
     def uniform(self, rows: int, columns: int) -> Floats:
-        """Uniform in [0, 1), of shape (rows, columns)."""
+        """Return uniform numbers in [0, 1), of shape (rows, columns)."""
         ...
 
     def normal(self, rows: int, columns: int) -> Floats:
-        """Standard normal, of shape (rows, columns)."""
+        """Return standard normal numbers, of shape (rows, columns)."""
         ...
 
 
@@ -48,7 +48,7 @@ class Bits:
     Parameters
     ----------
     entropy
-        What the stream is a function of.
+        The seed of the stream.
     """
 
     __slots__ = ("_generator",)
@@ -57,17 +57,17 @@ class Bits:
         self._generator = np.random.SFC64(entropy)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next `count` 64-bit words."""
+        """Return the next `count` 64-bit words."""
         return np.atleast_1d(self._generator.random_raw(count))
 
     def uniform(self, rows: int, columns: int) -> Floats:
-        """Uniform in [0, 1), of shape (rows, columns); one word a value."""
+        """Return uniform numbers in [0, 1), of shape (rows, columns); each consumes one word."""
         words = self.words(rows * columns).reshape(rows, columns)
         values: Floats = (words >> np.uint64(11)) * np.float64(2.0**-53)
         return values
 
     def normal(self, rows: int, columns: int) -> Floats:
-        """Standard normal, of shape (rows, columns); a row consumes ceil(columns / 4) words."""
+        """Return standard normal numbers, of shape (rows, columns); a row consumes ceil(columns / 4) words."""
         quads = -(-columns // 4)
         words = self.words(rows * quads).reshape(rows, quads)
         levels = words.astype("<u8", copy=False).view("<u2")[:, :columns]
@@ -75,14 +75,14 @@ class Bits:
 
 
 class Together:
-    """Several streams' numbers next to each other, the same ones as each of them gives alone.
+    """Random numbers for several streams at once; each stream gets the numbers that it would get alone.
 
     Parameters
     ----------
     bits
         The streams.
     shares
-        How the columns of a table are divided among them, in proportion.
+        Relative number of a table's columns that each stream fills.
     """
 
     __slots__ = ("_bits", "_shares")
@@ -91,11 +91,11 @@ class Together:
         self._bits, self._shares = bits, shares
 
     def uniform(self, rows: int, columns: int) -> Floats:
-        """Uniform in [0, 1), of shape (rows, columns)."""
+        """Return uniform numbers in [0, 1), of shape (rows, columns)."""
         return np.hstack([bits.uniform(rows, share) for bits, share in self._divided(columns)])
 
     def normal(self, rows: int, columns: int) -> Floats:
-        """Standard normal, of shape (rows, columns)."""
+        """Return standard normal numbers, of shape (rows, columns)."""
         return np.hstack([bits.normal(rows, share) for bits, share in self._divided(columns)])
 
     def _divided(self, columns: int) -> Iterator[tuple[Bits, int]]:

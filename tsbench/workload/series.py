@@ -1,6 +1,6 @@
-"""The fields of one measurement over time: its processes, advanced together and turned into columns.
+"""The fields of one measurement over time, computed by its processes.
 
-Streams that one worker loads move in one go: a tick costs numpy's calls once, not once for each of them.
+The streams that one worker loads are computed together: a tick costs one set of numpy calls, not one set per stream.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class Motion:
-    """The processes of one measurement for the series of some streams.
+    """The processes of one measurement, for the series of one or more streams.
 
     Parameters
     ----------
     layout
         The measurement.
     series
-        How many series move in each stream.
+        Number of series in each stream.
     bits_of
-        The random numbers of a process in each stream, given the name of its first quantity.
+        Function that returns a process's random numbers for each stream, from the name of its first quantity.
     interval_ns
         The time between ticks.
     decimals
-        To round float fields to; None leaves them to the layout.
+        Decimals of float fields; None means those of the layout.
     """
 
     def __init__(
@@ -56,20 +56,20 @@ class Motion:
         self._moving = [(process, *self._begin(process, bits_of(process.names[0]))) for process in layout.processes]
 
     def _begin(self, process: Process, bits: Sequence[Bits]) -> tuple[Numbers, Floats]:
-        """A process's numbers, and its state: the streams' states one after the other."""
+        """Return a process's random numbers and its state: the streams' states one after the other."""
         states = [process.begin(own, series) for own, series in zip(bits, self._series, strict=True)]
         if len(bits) == 1:
             return bits[0], states[0]
         return Together(bits, self._series), np.concatenate(states)
 
     def skip(self, ticks: int) -> None:
-        """Move on without looking."""
+        """Advance the state by `ticks` without keeping the values."""
         for process, bits, state in self._moving:
             process.run(bits, state, self._tick, ticks)
         self._tick += ticks
 
     def advance(self, ticks: int) -> dict[str, NDArray[Any]]:
-        """The fields of the next ticks, each of shape (ticks * series,): tick by tick, and within one by series."""
+        """Return the fields of the next ticks, each of shape (ticks * series,): by tick, then by series."""
         quantities: dict[str, Floats] = {}
         for process, bits, state in self._moving:
             values = process.run(bits, state, self._tick, ticks)
@@ -81,7 +81,7 @@ class Motion:
         return {field.name: self._column(fields[field.name], field.kind) for field in self._layout.fields}
 
     def _quantity(self, values: Floats, i: int, count: int) -> Floats:
-        """Quantity i of `count`, of shape (ticks, all series)."""
+        """Return quantity i of `count`, of shape (ticks, all series)."""
         parts, start = [], 0
         for series in self._series:
             parts.append(values[:, start + i * series : start + (i + 1) * series])

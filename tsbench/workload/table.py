@@ -1,4 +1,4 @@
-"""Rows of one measurement as columns, and how they are cut, joined and rearranged."""
+"""Tables of one measurement's rows, stored as columns: select, join and cut rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_ROWS = np.empty(0, dtype=np.intp)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Columns of equal length: `time_ns` (UTC), `series` (its number in the world), and the fields by name."""
+    """Columns of equal length: `time_ns` (UTC), `series` (numbers of series in the world), and the fields by name."""
 
     time_ns: NDArray[np.int64]
     series: NDArray[np.int32]
@@ -27,13 +27,13 @@ class Table:
         return len(self.time_ns)
 
     def take(self, chosen: slice | NDArray[Any]) -> Table:
-        """Some of the rows."""
+        """Return the rows that a slice, mask or array of indices selects."""
         columns = {name: column[chosen] for name, column in self.fields.items()}
         return Table(self.time_ns[chosen], self.series[chosen], columns)
 
 
 def join(tables: Sequence[Table]) -> Table:
-    """Tables of the same columns below each other; a single one as it is."""
+    """Concatenate the rows of tables with equal columns; a single table is returned as it is."""
     if len(tables) == 1:
         return tables[0]
     return Table(
@@ -44,7 +44,7 @@ def join(tables: Sequence[Table]) -> Table:
 
 
 def cut(tables: Iterator[Table], rows: int) -> Iterator[Table]:
-    """The same rows in pieces of `rows`; the last piece may have fewer."""
+    """Yield the same rows in tables of `rows` rows each; the last one may have fewer."""
     pending: list[Table] = []
     missing = rows
     for table in tables:
@@ -65,7 +65,7 @@ def cut(tables: Iterator[Table], rows: int) -> Iterator[Table]:
 
 
 def _joined_out(tables: list[Table]) -> Table:
-    """The tables as one; the list is empty then."""
+    """Join the tables of a list and empty the list."""
     whole = join(tables)
     tables.clear()
     return whole

@@ -34,13 +34,12 @@ _TAGS, _WALKS, _DISORDER = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class WorldSpec:
-    """What a world is a function of.
+    """The parameters that determine a world.
 
-    `scale` is the number of things that are measured (hosts, devices), `streams` into how many shares they are divided
-    (thing i belongs to stream i mod streams), `form` is `bounded` or `peer`; `decimals` rounds float fields (None: as
-    the use case says). A series' values depend on `streams`; its times and tags do not.
-    `resolution_ns` is the finest step of time that is asked for: windows of queries begin at multiples of it. Points
-    lie on ticks, whatever it is.
+    `scale` is the number of hosts or devices, `streams` the number of shares that they are divided into (series i
+    belongs to stream i mod streams), `form` is `bounded` or `peer`; `decimals` rounds float fields (None: as the use
+    case says). A series' values depend on `streams`; its times and tags do not. `resolution_ns` is the finest step of
+    time in queries: their windows begin at multiples of it. It does not change the points, which lie on ticks.
     """
 
     use_case: str
@@ -61,12 +60,12 @@ class World:
     Parameters
     ----------
     spec
-        What the world is a function of.
+        The parameters that determine the world.
 
     Raises
     ------
     ValueError
-        If the spec names an unknown use case or form, or a number in it makes no sense.
+        If the spec names an unknown use case or form, or a number in it is out of range.
     """
 
     def __init__(self, spec: WorldSpec) -> None:
@@ -85,29 +84,29 @@ class World:
 
     @property
     def key(self) -> str | None:
-        """The tag that queries choose and group by; None where there is a single series without tags."""
+        """Name of the tag that queries choose and group by; None for a single series without tags."""
         return self.measurements[0].key
 
     def keys(self) -> tuple[str, ...]:
-        """The key tag's value of every series 0 .. scale-1; empty where there is no key."""
+        """Return the key tag's value of every series 0 .. scale-1; empty if the world has no key."""
         return () if self.key is None else tuple(self._shared[self.key].tolist())
 
     def tags(self) -> Mapping[str, Codes]:
-        """The shared tags of every series."""
+        """Return the shared tags of every series."""
         return self._shared
 
     def ticks(self, window_ns: int) -> int:
-        """How many ticks lie in a duration that begins with one, its end excluded."""
+        """Return the number of ticks in a duration that begins at a tick, its end excluded."""
         return -(-window_ns // self.spec.interval_ns)
 
     def time_ns(self, tick: int) -> int:
-        """The time of a tick."""
+        """Return the time of a tick."""
         return self.spec.start_ns + tick * self.spec.interval_ns
 
     def count(self, stream: int | None, first_tick: int, last_tick: int) -> int | None:
-        """How many points `batches` gives for first_tick <= tick < last_tick (`stream` None: all streams together).
+        """Return the number of points with first_tick <= tick < last_tick (`stream` None: of all streams).
 
-        None if points are left out or sent twice: how many is then only known by generating them.
+        None if the world has missing or duplicate points: their number is known only after generating them.
         """
         if self.spec.disorder.missing or self.spec.disorder.duplicate:
             return None
@@ -125,19 +124,19 @@ class World:
         last_tick: int | None = None,
         only: Collection[str] | None = None,
     ) -> Iterator[Batch]:
-        """The batches of a stream with the ticks first_tick <= tick < last_tick (None: endlessly), in order.
+        """Yield the batches of a stream with first_tick <= tick < last_tick (None: endlessly), in order.
 
         The measurements take turns (batch 0 of each, then batch 1 of each, and so on), so that a writer of few batches
         touches them all. Every batch has `points` rows of one measurement (its last one may have fewer); the rows of a
         measurement run tick by tick and within a tick over the stream's series. Batches are numbered 0, 1, 2, ...
-        within a call. `only` names the measurements to give (None: all); the others are not even computed.
+        within a call. `only` names the measurements to generate (None: all); the others are not computed.
 
-        The points depend neither on `points` nor on `first_tick`: the ticks before it are computed and thrown away.
+        The points depend neither on `points` nor on `first_tick`: the ticks before it are computed and discarded.
 
         Raises
         ------
         ValueError
-            If there is no such stream, or `points` or `first_tick` is out of range.
+            If the stream does not exist, or `points` or `first_tick` is out of range.
         """
         return self.mixed((stream,), points=points, first_tick=first_tick, last_tick=last_tick, only=only)
 
@@ -150,24 +149,24 @@ class World:
         last_tick: int | None = None,
         only: Collection[str] | None = None,
     ) -> Iterator[Batch]:
-        """As `batches`, of several streams: a tick's rows run over the first stream's series, then the second's.
+        """Yield batches of several streams: a tick's rows run over the first stream's series, then the second's.
 
-        Batches are said to be the first stream's.
+        Otherwise as `batches`. The `stream` of each batch is the first one.
 
         Raises
         ------
         ValueError
-            As `batches`; and if points of several streams come late or out of order, each stream having its own way.
+            As `batches`; and if the world has disorder and `streams` are several: each stream has its own order.
         """
         for stream in streams:
             if not 0 <= stream < self.spec.streams:
                 raise ValueError(f"there is no stream {stream}: the world has {self.spec.streams}")
         if points < 1:
-            raise ValueError(f"a batch has at least one point, not {points}")
+            raise ValueError(f"points per batch must be at least 1, not {points}")
         if first_tick < 0:
-            raise ValueError(f"ticks count from 0, not from {first_tick}")
+            raise ValueError(f"first_tick must be at least 0, not {first_tick}")
         if self.spec.disorder and len(streams) > 1:
-            raise ValueError("streams with disorder cannot be mixed tick by tick")
+            raise ValueError("streams of a world with disorder cannot be mixed")
         return self._batches(streams, points, first_tick, last_tick, only)
 
     def _batches(
@@ -194,7 +193,7 @@ class World:
     def _tables(
         self, layout: Layout, streams: Sequence[int], points: int, first_tick: int, last_tick: int | None
     ) -> Iterator[Table]:
-        """One measurement's rows of some streams, some ticks at a time, in the order in which they are sent."""
+        """Yield one measurement's rows of some streams, some ticks at a time, in the order in which they are sent."""
         spec = self.spec
         shares = [np.arange(stream, spec.scale, spec.streams, dtype=np.int32) for stream in streams]
         series = np.concatenate(shares)
@@ -216,7 +215,7 @@ class World:
             if shuffler is not None:
                 shuffler.skip(ticks)
         for tick, ticks in _pieces(first_tick, last_tick, points, len(series)):
-            # Named nowhere: while it is another measurement's turn, nothing but the state is kept.
+            # Not kept in a variable: during other measurements' turns only the state occupies memory.
             yield self._table(motion, shuffler, series, tick, ticks)
         held = None if shuffler is None else shuffler.flush()
         if held is not None:
@@ -230,14 +229,14 @@ class World:
         return table if shuffler is None else shuffler.push(table)
 
     def _bits(self, purpose: int, *names: str, stream: int = 0) -> Bits:
-        """The random numbers for a purpose. Names count by their CRC, so that no table's order matters."""
+        """Return the random numbers for a purpose. Names enter as their CRC, so the order of tables does not matter."""
         words = (crc32(name.encode()) for name in (self.spec.use_case, *names))
         return Bits(np.random.SeedSequence(self.spec.seed, spawn_key=(purpose, stream, *words)))
 
 
 def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tuple[int, int]]:
-    """Cut a range of ticks into (first tick, number of ticks), each about `rows` rows within the limits above."""
-    # A batch that is too large for one piece is made of equal ones, so that no piece straddles two batches for nothing.
+    """Yield a range of ticks as (first tick, number of ticks), each of about `rows` rows within the limits above."""
+    # A batch that is too large for one piece is made of equal pieces, so that few pieces extend over two batches.
     share = -(-rows // -(-rows // _MOST_ROWS))
     step = max(1, max(_FEWEST_ROWS, share) // series)
     tick = first
@@ -248,7 +247,7 @@ def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tu
 
 
 def _use_case(spec: WorldSpec) -> UseCase:
-    """The spec's use case, after a look at everything that the spec says."""
+    """Return the spec's use case after validating all parameters."""
     use_case = USE_CASES.get(spec.use_case)
     if use_case is None:
         close = difflib.get_close_matches(spec.use_case, USE_CASES, n=1)
@@ -258,9 +257,9 @@ def _use_case(spec: WorldSpec) -> UseCase:
         raise ValueError(f"there is no form '{spec.form}'; there are {', '.join(use_case.forms)}")
     for name, least in (("scale", 1), ("seed", 0), ("interval_ns", 1), ("streams", 1)):
         if getattr(spec, name) < least:
-            raise ValueError(f"{name} is at least {least}, not {getattr(spec, name)}")
+            raise ValueError(f"{name} must be at least {least}, not {getattr(spec, name)}")
     if spec.decimals is not None and spec.decimals < 0:
-        raise ValueError(f"decimals is at least 0, not {spec.decimals}")
+        raise ValueError(f"decimals must be at least 0, not {spec.decimals}")
     if not use_case.tags and spec.scale != 1:
-        raise ValueError(f"'{spec.use_case}' is a single series: scale is 1, not {spec.scale}")
+        raise ValueError(f"'{spec.use_case}' is a single series: scale must be 1, not {spec.scale}")
     return use_case

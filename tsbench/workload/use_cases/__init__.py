@@ -1,4 +1,4 @@
-"""One file per simulated world."""
+"""One module per use case (simulated world)."""
 
 from __future__ import annotations
 

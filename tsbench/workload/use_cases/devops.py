@@ -1,9 +1,9 @@
 """A fleet of servers: the peers' `devops` (nine measurements, 101 fields) and `cpu-only` use cases.
 
 Names, types, tags and processes are those of TSBS (Source: TSBS pkg/data/usecases/devops, one file per measurement;
-`postgresl` is the name on the wire there). In the form `peer` the processes are theirs too, so that figures compare:
-42 of the 101 fields then soon hold a single value. In the form `bounded` the same fields wander within the same
-limits and none sticks.
+`postgresl` is the name on the wire there). The form `peer` also has TSBS's processes, so that results are comparable:
+42 of the 101 fields then soon keep a single value. In the form `bounded` the same fields move within the same
+limits, and none keeps its value.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PORT = Tag("port", first=1024, count=20_000)
 
 
 def _serial(number: int) -> str:
-    """Nine digits in three groups: 012-345-678."""
+    """Return nine digits in three groups: 012-345-678."""
     return f"{number:011_}".replace("_", "-")
 
 
@@ -61,12 +61,12 @@ def _ints(*names: str, unit: str = "") -> tuple[Field, ...]:
 
 
 def _clamped(names: tuple[str, ...], mean: float, high: float, start: float = 0.0) -> Walk:
-    """The peer's gauge: steps with a mean above zero drive it to `high`, where it stays."""
+    """Return the peer's gauge: steps with a mean above zero drive it to `high`, where it stays."""
     return Walk(names, Normal(mean, 1.0), Fixed(start), 0.0, high, "clamp")
 
 
 def _bounded(names: tuple[str, ...], sd: float, high: float) -> Walk:
-    """A gauge with the same limits that wanders between them for ever."""
+    """Return a gauge with the same limits that never stays at one of them."""
     return Walk(names, Normal(0.0, sd), Uniform(0.0, high), 0.0, high, "reflect")
 
 

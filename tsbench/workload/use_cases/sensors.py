@@ -8,7 +8,7 @@ from tsbench.workload.processes import Normal, Uniform, Walk
 
 
 def _reading(name: str, unit: str, low: float, high: float, sd: float) -> Layout:
-    """One value that wanders between limits, with two decimals as in the study."""
+    """Return a measurement of one value that walks between limits, with two decimals as in the study."""
     walk = Walk(("value",), Normal(0.0, sd), Uniform(low, high), low, high, "reflect")
     return Layout(name, (Field("value", unit=unit),), (walk,), decimals=2)
 
