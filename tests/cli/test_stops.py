@@ -60,14 +60,14 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     command.signal(signal.SIGINT)
     assert command.wait() == 130, command.stderr
     line = complaint(command.stderr)
-    says(line, "interrupted", "go on with: tsbench run tiny.toml", "--set=drive.duration=3s", "--resume results/")
+    says(line, "interrupted", "continue with: tsbench run tiny.toml", "--set=drive.duration=3s", "--resume results/")
     partial = only(place, "results/*/sqlite.partial")
     assert content(partial / "status.json")["state"] == "interrupted"
     assert content(partial / "summary.json")["validity"]["state"] == "inconclusive"
     assert measured_ops(partial / "summary.json")["write-1"] > 10
     assert (partial.parent / "report.html").exists()
 
-    program, *words = shlex.split(line.partition("go on with: ")[2])
+    program, *words = shlex.split(line.partition("continue with: ")[2])
     resumed = Command(place, program, *words)
     assert resumed.wait() == 0, resumed.stderr
     assert content(only(place, "results/*/sqlite/status.json"))["state"] == "complete"

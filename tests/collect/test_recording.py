@@ -68,7 +68,7 @@ def test_two_hosts_are_kept_apart(tmp_path: Path) -> None:
 def test_another_time_is_refused_with_both_times(tmp_path: Path) -> None:
     run_at(tmp_path, "one", FIRST_S + 100 * HOUR)
     with pytest.raises(
-        UserMistake, match=r"tells of from 2026-11-20T11:29:14Z.*went on from 2026-11-24T15:29:14Z.*that day"
+        UserMistake, match=r"covers from 2026-11-20T11:29:14Z.*lasted from 2026-11-24T15:29:14Z.*that day"
     ):
         attach_sar(tmp_path, DATA / "recorded.json")
     assert not (tmp_path / "one" / "sar.parquet").exists()
@@ -76,14 +76,14 @@ def test_another_time_is_refused_with_both_times(tmp_path: Path) -> None:
 
 def test_a_whole_number_of_hours_apart_is_seen_as_a_clock_in_another_zone(tmp_path: Path) -> None:
     run_at(tmp_path, "one", FIRST_S - 2 * HOUR)
-    with pytest.raises(UserMistake, match=r"would meet if its times were \+2 h ahead of UTC"):
+    with pytest.raises(UserMistake, match=r"would overlap if its times were \+2 h ahead of UTC"):
         attach_sar(tmp_path, DATA / "recorded.json")
     attach_sar(tmp_path, DATA / "tokyo.csv", ahead_s=11 * HOUR)
 
 
 def test_a_run_that_was_never_measured_takes_nothing(tmp_path: Path) -> None:
     RunDir.create(tmp_path, "one").write_json("spec.json", {})
-    with pytest.raises(UserMistake, match="no run there has been measured"):
+    with pytest.raises(UserMistake, match="has no measured run"):
         attach_sar(tmp_path, DATA / "recorded.json")
 
 

@@ -191,7 +191,7 @@ def _until(condition: object, within_s: float = 10) -> None:
         time.sleep(0.02)
 
 
-# --- without rights, and elsewhere ----------------------------------------------------------------------------------
+# --- without rights, and elsewhere ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -233,7 +233,10 @@ def test_under_cgroups_2_the_group_is_made_beside_its_own_where_controllers_are_
 
 def test_where_nobody_hands_controllers_down_the_cure_is_told(second: Path) -> None:
     (second.parent / "fs" / "user.slice" / "app.slice" / "cgroup.subtree_control").write_text("pids\n")
-    with pytest.raises(UserMistake, match=r"no control group for cpu; run tsbench as root, or as `systemd-run --user"):
+    with pytest.raises(
+        UserMistake,
+        match=r"no control group for cpu .*; run tsbench as root, or as `systemd-run --user",
+    ):
         cgroup.create(Caps(cpu=0.5), proc=second)
 
 
@@ -243,7 +246,7 @@ def test_without_the_right_to_make_groups_the_cure_is_told(second: Path, monkeyp
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(
-        UserMistake, match=r"needs the right to make control groups \(.*Permission denied\); run tsbench"
+        UserMistake, match=r"needs the right to create control groups \(.*Permission denied\); run tsbench"
     ):
         cgroup.create(Caps(cpu=0.5), proc=second)
 

@@ -1,1 +1,1 @@
-"""The command line: a command parses its arguments and calls one function."""
+"""The command line: each command parses its arguments and calls one function."""

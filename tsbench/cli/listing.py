@@ -20,7 +20,7 @@ SCENARIOS = Path("scenarios")
 
 
 def target_table() -> Table:
-    """Targets, their schemas, and what they can do."""
+    """Return a table of the targets, their schemas and their abilities."""
     table = empty_table("target", "schemas (first: default)", "durable", "driver yields", "times in ns", "opened by")
     for name, target in registry.TARGETS.items():
         able = (yes_or_no(target.durable), yes_or_no(target.cooperative), str(target.resolution_ns), target.access)
@@ -29,7 +29,7 @@ def target_table() -> Table:
 
 
 def use_case_table() -> Table:
-    """Use cases with their size."""
+    """Return a table of the use cases with their measurements, fields and tags."""
     table = empty_table("use case", "measurements", "fields", "tags", "forms")
     for name, case in USE_CASES.items():
         form = next(iter(case.forms))
@@ -41,7 +41,7 @@ def use_case_table() -> Table:
 
 
 def query_table() -> Table:
-    """Query kinds, for which use cases, and what they ask."""
+    """Return a table of the query kinds, their use cases and what they ask for."""
     table = empty_table("query", "use cases", "asks for")
     for name, kind in queries.QUERIES.items():
         table.add_row(name, ", ".join(kind.use_cases) if kind.use_cases else "any", kind.doc)
@@ -49,7 +49,7 @@ def query_table() -> Table:
 
 
 def scenario_table() -> Table:
-    """The scenario files below ./scenarios and their questions."""
+    """Return a table of the scenario files below ./scenarios and their questions."""
     table = empty_table("scenario", "cells", "question")
     if not SCENARIOS.is_dir():
         raise UserMistake("there is no directory 'scenarios' here; go to a checkout of tsbench")

@@ -42,7 +42,7 @@ stdout = Console()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0 all valid and passed, 1 not, 2 the user's mistake, 130 stopped."""
+    """Run a command and return its exit code: 0 all valid and passed, 1 not, 2 the user's mistake, 130 interrupted."""
     try:
         with _stoppable():
             result = app(arguments, standalone_mode=False)
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal stop a command as Ctrl-C does: in order, servers and load processes first."""
+    """Make SIGTERM and a closed terminal (SIGHUP) stop a command as Ctrl-C does, servers and load processes first."""
 
     def stop(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -70,7 +70,7 @@ def _stoppable() -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # as nohup has it
+        if handler is not signal.SIG_IGN:  # nohup sets SIG_IGN
             signal.signal(number, stop)
     try:
         yield
@@ -107,9 +107,9 @@ def run(
         list[str] | None, typer.Option("--set", help="Change a key of the scenario: drive.duration=30s")
     ] = None,
     endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
-    gate: Annotated[list[str] | None, typer.Option(help="What must hold, for example 'write:p99<50ms'.")] = None,
-    out: Annotated[Path, typer.Option(help="Where result sets are made.")] = Path("results"),
-    resume: Annotated[Path | None, typer.Option(help="Go on with this result set; complete cells are kept.")] = None,
+    gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
+    out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
+    resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     junit: Junit = None,
     markdown: Markdown = None,
     json: Json = None,
@@ -138,7 +138,7 @@ def run(
         words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
         words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
         go_on = shlex.join([*words, "--resume", short(results)])
-        return _fail(f"interrupted; what was measured is kept; go on with: {go_on}", 130)
+        return _fail(f"interrupted; what was measured is kept; continue with: {go_on}", 130)
     exports.write([results])
     print_summary(stdout, results)
     stdout.print(f"report: {short(results / 'report.html')}", soft_wrap=True, highlight=False, markup=False)
@@ -158,10 +158,10 @@ def report(
     attach_sar: Annotated[
         Path | None, typer.Option(help="Add what sysstat recorded on the server: a file of sadc, or of sadf -j or -d.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="What to call that machine.")] = None,
-    sar_ahead: Annotated[str, typer.Option(help="How far local times in that file are ahead of UTC: 2h, -5h.")] = "",
+    host: Annotated[str | None, typer.Option(help="Name of that machine.")] = None,
+    sar_ahead: Annotated[str, typer.Option(help="Offset of local times in that file from UTC: 2h, -5h.")] = "",
 ) -> None:
-    """Make report.html of result sets again, and print their tables."""
+    """Write report.html of result sets again, and print their tables."""
     from tsbench.collect.recording import attach_sar as attach
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report
@@ -185,7 +185,7 @@ def report(
 def web(
     context: typer.Context,
     target: Annotated[str, typer.Argument(help="A database with a locustfile, for example sqlite.")],
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page is.")] = 8089,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page.")] = 8089,
     host: Annotated[
         str, typer.Option(help="The address to listen on; for others than this host set TSBENCH_WEB_PASSWORD.")
     ] = "127.0.0.1",
@@ -197,7 +197,7 @@ def web(
 
 
 class What(StrEnum):
-    """What can be listed."""
+    """The kinds of things that `tsbench list` shows."""
 
     TARGETS = "targets"
     USE_CASES = "use-cases"
@@ -230,7 +230,7 @@ def schema(
 
 @app.command()
 def doctor() -> int:
-    """Say what this machine has and lacks for running tsbench, with the cure for each lack."""
+    """Print what this machine has and lacks for running tsbench, with a cure for each lack."""
     from tsbench.cli.doctor import machine_table
 
     table, good = machine_table()
@@ -246,7 +246,7 @@ def generate(
     start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
     end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
     interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same points.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same points.")] = 1,
     form: Annotated[str, typer.Option("--format", help="influx, pgcopy or csv.")] = "influx",
     devops: Annotated[str, typer.Option("--form", help="bounded, or peer (as TSBS simulates).")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,

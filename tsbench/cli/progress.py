@@ -1,4 +1,4 @@
-"""Progress on standard error: bars on a terminal, a line per phase elsewhere."""
+"""Progress on standard error: bars in a terminal, a line per phase elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CellProgress:
-    """Shows the phases of one run, as `run.lifecycle.Progress` asks; a context manager."""
+    """Shows the phases of one run (a `run.lifecycle.Progress`); a context manager."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title
@@ -41,7 +41,7 @@ class CellProgress:
             self._bars.stop()
 
     def phase(self, name: str, total: float | None = None) -> None:
-        """Begin a phase."""
+        """Start a phase with `total` units of work (None: unknown)."""
         if not self._console.is_terminal:
             self._console.print(f"{self._title}: {name}", highlight=False, soft_wrap=True)
             return
@@ -50,6 +50,6 @@ class CellProgress:
         self._task = self._bars.add_task(f"{self._title}: {name}", total=None if total is None else round(total))
 
     def advance(self, amount: float) -> None:
-        """Move the bar of the current phase."""
+        """Advance the bar of the current phase by `amount` units."""
         if self._task is not None:
             self._bars.advance(self._task, amount)

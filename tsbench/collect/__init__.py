@@ -1,1 +1,1 @@
-"""What the host and the server did meanwhile."""
+"""Collectors: samples of host, load processes, server and counters during a run."""

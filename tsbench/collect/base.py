@@ -1,4 +1,4 @@
-"""What a collector must offer: start, stop, and rows on the epoch's time axis."""
+"""The interface of a collector: start, stop, and rows on the epoch's time axis."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Row = dict[str, float | str]
-"""One line of a collector's file. `second` is when its second began, in epoch seconds."""
+"""One line of a collector's file. `second` is the beginning of its interval, in epoch seconds."""
 
 
 class Collector(Protocol):
-    """Watches something once a second while a run goes on."""
+    """Samples something once a second during a run."""
 
     @property
     def name(self) -> str:
-        """The file that its rows go to (`host` -> host.parquet)."""
+        """Name of the file for the rows (`host` -> host.parquet)."""
 
     @property
     def trouble(self) -> str:
-        """What it could not see and why, one sentence; empty where all went well."""
+        """A message on data that could not be collected, with the reason; "" if all went well."""
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start sampling."""
         ...
 
     def stop(self) -> Sequence[Mapping[str, float | str]]:
-        """Stop, and give one row per second, `second` in epoch seconds."""
+        """Stop sampling and return one row per second, `second` in epoch seconds."""
         ...

@@ -1,4 +1,4 @@
-"""The server's own counters, and the kernel's of its control group, once a second in long form."""
+"""A collector for the server's own counters and those of its control group, once a second, in long form."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Whoever has counters: a session that is `collect.counters.Counting`, for one."""
+    """An object with counters, such as a session that is `Counting`."""
 
     def counters(self) -> Mapping[str, float]:
-        """Every counter as it is now."""
+        """Return the current value of every counter."""
         ...
 
     def close(self) -> None:
-        """No more is asked."""
+        """Release the source; its counters are not read any more."""
         ...
 
 
 class CounterCollector:
-    """Asks sources for their counters; rows as in `results.rundir.COUNTER_COLUMNS`, values as the server counts.
+    """Reads sources' counters; rows as in `results.rundir.COUNTER_COLUMNS`, values as the server counts.
 
-    `open_sources` is called at the start, when the server is there, and gives those that have counters.
+    `open_sources` is called at the start, when the server runs, and returns the sources.
     """
 
     name = "counters"
@@ -43,7 +43,7 @@ class CounterCollector:
 
     @property
     def trouble(self) -> str:
-        """Samples that are missing, and why."""
+        """A message on samples that are missing, with the reason; "" if none are."""
         sampler = self._sampler
         texts = [
             self._unopened,
@@ -55,7 +55,7 @@ class CounterCollector:
         return "; ".join(filter(None, texts))
 
     def _sample(self, passed_s: float) -> Sequence[Row]:
-        del passed_s  # totals are kept as they are; rates are for who reads them
+        del passed_s  # totals are stored; readers compute rates
         return [
             {"name": name, "value": float(value)}
             for source in self._sources
@@ -63,7 +63,7 @@ class CounterCollector:
         ]
 
     def start(self) -> None:
-        """Open the sources and begin to ask; a server that cannot be reached is the load's to report."""
+        """Open the sources and start sampling; an unreachable server is noted in `trouble`."""
         try:
             self._sources = list(self._open())
         except (OpError, UserMistake, OSError) as error:
@@ -72,25 +72,27 @@ class CounterCollector:
             self._sampler.start()
 
     def stop(self) -> Sequence[Row]:
-        """Stop and give the rows. A total belongs to the moment it was read at: the end of the stretch before."""
+        """Stop sampling and return the rows. A total is the value at the end of its row's interval."""
         rows = self._sampler.stop()
-        for source in self._sources if not self._sampler.is_running() else ():  # not while one is asked: see `bulk`
+        for source in (
+            self._sources if not self._sampler.is_running() else ()
+        ):  # libpq may crash if a session is closed during a query
             with suppress(OpError, OSError):
                 source.close()
         return rows
 
 
 class Counting(ABC):
-    """The ability of a session to tell the server's own counters; a session class declares it by inheriting from this.
+    """The ability of a session to read the server's own counters; a session class declares it by inheriting.
 
-    It is no method of `Session`, because most of what a database counts is of use to its own readers only: a target
-    without it is complete.
+    It is not a method of `Session`, because most counters of a database are useful to its own users only: a target
+    without counters is complete.
     """
 
     @abstractmethod
     def counters(self) -> Mapping[str, float]:
-        """The server's counters as they are now, a few dozen at most: totals since it was started, and gauges.
+        """Return the server's current counters, a few dozen at most: totals since its start, and gauges.
 
-        Names are the server's own, dotted where it has several tables of them (`database.xact_commit`). Asking once a
-        second must not be felt. Raises `model.OpError`.
+        Names are the server's own, dotted where it has several tables of counters (`database.xact_commit`). Reading
+        them once a second must not cost noticeable time. Raises `model.OpError`.
         """

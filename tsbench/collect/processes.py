@@ -1,4 +1,4 @@
-"""The host, the load processes and the server's processes, sampled once a second with psutil."""
+"""Collectors for the host, the load processes and the server's processes, with psutil once a second."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from tsbench.collect.base import Row
 
 MEMORY_SHARE = 0.01
-"""The part of one core's time that looking at memory may take. The kernel adds up a process's PSS page by page: 0.1 ms
-for a small one, 4 ms for 1 GB in small pages, so 100 sessions on large shared buffers would cost a third of a core."""
+"""Share of one core's time for reading memory sizes.
+
+The kernel adds up a process's PSS page by page: 0.1 ms for a small one, 4 ms for 1 GB in small pages, so 100 sessions
+on large shared buffers would cost a third of a core.
+"""
 
 
 class HostCollector:
-    """The whole host, and the load processes, `client` (see `results.rundir.HOST_COLUMNS`).
+    """Samples the whole host, and the load processes, `client` (see `results.rundir.HOST_COLUMNS`).
 
-    Without `client` these are the children of this process that run Locust.
+    Without `client` the load processes are the children of this process that run Locust.
     """
 
     name = "host"
@@ -54,20 +57,18 @@ class HostCollector:
 
     @property
     def trouble(self) -> str:
-        """That the kernel did not answer, if so."""
+        """A message if the kernel did not answer, else ""."""
         return f"the host's figures: {self._sampler.hung}" if self._sampler.hung else ""
 
     def start(self) -> None:
-        """Begin to watch."""
         self._sampler.start()
 
     def stop(self) -> Sequence[Row]:
-        """Stop and give the rows."""
         return self._sampler.stop()
 
 
 class ServerCollector:
-    """The server's process tree (see `results.rundir.SERVER_COLUMNS`); no rows for an embedded database."""
+    """Samples the server's process tree (`results.rundir.SERVER_COLUMNS`); no rows for an embedded database."""
 
     name = "server"
 
@@ -79,21 +80,20 @@ class ServerCollector:
 
     @property
     def trouble(self) -> str:
-        """That the kernel did not answer, if so."""
+        """A message if the kernel did not answer, else ""."""
         return f"the server's processes: {self._sampler.hung}" if self._sampler.hung else ""
 
     def start(self) -> None:
-        """Begin to watch."""
         self._sampler.start()
 
     def stop(self) -> Sequence[Row]:
-        """Stop and give the rows."""
+        """Stop sampling and return the rows in which the server ran."""
         return [row for row in self._sampler.stop() if row["rss_bytes"]]
 
 
 @dataclass(slots=True)
 class _Used:
-    """What processes have used since they began: of a tree, together with their children that ended."""
+    """Resources used by processes since their start, including those of their children that have ended."""
 
     cpu_s: float = 0.0
     read_bytes: int = 0
@@ -101,11 +101,11 @@ class _Used:
 
 
 class Tree:
-    """Processes with all their descendants, without some (`without`) and theirs.
+    """Processes with all their descendants, except some (`without`) and theirs.
 
-    The kernel adds what a child used to its parent when the parent collects it, CPU and I/O alike. So the sum over a
-    tree of what each process used itself *and by its collected children* grows by exactly what was used, whoever came
-    and went; differences per process would count a child's I/O a second time in its parent, and lose its last CPU.
+    The kernel adds the CPU and I/O of a child to its parent's when the parent waits for it. So the sum over a tree of
+    each process's own use *and that of its ended children* grows by exactly what was used, whichever processes start or
+    end; differences per process would count a child's I/O a second time in its parent, and lose its last CPU.
     """
 
     def __init__(self, roots: Callable[[], Sequence[int]], *, without: Callable[[], Sequence[int]] = tuple) -> None:
@@ -118,7 +118,7 @@ class Tree:
         self._memory_of: tuple[int, ...] = ()
 
     def usage(self, passed_s: float) -> Row:
-        """What was used since the last call, per second; memory and open files as they are."""
+        """Return the resources used since the last call, per second; memory and open files at this moment."""
         members = self._members()
         now, own_cpu_s, files = _Used(), {}, 0
         for process in members:
@@ -130,8 +130,8 @@ class Tree:
                 now.read_bytes += io[0]
                 now.write_bytes += io[1]
                 files += _open_files(process)
-        # A child that nobody collects (SIGCHLD ignored, or adopted by init) takes its past away with it: then count
-        # what the others used themselves.
+        # The use of a child that no parent waits for (SIGCHLD ignored, or adopted by init) is lost when it ends: then
+        # count what the others used themselves.
         floor = sum(cpu_s - self._own_cpu_s.get(process, 0.0) for process, cpu_s in own_cpu_s.items())
         used = _Used(
             max(now.cpu_s - self._last.cpu_s, floor if self._own_cpu_s else 0.0),
@@ -163,7 +163,7 @@ class Tree:
         return found
 
     def _memory(self, members: Sequence[psutil.Process]) -> int:
-        """The memory of all, looked at anew only as often as MEMORY_SHARE allows, or when a first process is there."""
+        """Return the memory of all processes, read again only as often as MEMORY_SHARE allows."""
         started = time.monotonic()
         if started >= self._memory_due or not self._memory_of:
             total = 0
@@ -178,7 +178,10 @@ class Tree:
 
 
 def _busy_percent(before: Any, after: Any) -> float:
-    """The part of all cores' time that was neither idle nor waiting for a disk. psutil's own is 0 at a first call."""
+    """Return the percentage of all cores' time that was neither idle nor waiting for a disk.
+
+    psutil's own function returns 0 at its first call.
+    """
     guests = ("guest", "guest_nice")  # contained in user and nice
     spent = {name: getattr(after, name) - getattr(before, name) for name in after._fields if name not in guests}
     whole = sum(spent.values())
@@ -186,7 +189,7 @@ def _busy_percent(before: Any, after: Any) -> float:
 
 
 def _load_processes() -> list[int]:
-    """Locust and its workers: the children of this process that run Locust."""
+    """Return the ids of Locust and its workers: the children of this process that run Locust."""
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):
@@ -196,7 +199,7 @@ def _load_processes() -> list[int]:
 
 
 def _memory(process: psutil.Process) -> int:
-    """PSS where the kernel tells, so that memory shared by a server's processes counts once; else RSS."""
+    """Return the PSS if the kernel has it, so that a server's shared memory counts once; else the RSS."""
     try:
         with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:  # noqa: PTH123 - psutil would read it for USS too
             for line in file:

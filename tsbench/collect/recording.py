@@ -1,4 +1,4 @@
-"""What collectors saw, into a run directory and on its time axis; and what sysstat saw elsewhere, afterwards."""
+"""Writing of collectors' rows into a run directory, on its time axis; and of sysstat's files, afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tsbench.collect.processes import Tree
 
 COUNTERS_TIMEOUT_S = 10.0
-"""How long the server's counters are waited for, each time."""
+"""Time limit for reading the server's counters once, in seconds."""
 _TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
 
 
@@ -36,7 +36,7 @@ def collectors_for(
     sources: Callable[[], Sequence[Source]],
     client: Tree | None = None,
 ) -> tuple[Collector, ...]:
-    """All that watch a run: the host and the load processes (`client`), the server's processes, counters, sar."""
+    """Return all collectors of a run: host and load processes (`client`), server, counters, sar."""
     return (
         HostCollector(client),
         ServerCollector(server),
@@ -47,7 +47,7 @@ def collectors_for(
 
 @contextmanager
 def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
-    """Let collectors watch what is done meanwhile, and write what they saw on the measured window's time axis."""
+    """Run collectors during a `with` block, then write their rows on the measured window's time axis."""
     try:
         for collector in collectors:
             collector.start()
@@ -59,13 +59,13 @@ def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
 
 
 def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:
-    """Write a collector's rows as `<name>.parquet`: seconds count from the start of the measured window."""
+    """Write a collector's rows as `<name>.parquet`; seconds count from the start of the measured window."""
     zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0
     _frame(name, rows, zero_s).write_parquet(run / f"{name}.parquet")
 
 
 def warn(run: RunDir, texts: Sequence[str]) -> None:
-    """Add warnings to the manifest, where the report finds them."""
+    """Add warnings to the manifest, from which the report takes them."""
     if texts and run.has("env.json"):
         env = run.read_json("env.json")
         run.write_json("env.json", {**env, "warnings": [*env.get("warnings", []), *texts]})
@@ -73,7 +73,7 @@ def warn(run: RunDir, texts: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """How much of a run a recorded file tells about."""
+    """The time of a run that a recorded file covers."""
 
     cell: str
     host: str
@@ -82,36 +82,36 @@ class Attached:
 
 
 def attach_sar(results: Path, file: Path, *, host: str | None = None, ahead_s: float | None = None) -> list[Attached]:
-    """Add what sysstat recorded elsewhere to the runs that went on at the same time, into their sar.parquet.
+    """Add rows that sysstat recorded elsewhere to the runs of the same time, in their sar.parquet.
 
     Parameters
     ----------
     results
         The directory of a result set or of one run.
     file
-        A binary file of sadc, or what `sadf -j` or `sadf -d` printed of one. Where rows of the same host and time are
-        there already, both are joined: one file for CPU and another for disks is fine.
+        A binary file of sadc, or the output of `sadf -j` or `sadf -d`. Rows are joined with existing ones of the same
+        host and time: one file for CPU and another for disks is fine.
     host
-        What to call the machine, instead of the name in the file.
+        Name of the machine, instead of the one in the file.
     ahead_s
-        How far the printed times are ahead of UTC, if they are local.
+        Seconds by which the printed times are ahead of UTC, if they are local.
 
     Raises
     ------
     UserMistake
-        If the file cannot be read, or is about another time than every run.
+        If the file cannot be read, or overlaps no run in time.
     """
     rows = sadf.read(file, ahead_s=ahead_s)
     if host is not None:
         if len({row["host"] for row in rows}) > 1:
-            raise UserMistake(f"{file}: is of several hosts, which cannot all be {host}; leave --host out")
+            raise UserMistake(f"{file}: has several hosts, which cannot all be {host}; leave --host out")
         rows = [{**row, "host": host} for row in rows]
     runs = {run: clock for run in find_runs(results) if (clock := _clock(run)) is not None}
     if not runs:
-        raise UserMistake(f"{results}: no run there has been measured, so nothing can be attached")
+        raise UserMistake(f"{results}: has no measured run, so nothing can be attached")
     done = [attached for run, clock in runs.items() for attached in _attach(run, clock, rows)]
     if not done:
-        raise UserMistake(_apart(results, file, rows, list(runs.values())))
+        raise UserMistake(_no_overlap(results, file, rows, list(runs.values())))
     return done
 
 
@@ -134,7 +134,7 @@ def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row])
 
 
 def _clock(run: RunDir) -> tuple[float, float, float] | None:
-    """When the load began, when the measured window began, when it ended; None if that was never."""
+    """Return the start of the load, and start and end of the measured window; None if nothing was measured."""
     if not run.has("process/clock.json"):
         return None
     clock = run.read_json("process/clock.json")
@@ -147,15 +147,15 @@ def _covered_s(rows: Sequence[Row], begin_s: float, end_s: float) -> float:
     return sum(max(0.0, min(begin + length, end_s) - max(begin, begin_s)) for begin, length in stretches)
 
 
-def _apart(results: Path, file: Path, rows: Sequence[Row], clocks: Sequence[tuple[float, float, float]]) -> str:
-    """That the file and the runs are of different times, and what may be the reason."""
+def _no_overlap(results: Path, file: Path, rows: Sequence[Row], clocks: Sequence[tuple[float, float, float]]) -> str:
+    """Return an error message for a sar file that does not overlap the runs in time, with the likely cause."""
     first = min(float(row["second"]) for row in rows)
     last = max(float(row["second"]) + float(row["interval_s"]) for row in rows)
     begin, end = min(clock[0] for clock in clocks), max(clock[2] for clock in clocks)
-    text = f"{file} tells of {_span(first, last)}, but the runs in {results} went on {_span(begin, end)}"
+    text = f"{file} covers {_span(first, last)}, but the runs in {results} lasted {_span(begin, end)}"
     for hours in sorted(range(-14, 15), key=abs):
         if first + hours * 3_600 < end and last + hours * 3_600 > begin:
-            return f"{text}; they would meet if its times were {-hours:+d} h ahead of UTC: is that clock set right?"
+            return f"{text}; they would overlap if its times were {-hours:+d} h ahead of UTC: check that clock"
     return f"{text}; give the file of that day"
 
 

@@ -1,8 +1,8 @@
-"""What sysstat's sadf prints, as rows: JSON (`sadf -j`), semicolons (`sadf -d`), or its binary files through `sadf -j`.
+"""Parser for the output of sysstat's sadf: JSON (`sadf -j`), semicolons (`sadf -d`), and binary files by `sadf -j`.
 
-Times are where sar's data goes wrong. A binary file holds UTC; `sadf -j` and `sadf -d` print UTC and say so, unless -T
-or -t asked for somebody's local time, which is then printed without a zone (`-d`), marked `"utc": 0`, or with a zone's
-ambiguous short name. Rows with such times are refused unless the caller says how far that clock is ahead of UTC.
+Times need care. A binary file holds UTC; `sadf -j` and `sadf -d` print UTC and mark it so, unless -T or -t asked for
+local time, which is then printed without a zone (`-d`), marked `"utc": 0`, or with a zone's ambiguous short name. Rows
+with such times are refused unless the caller passes the offset from UTC.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from tsbench.collect.base import Row
 
 ACTIVITIES = ("-u", "-r", "-b", "-n", "DEV", "-q")
-"""CPU, memory, disk, network, load: what a row is made of."""
+"""Arguments of sadf for the columns of a row: CPU, memory, disk, network, load."""
 MAGIC = (b"\x96\xd5", b"\xd5\x96")
-"""A binary file of sysstat begins with 0xd596, in its machine's order of bytes."""
+"""First bytes of a binary file of sysstat: 0xd596 in the byte order of its machine."""
 KB = 1024
 SECTOR = 512  # sysstat's "block"
 _LOOPBACK = "lo"
 _DERIVED = ("veth", "docker", "br-", "virbr", "ifb", "dummy", "bond", "team")
-"""Interfaces whose traffic is that of others once more."""
+"""Prefixes of interfaces whose traffic is counted by others already."""
 
 
 def read(path: Path, *, ahead_s: float | None = None) -> list[Row]:
-    """The rows of a file: `second` (epoch, when the row's interval began), `host`, and the columns of `_row`.
+    """Return the rows of a file: `second` (epoch, start of the interval), `host`, and the columns in `_COLUMNS`.
 
     Parameters
     ----------
     path
-        A binary file of sysstat, or what `sadf -j` or `sadf -d` printed.
+        A binary file of sysstat, or the output of `sadf -j` or `sadf -d`.
     ahead_s
-        How far the printed times are ahead of UTC, if they are local; a binary file needs none.
+        Seconds by which the printed times are ahead of UTC, if they are local; not needed for a binary file.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If it is none of these, or its times are local and nobody says of where: one line with the cure.
+        If the file has none of these formats, or its times are local and `ahead_s` is None: one line with the cure.
     """
     try:
         content = path.read_bytes()
@@ -56,36 +56,36 @@ def read(path: Path, *, ahead_s: float | None = None) -> list[Row]:
     try:
         rows = list(_json_rows(json.loads(text), ahead_s) if text.lstrip()[:1] == "{" else _lines_rows(text, ahead_s))
     except _LocalTime as local:
-        cure = "print it again with `sadf -j` without -T and -t, or give --sar-ahead 2h, say"
-        raise UserMistake(f"{path}: its times are local ({local}) and may mean any hour; {cure}") from None
+        cure = "print it again with `sadf -j` without -T and -t, or use for example --sar-ahead 2h"
+        raise UserMistake(f"{path}: its times are local ({local}), of an unknown zone; {cure}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        cure = "give a file of sadc, or what `sadf -j FILE -- -u -r -b -n DEV -q` prints"
+        cure = "use a file of sadc, or the output of `sadf -j FILE -- -u -r -b -n DEV -q`"
         raise UserMistake(f"{path}: not sysstat's data ({error}); {cure}") from None
     if not rows:
-        raise UserMistake(f"{path}: holds no samples; two at least are needed for one interval")
+        raise UserMistake(f"{path}: holds no samples; one interval needs at least two")
     return rows
 
 
 def convert(path: Path) -> str:
-    """What `sadf -j` prints of a binary file, in UTC.
+    """Return the output of `sadf -j` for a binary file, in UTC.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If sadf is missing or cannot read it.
+        If sadf is missing or cannot read the file.
     """
-    # Its locale decides on decimal commas, and two of its variables on the form of times.
+    # The locale decides on decimal commas, and variables such as S_TIME_FORMAT on the form of times.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("S_")}
     environment = {**inherited, "LC_ALL": "C", "TZ": "UTC"}
     try:
         command = ["sadf", "-j", str(path), "--", *ACTIVITIES]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        cure = "install the system's package sysstat, or give what `sadf -j` prints on the machine it is from"
+        cure = "install the system's package sysstat, or use the output of `sadf -j` on the machine it is from"
         raise UserMistake(f"{path}: sadf cannot be run ({error}); {cure}") from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-        cure = "print it with `sadf -j` on the machine it is from, whose sysstat is of another version"
+        said = (done.stderr.strip().splitlines() or ["no message"])[0]
+        cure = "run `sadf -j` on the machine it is from, whose sysstat has another version"
         raise UserMistake(f"{path}: sadf cannot read it ({said}); {cure}")
     return done.stdout
 
@@ -128,7 +128,7 @@ def _json_values(sample: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _lines_rows(text: str, ahead_s: float | None) -> Iterator[Row]:
-    """Rows of `sadf -d`: one table per activity, each under a line of its columns' names; joined by host and time."""
+    """Yield the rows of `sadf -d`: one table per activity, each below a line of column names, joined by time."""
     found: dict[tuple[str, float], tuple[float, dict[str, Any]]] = {}
     columns: list[str] = []
     for line in text.splitlines():
@@ -164,7 +164,9 @@ _LINE_NAMES = {
 
 
 def _take(values: dict[str, Any], cells: Mapping[str, str]) -> None:
-    if cells.get("CPU", "-1") not in {"-1", "all"} or "DEV" in cells:  # single cores and disks: the sums are known
+    if (
+        cells.get("CPU", "-1") not in {"-1", "all"} or "DEV" in cells
+    ):  # single cores and disks: other lines have the sums
         return
     if "IFACE" in cells:
         _add_interface(values, cells["IFACE"], float(cells["rxkB/s"]), float(cells["txkB/s"]))
@@ -192,11 +194,11 @@ _COLUMNS = {
     "loopback_bytes_per_s": ("loopback", KB),
     "load_1m": ("load", 1),
 }
-"""Columns of a row: where each value is from, and its unit."""
+"""Columns of a row: name of the value, and its unit."""
 
 
 def _row(end_s: float, interval_s: float, host: str, values: Mapping[str, float]) -> Row:
-    """One interval. sysstat stamps its end; as everywhere here, `second` is when it began."""
+    """Return the row of one interval. sysstat records its end; `second` is its beginning, as in all our files."""
     row: Row = {"second": end_s - interval_s, "host": host, "interval_s": interval_s}
     return row | {name: values.get(source, math.nan) * unit for name, (source, unit) in _COLUMNS.items()}
 

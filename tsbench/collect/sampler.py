@@ -1,4 +1,4 @@
-"""A thread that calls a function once a second, on a grid that does not drift."""
+"""A thread that calls a function once a second without drift."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 PERIOD_S = 1.0
 STOP_S = 12.0
-"""How long the last sample is waited for: a server's counters have 10 s."""
+"""Time limit for the last sample in seconds: a server's counters have 10 s."""
 
 
 class Sampler:
-    """Calls `sample(seconds since the last call)` every period until it is stopped, and keeps the rows it gives.
+    """Calls `sample(seconds since the last call)` every period until it is stopped, and keeps the rows.
 
-    Rows get their `second`: when the stretch that they are about began. What `expected` errors a sample ends with costs
-    its rows and is counted; the sampler goes on.
+    Each row gets its `second`, the beginning of its interval. A sample that fails with one of the `expected` errors
+    yields no rows and is counted; the sampler continues.
     """
 
     def __init__(
@@ -37,22 +37,22 @@ class Sampler:
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._begun = 0.0
         self.missed = 0
-        """Samples that were lost to an error."""
+        """Number of samples that failed."""
         self.error = ""
-        """The last of these errors."""
+        """Text of the last of these errors."""
         self.hung = ""
-        """That the last sample did not end, if so."""
+        """A message if the last sample did not end, else ""."""
         self.spent_s = 0.0
-        """Time inside `sample`."""
+        """Seconds spent in `sample`."""
 
     def start(self) -> None:
-        """Take the mark that the first difference is taken from, and begin."""
+        """Start sampling; the first row is the difference to this moment."""
         self._begun = time.monotonic()
         self._once(0.0)
         self._thread.start()
 
     def stop(self) -> list[Row]:
-        """Stop and return the rows; a sample that does not end is left to itself and noted in `hung`."""
+        """Stop sampling and return the rows; a sample that does not end is abandoned and noted in `hung`."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(self._stop_s)
@@ -61,7 +61,7 @@ class Sampler:
         return list(self._rows)
 
     def is_running(self) -> bool:
-        """Whether a sample is still being taken, also after `stop` has given up waiting for it."""
+        """Return True while a sample is being taken, also after `stop` has abandoned it."""
         return self._thread.is_alive()
 
     def _work(self) -> None:

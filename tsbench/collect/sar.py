@@ -1,4 +1,4 @@
-"""sysstat's recorder beside a run: what the whole machine did, in the form that administrators know."""
+"""A collector that runs sysstat's recorder: the whole machine, in a form that administrators know."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from tsbench.collect.base import Row
 
 STOP_S = 10.0
-"""How long sadc may take to write its last sample and end."""
+"""Time limit for sadc to write its last sample and end, in seconds."""
 PLACES = ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc", "/usr/lib/sa/sadc")
-"""Where systems keep sadc, which is not on PATH: Debian, Fedora, others."""
+"""Paths of sadc, which is not on PATH: Debian, Fedora, others."""
 
 
 def recorder() -> str | None:
-    """The path of sadc, where sysstat is installed."""
+    """Return the path of sadc, None if sysstat is not installed."""
     return next((place for place in PLACES if Path(place).exists()), None) if shutil.which("sadf") else None
 
 
 class SarCollector:
-    """Runs sadc from start to stop into a file that any sar can read; rows as in `results.rundir.SAR_COLUMNS`."""
+    """Runs sadc during a run, into a file that any sar can read; rows as in `results.rundir.SAR_COLUMNS`."""
 
     name = "sar"
 
@@ -39,7 +39,7 @@ class SarCollector:
         self.trouble = ""
 
     def start(self) -> None:
-        """Begin to record, once a second."""
+        """Start recording, once a second; do nothing if sysstat is not installed."""
         program = recorder()
         if program is None:
             return
@@ -53,7 +53,7 @@ class SarCollector:
         )
 
     def stop(self) -> Sequence[Row]:
-        """Stop and read what was recorded; the file stays."""
+        """Stop recording and return the rows; the file remains."""
         if self._process is None:
             return []
         ended = self._process.poll()

@@ -1,1 +1,1 @@
-"""A lean HTTP/1.1 client on non-blocking sockets; knows neither Locust nor any database."""
+"""A fast HTTP/1.1 client on non-blocking sockets; it depends neither on Locust nor on any database."""

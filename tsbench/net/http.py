@@ -1,11 +1,11 @@
-"""A lean HTTP/1.1 client: one keep-alive connection, one request at a time, each under one deadline.
+"""A fast HTTP/1.1 client: one keep-alive connection, one request at a time, each with one deadline.
 
-It exists because the client must not be what is measured: Locust's FastHttpUser did 4,150 one-point writes a second
+It exists because the client must not limit the measurement: Locust's FastHttpUser did 4,150 one-point writes a second
 where wrk did 16,200 on the same server. A request here is a prebuilt head and the payload's own bytes in one send; an
 answer is usually one read (see `tcp`).
 
-Nothing is sent twice. A connection that the server closed while it was idle is noticed before anything is sent and
-opened again; once a request is on its way, whatever goes wrong makes its outcome UNKNOWN.
+No request is sent twice. If the server closed an idle connection, this is noticed before sending, and a new connection
+is opened; once a request is being sent, any error makes its outcome UNKNOWN.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.model import OpError, Outcome
-from tsbench.net.http_parser import Malformed, Response, ResponseParser, at_once
+from tsbench.net.http_parser import Malformed, Response, ResponseParser, parse_plain
 from tsbench.net.tcp import connect
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _CLEAN = re.compile(r"[\x21-\x7e\u0080-\U0010ffff]([\x20-\x7e\t\u0080-\U0010ffff
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server is; `tls` wraps connections and verifies the server's certificate."""
+    """The address of a server; `tls` encrypts connections and verifies the server's certificate."""
 
     host: str
     port: int
@@ -41,31 +41,31 @@ class Place:
 
 
 class Request:
-    """A request's head, built once; only its length changes from body to body."""
+    """The head of a request, built once; only the content length differs between requests."""
 
     __slots__ = ("_lead",)
 
     def __init__(self, place: Place, method: str, path: str, headers: Mapping[str, str]) -> None:
         for value in (path, *headers.values()):
             if not _CLEAN.fullmatch(value):
-                raise ValueError("a header may not be empty or hold a line break")
+                raise ValueError("the path and every header must not be empty and must not contain a line break")
         lines = [f"{method} {path} HTTP/1.1", f"Host: {place}", "User-Agent: tsbench"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._lead = ("\r\n".join(lines) + "\r\nContent-Length: ").encode()
 
     def head(self, nbytes: int) -> bytes:
-        """The head of a request with a body of that many bytes."""
+        """Return the head for a body of `nbytes` bytes."""
         return b"%s%d\r\n\r\n" % (self._lead, nbytes)
 
 
 class HttpConnection:
-    """One connection, opened when it is needed.
+    """One connection, opened when the first request needs it.
 
     Raises
     ------
     tsbench.model.OpError
-        From `send`: FAILED `refused` when no connection could be opened, so that nothing was sent; UNKNOWN `timeout`,
-        `connection` or `protocol` when something was sent and no complete answer came. The connection is closed then.
+        From `send`: FAILED `refused` if no connection could be opened, so that nothing was sent; UNKNOWN `timeout`,
+        `connection` or `protocol` if something was sent and no complete answer came. The connection is closed then.
     """
 
     def __init__(self, place: Place, *, timeout_s: float) -> None:
@@ -75,9 +75,9 @@ class HttpConnection:
         self._wire: Wire | None = None
 
     def send(self, request: Request, body: bytes | memoryview = b"", *, timeout_s: float | None = None) -> Response:
-        """Send a request and read its answer, whatever its status; the deadline is for both together.
+        """Send a request and return its response, whatever its status; the deadline covers both.
 
-        A `body` that is a memoryview is one of bytes.
+        A `body` that is a memoryview must be one of bytes.
         """
         limit_s = timeout_s or self._timeout_s
         deadline = time.monotonic() + limit_s
@@ -90,10 +90,10 @@ class HttpConnection:
                 wire.put(request.head(len(body)), body, deadline)
             except TimeoutError:
                 raise
-            except OSError as error:  # one that refuses a request may answer before it is whole
+            except OSError as error:  # a server that refuses a request may answer before it has read all
                 return _refused(wire, deadline, error)
             data = wire.get(deadline)
-            response = at_once(data) or _read(wire, data, deadline)
+            response = parse_plain(data) or _read(wire, data, deadline)
             keep = response.keep_alive
             return response
         except TimeoutError:
@@ -102,36 +102,36 @@ class HttpConnection:
             raise OpError(Outcome.UNKNOWN, "protocol", f"{self.place} does not speak HTTP/1.1: {error}") from error
         except OSError as error:
             raise OpError(Outcome.UNKNOWN, "connection", f"the connection to {self.place} broke: {error}") from error
-        finally:  # also when a greenlet is killed while it waits: the answer would be taken for the next one's
+        finally:  # also when a greenlet is killed while waiting: the next request would read this answer
             if not keep:
                 self.close()
 
     def open(self) -> None:
-        """Open the connection now."""
+        """Open the connection."""
         self._connect(time.monotonic() + self._timeout_s)
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection; the next request opens a new one."""
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
 
     @property
     def is_open(self) -> bool:
-        """Whether the next request goes out on a connection that is already there."""
+        """True if the connection is open."""
         return self._wire is not None
 
     def _connect(self, deadline: float) -> Wire:
         self.close()
         try:
             self._wire = connect(self.place.host, self.place.port, self._context, deadline)
-        except OSError as error:  # time-outs, names that are not known and certificates that do not fit are OSErrors
+        except OSError as error:  # includes time-outs, unknown names and invalid certificates
             raise OpError(Outcome.FAILED, "refused", f"cannot connect to {self.place}: {error}") from error
         return self._wire
 
 
 def _refused(wire: Wire, deadline: float, lost: OSError) -> Response:
-    """The answer of a server that did not read the whole request; one that accepts what it did not read is none."""
+    """Return the response of a server that did not read the whole request; a success is an error then."""
     response = _read(wire, wire.get(deadline), deadline)
     if response.status < 400:
         raise lost
@@ -139,7 +139,7 @@ def _refused(wire: Wire, deadline: float, lost: OSError) -> Response:
 
 
 def _read(wire: Wire, data: bytes, deadline: float) -> Response:
-    """The answer that begins with `data`."""
+    """Return the response that begins with `data`."""
     parser = ResponseParser()
     while True:
         response = parser.feed(data) if data else parser.end()

@@ -1,6 +1,6 @@
-"""Reads HTTP/1.x responses from bytes that come in any pieces; no I/O (RFC 9112, the client's half of it).
+"""A parser for HTTP/1.x responses that arrive in any pieces; no I/O (RFC 9112, the client's side).
 
-What is not exactly as the RFC has it is refused: an answer that is read leniently may be read wrong, and then a write
+Anything that deviates from the RFC is refused: an answer that is parsed leniently may be parsed wrong, and then a write
 counts as acknowledged that was not.
 """
 
@@ -21,8 +21,9 @@ _TRAILERS = re.compile(rb"(?:" + _FIELD + rb")*\r\n")
 _FRAMING = re.compile(
     rb"^(content-length|transfer-encoding|connection):[ \t]*([^\r\n]*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE
 )
-# The commonest answer to a write, in one piece: no body, and no header that could mean one or the connection's end.
-# Names that begin as those do are left to the parser, but for one; nothing is tried twice (`+` after a quantifier).
+# The most common answer to a write, in one piece: no body, and no header that announces one or closes the connection.
+# Headers whose names begin with C or T (except Content-Type) are left to the parser. Possessive quantifiers, which are
+# followed by `+`, prevent backtracking.
 _PLAIN = re.compile(
     rb"HTTP/1\.1 204(?: [^\r\n\0]*+)?\r\n"
     rb"((?:(?:Content-Type|(?![CcTt])" + _NAME + rb"+):[^\r\n\0]*+\r\n)*+)\r\n"
@@ -31,15 +32,15 @@ _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n\0]*)?\r\n")
 
 
 class Malformed(Exception):  # noqa: N818 - what the bytes are
-    """Bytes that are no HTTP/1.x response, or of a kind that nobody asked for."""
+    """Bytes that are not a valid HTTP/1.x response, or an unexpected kind of response."""
 
 
 class Truncated(ConnectionError):  # noqa: N818 - what the response is
-    """The connection ended before the response did."""
+    """The connection ended before the response was complete."""
 
 
 class Response(NamedTuple):
-    """A complete response; a tuple, because one is made for every request."""
+    """A complete response; a tuple, because one is created per request."""
 
     status: int
     fields: bytes
@@ -47,7 +48,7 @@ class Response(NamedTuple):
     keep_alive: bool
 
     def header(self, name: str) -> str | None:
-        """The first value of a header, None where there is none."""
+        """Return the first value of a header, None without that header."""
         found = re.search(
             rb"^" + re.escape(name.encode()) + rb":[ \t]*([^\r\n]*?)[ \t]*\r$",
             self.fields,
@@ -56,8 +57,8 @@ class Response(NamedTuple):
         return None if found is None else found[1].decode("latin-1")
 
 
-def at_once(data: bytes) -> Response | None:
-    """The response that all of `data` is, if it is of the commonest kind: what a parser would say, in half the time."""
+def parse_plain(data: bytes) -> Response | None:
+    """Return the response if `data` is a complete one of the most common kind (204), in half the parser's time."""
     found = _PLAIN.fullmatch(data)
     return None if found is None or len(data) > MAX_HEAD_BYTES else Response(204, found[1], b"", True)
 
@@ -73,9 +74,9 @@ class _Head:
 
 @dataclass(slots=True, eq=False)
 class ResponseParser:
-    """One response: `feed` what comes until it returns the response; `end` when the connection ends.
+    """A parser for one response: call `feed` until it returns the response, `end` when the connection ends.
 
-    Bytes after the response's end belong to nobody; the connection is not to be used again then (`keep_alive`).
+    If bytes follow the response, the connection must not be used again (`keep_alive` is False).
     """
 
     _buffer: bytearray = field(default_factory=bytearray)
@@ -86,12 +87,12 @@ class ResponseParser:
     _trailing: bool = False
 
     def feed(self, data: bytes) -> Response | None:
-        """Take the next bytes.
+        """Parse the next bytes; return the response when it is complete.
 
         Raises
         ------
         Malformed
-            If they cannot belong to a response.
+            If the bytes are not a valid response.
         """
         head = self._head
         if head is None:
@@ -119,12 +120,12 @@ class ResponseParser:
         )
 
     def end(self) -> Response:
-        """The connection has ended, which completes a response without a length.
+        """Return the response when the connection has ended, which completes a response without a length.
 
         Raises
         ------
         Truncated
-            If it is not complete.
+            If the response is not complete.
         """
         head = self._head
         if head is None:
@@ -134,7 +135,7 @@ class ResponseParser:
         return Response(head.status, head.fields, b"".join(self._body), keep_alive=False)
 
     def _read_head(self) -> _Head | None:
-        """The head of the final response, when it is there; interim ones (1xx) are passed over."""
+        """Return the head of the final response once it has arrived; interim responses (1xx) are skipped."""
         while True:
             stop = self._buffer.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES)
             if stop < 0:
@@ -146,14 +147,14 @@ class ResponseParser:
             found = _HEAD.match(self._buffer)
             if found is None or found.end() != stop + 4:
                 raise Malformed(f"its head begins with {bytes(self._buffer[:40])!r}")
-            head = _understood(found)
-            del found  # it holds on to the buffer, which could not be cut
+            head = _framing(found)
+            del found  # it references the buffer, which could not be shortened otherwise
             del self._buffer[: stop + 4]
             if head.status >= 200:
                 self._head = head
                 return head
             if head.status == 101:
-                raise Malformed("it changes to a protocol that nobody asked for")
+                raise Malformed("it switches to another protocol, which was not requested")
 
     def _read_chunks(self, head: _Head) -> Response | None:
         while not self._trailing:
@@ -169,14 +170,14 @@ class ResponseParser:
                 self._move_part(self._left)
                 return None
             if self._buffer[wanted - 2 : wanted] != b"\r\n":
-                raise Malformed("a chunk is longer than it says")
+                raise Malformed("a chunk is longer than its size line says")
             self._body.append(bytes(self._buffer[: wanted - 2]))
             del self._buffer[:wanted]
             self._left = None
         return self._read_trailers(head)
 
     def _line(self) -> int | None:
-        """The size that the next chunk's first line tells."""
+        """Return the size in the next chunk's first line; None if the line is not complete."""
         stop = self._buffer.find(b"\n", 0, _MAX_CHUNK_LINE_BYTES)
         if stop < 0:
             if len(self._buffer) >= _MAX_CHUNK_LINE_BYTES:
@@ -194,7 +195,7 @@ class ResponseParser:
         return size
 
     def _move_part(self, left: int) -> None:
-        """Move what there is of a chunk's data out of the buffer, so that a long chunk is not gathered twice."""
+        """Move the available part of a chunk's data out of the buffer, so that a long chunk is not copied twice."""
         part = min(len(self._buffer), left)
         self._body.append(bytes(self._buffer[:part]))
         del self._buffer[:part]
@@ -210,12 +211,12 @@ class ResponseParser:
                     raise Malformed("the trailers are too long")
                 return None
         if _TRAILERS.fullmatch(bytes(self._buffer[: stop + 4])) is None:
-            raise Malformed("its trailers are no headers")
+            raise Malformed("its trailers are not valid headers")
         exact = len(self._buffer) == stop + 4
         return Response(head.status, head.fields, b"".join(self._body), keep_alive=head.keep_alive and exact)
 
 
-def _understood(found: re.Match[bytes]) -> _Head:
+def _framing(found: re.Match[bytes]) -> _Head:
     minor, status, fields = found[1], int(found[2]), bytes(found[3])
     lengths: set[bytes] = set()
     codings: list[bytes] = []

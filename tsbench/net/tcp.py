@@ -1,8 +1,8 @@
-"""One TCP connection's bytes, without what Python's sockets cost a request of a hundred bytes.
+"""TCP connections with less overhead per request than Python's sockets.
 
 A plain connection is a non-blocking socket: a request is one send, one wait and one read, which is 12 us of client CPU
-with Locust's event loop, and 24 with gevent's own sockets. How to wait is the process's affair: by polling, unless
-`wait_with` says otherwise. TLS goes through Python's sockets, patched or not.
+with Locust's event loop, and 24 with gevent's own sockets. By default a connection
+waits by polling; `wait_with` installs another way for the whole process. TLS uses Python's sockets, patched or not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _JOINED_BYTES = 65_536
-"""Up to this size head and body are joined; of larger ones the kernel takes both where they are."""
+"""Up to this size, head and body are copied into one buffer; larger ones are sent from where they are."""
 _READ_BYTES = 65_536
 
 
@@ -34,48 +34,49 @@ class Waiter(Protocol):
     """
 
     def readable(self, deadline: float) -> None:
-        """Wait until there is something to read, or the end."""
+        """Wait until the descriptor has data to read, or the connection has ended."""
         ...
 
     def writable(self, deadline: float) -> None:
-        """Wait until there is room."""
+        """Wait until the descriptor accepts data."""
         ...
 
     def close(self) -> None:
-        """The descriptor is about to be closed."""
+        """Release the waiter's resources; called before the descriptor is closed."""
         ...
 
 
 class Wire(Protocol):
-    """An open connection. Its methods raise OSError when it breaks, and TimeoutError (which is one) at the deadline.
+    """An open connection.
 
-    Deadlines are moments of time.monotonic(), in seconds.
+    Its methods raise OSError when it breaks, and TimeoutError (which is an OSError) at the deadline. Deadlines are
+    moments of time.monotonic(), in seconds.
     """
 
     def is_quiet(self) -> bool:
-        """Whether nothing has come that nobody asked for: neither bytes nor the connection's end."""
+        """Return True if the idle connection is open and has no unread data."""
         ...
 
     def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
-        """Send both."""
+        """Send the head and the body."""
         ...
 
     def get(self, deadline: float) -> bytes:
-        """Wait for the next bytes; none when the connection has ended."""
+        """Wait for the next bytes and return them; b"" when the connection has ended."""
         ...
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         ...
 
 
 def connect(host: str, port: int, context: ssl.SSLContext | None, deadline: float) -> Wire:
-    """Open a connection, with TLS if there is a context for it.
+    """Open a connection, with TLS if `context` is not None.
 
     Raises
     ------
     OSError
-        If nobody answers, a name is not known, or a certificate does not fit.
+        If no server answers, the name is unknown, or the certificate is invalid.
     """
     opened = socket.create_connection((host, port), left(deadline))
     try:
@@ -83,7 +84,7 @@ def connect(host: str, port: int, context: ssl.SSLContext | None, deadline: floa
         if context is None:
             return _Plain(opened)
         opened.settimeout(left(deadline))
-        # Ragged ends are errors, or an answer without a length could be cut unnoticed.
+        # An end without TLS's closing message is an error: an answer without a length could be truncated.
         return _Tls(context.wrap_socket(opened, server_hostname=host, suppress_ragged_eofs=False))
     except BaseException:  # also a greenlet that is killed while it waits
         opened.close()
@@ -91,12 +92,12 @@ def connect(host: str, port: int, context: ssl.SSLContext | None, deadline: floa
 
 
 def left(deadline: float) -> float:
-    """Seconds until the deadline.
+    """Return the seconds until the deadline.
 
     Raises
     ------
     TimeoutError
-        If it has passed: 0 would mean not to wait at all.
+        If the deadline has passed: 0 would mean not to wait at all.
     """
     seconds = deadline - time.monotonic()
     if seconds <= 0:
@@ -181,7 +182,7 @@ class _Tls:
 
 
 class _Polling:
-    """Blocks the thread."""
+    """A waiter that blocks the thread."""
 
     __slots__ = ("_read", "_write")
 
@@ -203,7 +204,7 @@ class _Polling:
 
 
 def _poll(fd: int, events: int) -> Callable[[int], list[Any]]:
-    """Python's own `poll` of one descriptor; where gevent has patched it, looking would let other greenlets run."""
+    """Return Python's own `poll` for one descriptor: where gevent has patched it, a poll would switch greenlets."""
     monkey = sys.modules.get("gevent.monkey")
     made = monkey.get_original("select", "poll")() if monkey is not None else select.poll()
     made.register(fd, events)
@@ -215,5 +216,5 @@ _waiters: list[Callable[[int], Waiter]] = [_Polling]
 
 
 def wait_with(waiter: Callable[[int], Waiter]) -> None:
-    """Let connections that are opened from now on wait so: `waiter` is given a descriptor."""
+    """Use another waiter for connections that are opened from now on: `waiter` is called with a descriptor."""
     _waiters[:] = [waiter]

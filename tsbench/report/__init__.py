@@ -1,1 +1,1 @@
-"""Reads run directories: frames, metrics, plots, html. Knows no target and no locust."""
+"""Reports from run directories: frames, metrics, plots, HTML. Depends neither on targets nor on Locust."""

@@ -1,4 +1,4 @@
-"""Small multiples over the cases of a scenario, as study F has them: times, points/s, CPU and memory, case by case."""
+"""Small multiples over the cases of a scenario, as in study F: times, points/s, CPU and memory, case by case."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW_OPS = 100
-"""Of fewer ops the 99th percentile is the slowest one, and is drawn hollow."""
+"""Number of ops below which the 99th percentile is the slowest op; it is drawn hollow then."""
 TIMES: Mapping[str, Mapping[str, Any]] = {
     "p50": {"label": "median", "marker": "o", "markersize": 7, "color": BLUE},
     "mean": {"label": "average", "marker": "|", "markersize": 13, "markeredgewidth": 2, "color": PINK, "zorder": 3},
     "p99": {"label": "p99", "marker": "D", "markersize": 6, "color": ORANGE},
 }
-"""The times that are drawn of every op, and how."""
+"""Times to draw for every op, with their marks."""
 WHO = {"server": ("server's processes", BLUE), "client": ("load generator", ORANGE)}
-"""Whose CPU and memory is drawn, in the colours of `plots.resources`."""
+"""Process trees whose CPU and memory is drawn, in the colours of `plots.resources`."""
 _UNSEEN = {
     "server": "Server's CPU and memory: not shown, for it ran inside the load generator or on another machine.",
     "client": "Load generator's CPU and memory: not shown, for they were not sampled.",
@@ -43,16 +43,16 @@ _WIDEST = 34
 
 @styled
 def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
-    """Times of every op, points/s, CPU and memory, a panel for each and a row per run; None where there is none of it.
+    """Return times of every op, points/s, CPU and memory, a panel for each and a row per run; None without data.
 
-    Everything is of the measured window. Times (ns, logarithmic) are median, average and 99th percentile, in one panel
-    for all writes (queries) where no run has two such ops, else in a panel per op. CPU (cores) and memory (bytes) are
-    averages, with a line to the highest second. What no run has gets no panel, and a line below says why.
+    All figures are of the measured window. Times (ns, logarithmic) are median, average and 99th percentile, in one
+    panel for all writes (queries) if no run has two such ops, else in a panel per op. CPU (cores) and memory (bytes)
+    are averages, with a line to the highest second. A figure that no run has gets no panel, and a note below says why.
 
     Parameters
     ----------
     cells
-        The runs, from above.
+        The runs, from top to bottom.
     usage
         Their `frames.usage`.
     """
@@ -87,13 +87,15 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
 
 
 def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]:
-    """The title of each panel with the op that each run has in it, or an empty name; and how many were too many."""
+    """Return each panel's title with every run's op in it (or ""), and the number of panels that were left out."""
     found: list[tuple[str, list[str]]] = []
     ops_of = [list(lookup(cell.summary, ("measured", "ops")) or ()) for cell in cells]
     for kind, title in compare.KINDS.items():
         of = [[op for op in ops if frames.kind_of(c, op) == kind] for c, ops in zip(cells, ops_of, strict=True)]
         names = list(dict.fromkeys(op for ops in of for op in ops))
-        if len(names) > 1 and max(map(len, of)) == 1:  # write-1 here and write-252 there is what the cases differ by
+        if (
+            len(names) > 1 and max(map(len, of)) == 1
+        ):  # the cases differ by the size of writes, such as write-1 and write-252
             found.append((title, [ops[0] if ops else "" for ops in of]))
         else:
             found += [(name, [name if name in ops else "" for ops in of]) for name in names]
@@ -142,7 +144,7 @@ def _memory(panel: Axes, cells: Sequence[Cell], usage: pd.DataFrame, watched: Se
 def _used(
     panel: Axes, cells: Sequence[Cell], used: pd.DataFrame, watched: Sequence[str], form: Callable[[float], str]
 ) -> None:
-    """Bars of the mean with lines to the highest second, those of one run below each other."""
+    """Draw bars of the mean with lines to the highest second, those of one run below each other."""
     height = 0.76 / len(watched)
     for number, who in enumerate(watched):
         rows = used[used["who"] == who].set_index("cell").reindex([cell.name for cell in cells])
@@ -157,7 +159,7 @@ def _used(
 
 
 def _notes(cells: Sequence[Cell], usage: pd.DataFrame, watched: Sequence[str], left_out: int) -> list[str]:
-    """What is missing, and why."""
+    """Return notes on missing figures, with the reasons."""
     notes = [_UNSEEN[who] for who in WHO if who not in watched]
     if not watched:
         notes = ["CPU and memory: not shown, for no run has samples of its measured window."]

@@ -1,4 +1,4 @@
-"""The runs of a result set as the report sees them: their files read once, with whatever is missing left out."""
+"""The runs of a result set for reports: their files are read once; missing ones are left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run: its directory and what its JSON files say. `notes` tell which of them could not be read."""
+    """One run: its directory and the content of its JSON files. `notes` name files that could not be read."""
 
     name: str
     run: RunDir
@@ -32,28 +32,28 @@ class Cell:
 
     @property
     def state(self) -> str:
-        """`complete`, `failed` or `interrupted`."""
+        """State of the run: `complete`, `failed` or `interrupted`."""
         return str(self.status.get("state", "interrupted"))
 
     @property
     def loop(self) -> str | None:
-        """`open` or `closed`; None where neither summary nor spec says."""
+        """Loop of the run: `open` or `closed`; None if neither summary nor spec has it."""
         loop = self.summary.get("loop") or lookup(self.spec, ("drive", "loop"))
         return loop if loop in {"open", "closed"} else None
 
     @property
     def time(self) -> str:
-        """The kind of time that counts: `response` (from when the op was due) in an open loop, else `service`."""
+        """Kind of time for latencies: `response` (from when the op was due) in an open loop, else `service`."""
         return "response" if self.loop == "open" else "service"
 
     @property
     def limited_by(self) -> str:
-        """What the run found to be its limit; `unknown` where it did not get that far."""
+        """The limiting factor of the run; `unknown` if the run ended before it was determined."""
         return str(self.summary.get("limited_by") or "unknown")
 
     @property
     def started(self) -> str:
-        """When the run began, as ISO text to the second; empty where it does not say."""
+        """Start time of the run, as ISO text to the second; "" if unknown."""
         return re.sub(r"\.\d+", "", str(self.summary.get("started") or ""))
 
     @property
@@ -73,7 +73,7 @@ class Cell:
 
     @property
     def validity(self) -> Validity:
-        """Whether the figures stand; those that do not are struck out."""
+        """Validity of the figures; invalid figures are struck out."""
         return self.outcome.validity
 
     @property
@@ -83,7 +83,7 @@ class Cell:
 
     @property
     def gates_text(self) -> str:
-        """What the gates came to, in a word or three: `pass`, `1 of 4 fail`, `not judged`, `none`."""
+        """Result of the gates in one to three words: `pass`, `1 of 4 fail`, `not judged`, `none`."""
         outcome = self.outcome
         if outcome.gate_state == "fail":
             return f"{len(self.failed_gates)} of {len(outcome.gates)} fail"
@@ -91,7 +91,7 @@ class Cell:
 
 
 def lookup(content: object, path: Sequence[str]) -> Any:
-    """What nested objects hold under `path`; None where any part is missing."""
+    """Return the value under `path` in nested objects; None if any part is missing."""
     for key in path:
         if not isinstance(content, dict):
             return None
@@ -100,12 +100,12 @@ def lookup(content: object, path: Sequence[str]) -> Any:
 
 
 def load_cells(results: Path) -> list[Cell]:
-    """The runs of a result set (or the one run that `results` is), in the order in which they were planned.
+    """Return the runs of a result set (or the one run in `results`), in the order of the scenario.
 
     Raises
     ------
     UserMistake
-        If there is none, or one of a newer format.
+        If the directory has no run, or one of a newer format.
     """
     cells: list[Cell] = []
     for run in find_runs(results):
@@ -117,14 +117,14 @@ def load_cells(results: Path) -> list[Cell]:
 
 
 def question_of(results: Path, cells: Sequence[Cell]) -> tuple[str, str]:
-    """The scenario's name and question, from wherever they were written before the run ended."""
+    """Return the scenario's name and question, from the first file that has them."""
     found: list[Mapping[str, Any]] = [read_optional(results / "summary.json"), *(cell.summary for cell in cells)]
     scenario = results / "scenario.toml"
     if scenario.exists():
         try:
             found.append({"scenario": None, **tomllib.loads(scenario.read_text(encoding="utf-8"))})
         except (ValueError, OSError):
-            found.append({})  # shown as text all the same, see html.py
+            found.append({})  # html.py shows the text nevertheless
     found.extend(cell.spec for cell in cells)
     name = next((c["scenario"] for c in found if isinstance(c.get("scenario"), str)), results.resolve().name)
     question = next((c["question"] for c in found if isinstance(c.get("question"), str) and c["question"]), "")
@@ -132,7 +132,7 @@ def question_of(results: Path, cells: Sequence[Cell]) -> tuple[str, str]:
 
 
 def read_optional(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that need not be there; empty where it is missing or damaged."""
+    """Return the content of a JSON file; empty if it is missing or damaged."""
     try:
         return read_json(path)
     except UserMistake:
@@ -155,7 +155,7 @@ def _load(run: RunDir, name: str) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """One published claim beside what was measured; `word` says whether it holds."""
+    """One published claim and what was measured here; `word` says whether the claim holds."""
 
     claim: str
     published: str
@@ -164,7 +164,7 @@ class ClaimRow:
 
 
 def claims_of(results: Path) -> list[ClaimRow]:
-    """The claims table of a result set; empty where its scenario makes none."""
+    """Return the claims table of a result set; empty if its scenario has no claims."""
     found = read_optional(results / "summary.json").get("claims") or []
     return [
         ClaimRow(str(row["claim"]), str(row["published"]), str(row["measured"]), _claim_word(row))
@@ -174,7 +174,7 @@ def claims_of(results: Path) -> list[ClaimRow]:
 
 
 def knee_of(results: Path) -> str:
-    """One sentence on the highest load that held, where the scenario looked for it; else empty."""
+    """Return a sentence on the highest load that held, "" if the scenario has no ramp."""
     knee = read_optional(results / "summary.json").get("knee")
     if not isinstance(knee, dict):
         return ""

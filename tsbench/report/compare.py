@@ -1,6 +1,6 @@
-"""The plots that compare runs. A run that is not valid is hatched and pale, and its label says so.
+"""Plots that compare runs. A run that is not valid is hatched and pale, and its label says so.
 
-A gate that failed changes nothing here: its figure was measured right.
+A failed gate does not change the plots: its figure was measured validly.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RATES = ("load_points_per_s", "write_points_per_s", "query_ops_per_s", "bytes_per_point")
-"""What `rates` draws as bars from zero; latencies differ by powers of ten and get `latencies`."""
+"""Metrics that `rates` draws as bars from zero; latencies differ by powers of ten and are drawn by `latencies`."""
 KINDS: Mapping[str, str] = {"write": "Writes", "query": "Queries"}
-"""What ops there are, as titles have it."""
+"""Kinds of op, with the words for titles."""
 ROOM = 1.42
-"""How far an axis of bars goes beyond the longest, for its figure."""
+"""Length of an axis of bars relative to the longest bar, with room for its figure."""
 _PALE = 0.4
 _WIDEST = 38
 _SPANNED: Mapping[str, Mapping[str, Any]] = {
@@ -39,7 +39,7 @@ _SPANNED: Mapping[str, Mapping[str, Any]] = {
 
 @styled
 def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
-    """Bars over the runs, a panel per metric that any run has; None where there is none.
+    """Return bars over the runs, a panel per metric that any run has; None if no run has any.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
 
 @styled
 def latencies(cells: Sequence[Cell]) -> Figure | None:
-    """Median, 99th percentile and maximum of writes and queries on a logarithmic axis; None where there are none."""
+    """Return median, p99 and maximum of writes and queries on a logarithmic axis; None without latencies."""
     kinds = [kind for kind in ("write", "query") if any(METRICS[f"{kind}_p50_ns"].value(cell) for cell in cells)]
     if not kinds:
         return None
@@ -79,7 +79,7 @@ def latencies(cells: Sequence[Cell]) -> Figure | None:
 
 @styled
 def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
-    """Time by percentile, a line per run, all writes and all queries merged; `latency` is their `frames.latency`."""
+    """Return time by percentile, a line per run, for all writes and all queries; `latency` is `frames.latency`."""
     merged = latency[latency["op"] == frames.ALL]
     kinds = [kind for kind in KINDS if (merged["kind"] == kind).any()]
 
@@ -96,7 +96,7 @@ def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
 
 @styled
 def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
-    """Points written and queries answered per second, a line per run; `ops` is their `frames.ops`."""
+    """Return points written and queries answered per second, a line per run; `ops` is their `frames.ops`."""
     drawn: dict[str, dict[str, pd.Series[float]]] = {"points": {}, "done": {}}
     for cell in cells:
         of_cell = ops[ops["cell"] == cell.name]
@@ -123,7 +123,7 @@ def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
 
 @styled
 def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
-    """What the stored points take on disk, by part (table, index, log, ...); None where no run measured it."""
+    """Return the size on disk of the stored points, by part (table, index, log, ...); None if not measured."""
     if not any(METRICS["size_bytes"].value(cell) for cell in cells):
         return None
     parts_of = [_parts(cell) for cell in cells]
@@ -170,7 +170,7 @@ def _line_per_run(
     *,
     height: float,
 ) -> Figure | None:
-    """A panel per kind: `draw` adds a run's line in the run's look, `finish` the axes; None where there is no kind."""
+    """Return a panel per kind: `draw` adds a run's line in its look, `finish` the axes; None without kinds."""
     if not kinds:
         return None
     figure, axes = style.panels(1, len(kinds), height=height)
@@ -186,19 +186,19 @@ def _line_per_run(
 def draw_span(
     panel: Axes, cell: Cell, place: int, values: Sequence[float | None], marks: Sequence[Mapping[str, Any]], line: str
 ) -> bool:
-    """Draw a run's times (ns) as marks on a line of colour `line`; False, and nothing drawn, where one is missing."""
-    there = [value for value in values if value]
-    if len(there) < len(marks):
+    """Draw a run's times (ns) as marks on a line of colour `line`; if one is missing, return False without drawing."""
+    present = [value for value in values if value]
+    if len(present) < len(marks):
         return False
     alpha = 1 if cell.validity.is_valid else _PALE
-    panel.plot([min(there), max(there)], [place, place], linewidth=2, color=line, alpha=alpha)
-    for value, mark in zip(there, marks, strict=True):
+    panel.plot([min(present), max(present)], [place, place], linewidth=2, color=line, alpha=alpha)
+    for value, mark in zip(present, marks, strict=True):
         panel.plot([value], [place], **{"color": line, "alpha": alpha, "linestyle": "none", **mark})
     return True
 
 
 def mark_keys(marks: Iterable[Mapping[str, Any]]) -> list[Line2D]:
-    """The legend of what `draw_span` draws."""
+    """Return the legend of the marks that `draw_span` draws."""
     return [Line2D([], [], **{"color": PALETTE[-1], "linestyle": "none", **mark}) for mark in marks]
 
 
@@ -219,7 +219,7 @@ def draw_bars(
     colour: str | None = None,
     **look: Any,
 ) -> None:
-    """Draw a bar per run from zero, the figure beside it, in one colour or the runs' own; `none` where there is none.
+    """Draw a bar per run from zero, with its figure, in one colour or the runs' own; `none` without a figure.
 
     `shift` and `height` are parts of a run's row; `values` and the axis have the unit that `form` prints.
     """
@@ -237,12 +237,12 @@ def draw_bars(
 
 
 def height_of(cells: Sequence[Cell]) -> float:
-    """The height of a row of panels with a line per run, inches."""
+    """Return the height in inches of a row of panels with a line per run."""
     return 0.9 + 0.33 * max(2, len(cells))
 
 
 def cell_axis(panel: Axes, cells: Sequence[Cell]) -> None:
-    """Make the runs the vertical axis, from above."""
+    """Make the runs the vertical axis, the first on top."""
     panel.set_yticks(range(len(cells)), [_label(cell) for cell in cells])
     panel.set_ylim(len(cells) - 0.4, -0.6)  # the first run on top, as in the table
     panel.tick_params(axis="y", length=0)
@@ -251,7 +251,7 @@ def cell_axis(panel: Axes, cells: Sequence[Cell]) -> None:
 
 
 def shorten(name: str, widest: int) -> str:
-    """A name with its middle left out where it has more than `widest` characters."""
+    """Return a name of at most `widest` characters: the middle of a longer one is left out."""
     return name if len(name) <= widest else f"{name[: widest // 2]}…{name[-widest // 2 + 1 :]}"
 
 

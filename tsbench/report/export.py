@@ -1,4 +1,4 @@
-"""What CI takes away from result sets: JUnit XML, Markdown, and the summary as JSON, each written to a file."""
+"""Exports of result sets for CI: JUnit XML, Markdown, and the summary as JSON."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Exports:
-    """The files that are wanted."""
+    """Paths of the files to write; None means not to write one."""
 
     junit: Path | None = None
     markdown: Path | None = None
     json: Path | None = None
 
     def check(self) -> None:
-        """Make the files' directories, before a run has cost its time.
+        """Create the files' directories and verify that they are writable, before the run.
 
         Raises
         ------
         UserMistake
-            If a file cannot be written there.
+            If a file could not be written.
         """
         for option, path in (("--junit", self.junit), ("--markdown", self.markdown), ("--json", self.json)):
             if path is None:
@@ -41,17 +41,17 @@ class Exports:
             except OSError as error:
                 raise UserMistake(f"{option} {path}: {error.strerror}; choose another file") from None
             if path.is_dir():
-                raise UserMistake(f"{option} {path}: is a directory; give a file in it")
+                raise UserMistake(f"{option} {path}: is a directory; choose a file in it")
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise UserMistake(f"{option} {path}: cannot be written; choose another file")
 
     def write(self, results: Sequence[Path]) -> None:
-        """Write the files of these result sets; the JSON of several is a list.
+        """Write the files for these result sets; the JSON of several is a list.
 
         Raises
         ------
         UserMistake
-            If a result set holds no run.
+            If a result set has no run.
         Broken
             If a file cannot be written.
         """

@@ -1,6 +1,6 @@
-"""A result set as pandas frames, for notebooks and for the report itself.
+"""Result sets as pandas frames, for notebooks and for the report itself.
 
-Every function takes the directory of a result set, or of one run, and gives a frame whose first column is `cell`:
+Every function takes the directory of a result set, or of one run, and returns a frame whose first column is `cell`:
 
 >>> from pathlib import Path
 >>> from tsbench.report import frames
@@ -15,7 +15,7 @@ Every function takes the directory of a result set, or of one run, and gives a f
 >>> frames.sar(results)      # per interval and host: what sysstat recorded           # doctest: +SKIP
 
 Units are in the columns' names. Seconds count from the start of the measured window; warm-up is negative. Failed and
-interrupted runs are there with whatever they left behind; look at `validity` in `runs` before comparing.
+interrupted runs are included with whatever they measured; look at `validity` in `runs` before comparing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALL = "*"
-"""The op under which `latency` gives all ops of a kind, merged."""
+"""Name of the op under which `latency` has all ops of a kind, merged."""
 
 LATENCY_COLUMNS = {
     "kind": "string",  # write or query
@@ -44,18 +44,18 @@ LATENCY_COLUMNS = {
     "time": "string",  # response (from when the op was due) or service (from when it was sent)
     "percentile": "double",
     "value_ns": "int64",
-    "total": "int64",  # how many ops the spectrum rests on
+    "total": "int64",  # number of ops in the spectrum
 }
 USAGE_COLUMNS = {
     "who": "string",  # server (its process tree) or client (the load processes)
-    "seconds": "int64",  # how many were sampled
+    "seconds": "int64",  # number of sampled seconds
     "cpu_percent": "double",  # mean, 100 = one core
     "cpu_max_percent": "double",  # the highest second
     "rss_bytes": "double",  # mean, as `rss_bytes` in SERVER_COLUMNS
     "rss_max_bytes": "double",
 }
 STALL_FACTOR = 10
-"""A second is a stall when its slowest op took this many times the median of all seconds' p99."""
+"""Minimum ratio of a second's slowest op to the median of all seconds' p99 for calling the second a stall."""
 
 _TICKS = 5  # per halving of the distance to 100 %, as HdrHistogram's own percentile output has by default
 _HIGHEST = 99.999
@@ -64,7 +64,7 @@ _TYPES: Mapping[str, str] = {"int64": "int64", "double": "float64", "string": "s
 
 
 def runs(results: Path) -> pd.DataFrame:
-    """One row per run: how it was loaded, its labels (`label.*`), validity, gates and every metric of METRICS.
+    """Return one row per run: its load, its labels (`label.*`), validity, gates and every metric of METRICS.
 
     Parameters
     ----------
@@ -75,39 +75,39 @@ def runs(results: Path) -> pd.DataFrame:
 
 
 def ops(results: Path) -> pd.DataFrame:
-    """One row per run, second and op; columns as in `tsbench.results.rundir.OPS_COLUMNS`."""
+    """Return one row per run, second and op; columns as in `tsbench.results.rundir.OPS_COLUMNS`."""
     return _each(results, ops_of, OPS_COLUMNS)
 
 
 def host(results: Path) -> pd.DataFrame:
-    """One row per run and second: the load generator's host; columns as in `tsbench.results.rundir.HOST_COLUMNS`."""
+    """Return one row per run and second of the load generator's host; columns as in `results.rundir.HOST_COLUMNS`."""
     return _each(results, host_of, HOST_COLUMNS)
 
 
 def server(results: Path) -> pd.DataFrame:
-    """One row per run and second: the server's processes; columns as in `tsbench.results.rundir.SERVER_COLUMNS`."""
+    """Return one row per run and second of the server's processes; columns as in `results.rundir.SERVER_COLUMNS`."""
     return _each(results, server_of, SERVER_COLUMNS)
 
 
 def usage(results: Path) -> pd.DataFrame:
-    """One row per run and process tree (`who`): CPU and memory over the measured window; see USAGE_COLUMNS."""
+    """Return CPU and memory over the measured window, one row per run and process tree; see USAGE_COLUMNS."""
     return _each(results, lambda cell: usage_of(cell, host_of(cell), server_of(cell)), USAGE_COLUMNS)
 
 
 def counters(results: Path) -> pd.DataFrame:
-    """One row per run, second and counter: totals and gauges; see `tsbench.results.rundir.COUNTER_COLUMNS`."""
+    """Return one row per run, second and counter: totals and gauges; see `results.rundir.COUNTER_COLUMNS`."""
     return _each(results, counters_of, COUNTER_COLUMNS)
 
 
 def sar(results: Path) -> pd.DataFrame:
-    """One row per run, host and interval: what sysstat recorded; columns as in `tsbench.results.rundir.SAR_COLUMNS`."""
+    """Return one row per run, host and interval of sysstat; columns as in `tsbench.results.rundir.SAR_COLUMNS`."""
     return _each(results, sar_of, SAR_COLUMNS)
 
 
 def rates(counted: pd.DataFrame) -> pd.DataFrame:
-    """What `counters` gave, with a column `per_s`: how fast each total grew in that second.
+    """Return the frame of `counters` with a column `per_s`: the growth of each total in that second.
 
-    The first second of each has none, nor has one in which the total fell: the server was started again.
+    It is missing in each counter's first second, and in a second in which the total fell because the server restarted.
     """
     ordered = counted.sort_values(["cell", "name", "second"], kind="stable", ignore_index=True)
     grown = ordered.groupby(["cell", "name"])[["value", "second"]].diff()
@@ -115,18 +115,18 @@ def rates(counted: pd.DataFrame) -> pd.DataFrame:
 
 
 def latency(results: Path) -> pd.DataFrame:
-    """The percentile spectrum of every op over the measured window, merged from all processes' histograms.
+    """Return the percentile spectrum of every op over the measured window, merged from all processes' histograms.
 
-    Columns: see LATENCY_COLUMNS. Rows with op `*` are all ops of a kind together. A run whose summary does not say
-    when its measured window was has no rows, because its warm-up cannot be told apart.
+    Columns: see LATENCY_COLUMNS. Rows with op `*` are all ops of a kind together. A run whose summary has no measured
+    window has no rows, because its warm-up cannot be separated.
     """
     return _each(results, latency_of, LATENCY_COLUMNS)
 
 
 def spectrum(histogram: Histogram) -> pd.DataFrame:
-    """A histogram's values at 0 .. 99.999 % in steps that halve with the distance to 100 %, and at 100 % (the maximum).
+    """Return a histogram's values at 0 .. 99.999 %, in steps that halve with the distance to 100 %, and at 100 %.
 
-    Columns: `percentile`, `value_ns`, `total` (how many values were counted).
+    Columns: `percentile`, `value_ns`, `total` (number of counted values). The value at 100 % is the maximum.
     """
     percents = _percents()
     values = histogram.percentiles_ns(percents)
@@ -134,12 +134,12 @@ def spectrum(histogram: Histogram) -> pd.DataFrame:
 
 
 def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
-    """Stretches of seconds in which an op's slowest took over STALL_FACTOR times its usual p99.
+    """Return the stretches of seconds in which an op's slowest took over STALL_FACTOR times its usual p99.
 
     Parameters
     ----------
     ops_frame
-        What `ops` gave, of one or several runs.
+        Frame of `ops`, of one or several runs.
     time
         `response` or `service`.
 
@@ -166,7 +166,7 @@ def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
 
 
 def ops_of(cell: Cell) -> pd.DataFrame:
-    """As `ops`, of one run; empty where it left none.
+    """Return the frame of `ops` for one run; empty if the run has none.
 
     Raises
     ------
@@ -177,25 +177,28 @@ def ops_of(cell: Cell) -> pd.DataFrame:
 
 
 def host_of(cell: Cell) -> pd.DataFrame:
-    """As `host`, of one run."""
+    """Return the frame of `host` for one run."""
     return _parquet(cell, "host.parquet", HOST_COLUMNS)
 
 
 def server_of(cell: Cell) -> pd.DataFrame:
-    """As `server`, of one run."""
+    """Return the frame of `server` for one run."""
     return _parquet(cell, "server.parquet", SERVER_COLUMNS)
 
 
 def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame) -> pd.DataFrame:
-    """As `usage`, of one run with its `host` and `server`; no row for whom no whole second of it was sampled."""
+    """Return the frame of `usage` for one run, from its `host` and `server`.
+
+    A process tree without a whole sampled second in the measured window has no row.
+    """
     window = window_of(cell)
     if window is None:
         return _empty(USAGE_COLUMNS)
     rows = []
     for who, frame, prefix in (("server", server, ""), ("client", host, "client_")):
-        # a row is about the second that begins at its `second`; what merely touches warm-up is not of the window
+        # a row covers the second that begins at its `second`; rows that overlap the warm-up are not part of the window
         inside = frame[frame["second"].between(-_ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)]
-        inside = inside[inside[f"{prefix}rss_bytes"] != 0]  # no process was there
+        inside = inside[inside[f"{prefix}rss_bytes"] != 0]  # no process ran
         if inside.empty:
             continue
         cpu, rss = inside[f"{prefix}cpu_percent"], inside[f"{prefix}rss_bytes"]
@@ -206,17 +209,17 @@ def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame) -> pd.DataFra
 
 
 def counters_of(cell: Cell) -> pd.DataFrame:
-    """As `counters`, of one run."""
+    """Return the frame of `counters` for one run."""
     return _parquet(cell, "counters.parquet", COUNTER_COLUMNS)
 
 
 def sar_of(cell: Cell) -> pd.DataFrame:
-    """As `sar`, of one run."""
+    """Return the frame of `sar` for one run."""
     return _parquet(cell, "sar.parquet", SAR_COLUMNS)
 
 
 def latency_of(cell: Cell) -> pd.DataFrame:
-    """As `latency`, of one run."""
+    """Return the frame of `latency` for one run."""
     parts = []
     for (kind, op, time), histogram in measured_histograms(cell).items():
         part = spectrum(histogram)
@@ -228,7 +231,9 @@ def latency_of(cell: Cell) -> pd.DataFrame:
 
 
 def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
-    """The histograms of the measured window by kind (write or query), op (also ALL) and time (response or service).
+    """Return the measured window's histograms by kind (write or query), op (also ALL) and time.
+
+    The time is `response` or `service`.
 
     Raises
     ------
@@ -255,7 +260,7 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
 
 
 def window_of(cell: Cell) -> tuple[float, float] | None:
-    """When the measured window began and ended, epoch seconds; None where the summary does not say."""
+    """Return the start and end of the measured window in epoch seconds; None if the summary lacks them."""
     start_s = lookup(cell.summary, ("measured", "window", "start_s"))
     duration_s = lookup(cell.summary, ("measured", "window", "duration_s"))
     if not isinstance(start_s, (int, float)):
@@ -264,13 +269,13 @@ def window_of(cell: Cell) -> tuple[float, float] | None:
 
 
 def until_end(cell: Cell, ops_frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows up to the end of the measured window: what ended after it would look like a stop."""
+    """Return the rows up to the end of the measured window: the last ops, after it, would look like a stall."""
     window = window_of(cell)
     return ops_frame if window is None else ops_frame[ops_frame["second"] < window[1] - window[0]]
 
 
 def kind_of(cell: Cell, op: str) -> str:
-    """`write` or `query`: as the summary says, else by the op's name."""
+    """Return `write` or `query`: as in the summary, else by the op's name."""
     kind = lookup(cell.summary, ("measured", "ops", op, "kind"))
     return str(kind) if kind else "write" if op.startswith("write") else "query"
 
@@ -301,7 +306,7 @@ def _each(results: Path, of: Callable[[Cell], pd.DataFrame], columns: Mapping[st
 
 
 def concat(parts: Sequence[pd.DataFrame], columns: Mapping[str, str] = OPS_COLUMNS) -> pd.DataFrame:
-    """The rows of several frames of one form; a typed frame without rows where there are none."""
+    """Return the rows of several frames with the same columns; an empty typed frame if all are empty."""
     full = [part for part in parts if len(part)]
     return pd.concat(full, ignore_index=True) if full else _empty(columns)
 
@@ -326,7 +331,7 @@ def _parquet(cell: Cell, name: str, columns: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _type(column: pd.Series[Any], kind: str) -> str:
-    # a counter that the platform does not give is null, which an integer column cannot hold
+    # a counter that the platform lacks is null, which an integer column cannot hold
     return "float64" if kind == "int64" and bool(column.isna().any()) else _TYPES[kind]
 
 

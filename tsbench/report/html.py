@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """The frames of one run, and what a reader must know about them: shaky hosts, files that could not be read."""
+    """The frames of one run, and notes for the reader: warnings about the host, files that could not be read."""
 
     ops: pd.DataFrame
     host: pd.DataFrame
@@ -37,12 +37,12 @@ class _Data:
 
 
 def write_report(results: Path) -> Path:
-    """Write report.html next to the runs it is about.
+    """Write report.html into the result set.
 
     Parameters
     ----------
     results
-        The directory of a result set or of one run. Failed and interrupted runs are shown with what they left.
+        The directory of a result set or of one run. Failed and interrupted runs are shown with what they measured.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def write_report(results: Path) -> Path:
     Raises
     ------
     UserMistake
-        If there is no run.
+        If the directory has no run.
     Broken
         If the page cannot be written.
     """
@@ -69,7 +69,7 @@ def write_report(results: Path) -> Path:
 
 
 def render(results: Path, cells: Sequence[Cell]) -> str:
-    """The page's text."""
+    """Return the HTML text of the page."""
     data = {cell.name: _read(cell) for cell in cells}
     name, question = question_of(results, cells)
     scenario = results / "scenario.toml"
@@ -80,8 +80,8 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "cells": cells,
         "anchors": {cell.name: f"run-{number}" for number, cell in enumerate(cells, 1)},
         "summary": _summary(cells),
-        "conducts": load_texts(cells),
-        "conduct": load_text,
+        "loads": load_texts(cells),
+        "load_text": load_text,
         "time": time_label(cells),
         "claims": claims_of(results),
         "knee": knee_of(results),
@@ -115,12 +115,12 @@ def _read(cell: Cell) -> _Data:
     def read(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
         try:
             return of(cell)
-        except UserMistake as mistake:  # the page says so where the plot would be
+        except UserMistake as mistake:  # the page shows the note instead of the plot
             notes.append(str(mistake))
             return frames.concat([], columns)
 
     if not frames.window_of(cell) and any((cell.run / "latency").glob("*.hlog")):
-        notes.append("There are no latencies by percentile: the run ended before it could say when it was measured.")
+        notes.append("Latencies by percentile are missing: the run ended before it recorded its measured window.")
     ops = frames.until_end(cell, read(frames.ops_of, OPS_COLUMNS))
     host, server = read(frames.host_of, HOST_COLUMNS), read(frames.server_of, SERVER_COLUMNS)
     latency = read(frames.latency_of, frames.LATENCY_COLUMNS)

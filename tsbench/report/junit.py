@@ -1,9 +1,9 @@
 """Result sets as JUnit XML, for CI servers: a suite per set, a case per run and check.
 
-A case is each check of a run's validity and each of its gates, built-in ones included. A check that found something
-wrong, and a gate that failed, is a `failure`. A check that could not be decided, and a gate that was not judged, is an
-`error`, which is JUnit's word for a test that could not be carried out: a CI server must not take it for a pass.
-A run that broke off has a case `run` with an error of its own, so that no run is without a case.
+Each check of a run's validity and each of its gates, built-in ones included, is a case. A check that found an error,
+and a gate that failed, is a `failure`. An inconclusive check, and a gate that was not judged, is an `error`, JUnit's
+word for a test that could not be carried out: a CI server must not count it as passed. A run that ended early has a
+case `run` with an error of its own, so that every run has a case.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def document(sets: Sequence[tuple[str, Sequence[Cell]]]) -> str:
-    """The XML of result sets, each with its scenario's name and its runs."""
+    """Return the XML of result sets, each with its scenario's name and its runs."""
     root = ET.Element("testsuites", name="tsbench")
     for name, cells in sets:
         suite = ET.SubElement(root, "testsuite", name=_clean(name))
         started = min((cell.started for cell in cells if cell.started), default="")
         if started:
-            suite.set("timestamp", started.removesuffix("Z"))  # JUnit's schema knows no zone; ours are UTC
+            suite.set("timestamp", started.removesuffix("Z"))  # JUnit's schema allows no zone; ours are UTC
         for cell in cells:
             for case in cases(cell):
                 _add_case(suite, name, cell, case)
@@ -50,7 +50,7 @@ def document(sets: Sequence[tuple[str, Sequence[Cell]]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test case: its name, what became of it (`pass`, `failure`, `error`), the state in our words, and why."""
+    """A test case: its name, its JUnit result (`pass`, `failure`, `error`), its state in tsbench, and the reason."""
 
     name: str
     tag: str
@@ -60,7 +60,7 @@ class Case:
 
 
 def cases(cell: Cell) -> list[Case]:
-    """Return the cases of a run: whether it completed, the checks of its validity, its gates."""
+    """Return the test cases of a run: its completion, the checks of its validity, its gates."""
     validity = cell.validity
     found = [
         Case(name, _TAGS[check.state], check.state, check.reason, check.counts)
@@ -76,11 +76,11 @@ def _add_case(suite: ET.Element, name: str, cell: Cell, case: Case) -> None:
     element = ET.SubElement(suite, "testcase", classname=_clean(f"{name}.{cell.name}"), name=_clean(case.name))
     if case.tag == "pass":
         return
-    reason = case.reason or "no reason was given"
+    reason = case.reason or "no reason is known"
     counts = [f"{key}: {count}" for key, count in case.counts.items()]
     lines = [reason, *counts, f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
-    told = ET.SubElement(element, case.tag, type=case.state, message=_clean(reason))
-    told.text = _clean("\n".join(lines))
+    detail = ET.SubElement(element, case.tag, type=case.state, message=_clean(reason))
+    detail.text = _clean("\n".join(lines))
 
 
 def _count(element: ET.Element) -> None:
@@ -89,5 +89,5 @@ def _count(element: ET.Element) -> None:
 
 
 def _clean(text: str) -> str:
-    """The text without characters that XML cannot hold; servers' messages may have any."""
+    """Return the text without characters that XML cannot hold; servers' messages may have any."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

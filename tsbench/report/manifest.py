@@ -1,4 +1,4 @@
-"""The manifests of several runs side by side: what all of them share, once, and what differs, per run."""
+"""Comparison of several runs' manifests: common entries once, different ones per run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`common` and `differing` are keyed by the path of an entry (`server.settings.fsync`).
+    """Entries of manifests; `common` and `differing` are keyed by an entry's path (`server.settings.fsync`).
 
-    `differing` holds one text per run, in their order; `silent` are the places of runs that left no manifest.
+    `differing` holds one text per run, in their order; `silent` are the positions of runs without a manifest.
     """
 
     common: dict[str, str]
@@ -25,7 +25,7 @@ class Manifest:
 
 
 def flatten(content: object, path: str = "") -> dict[str, str]:
-    """Nested objects as texts by dotted path; lists of plain values in one line."""
+    """Return nested objects as texts by dotted path; lists of plain values in one line."""
     if isinstance(content, dict):
         found: dict[str, str] = {}
         for key, value in content.items():
@@ -47,10 +47,10 @@ def _text(value: object) -> str:
 
 
 def compare(contents: Sequence[Mapping[str, object]]) -> Manifest:
-    """What several manifests share and where they differ; a run without one is not held against the others."""
+    """Return the common and the different entries of manifests; a run without a manifest is not compared."""
     flat = [flatten(dict(content)) for content in contents]
-    spoken = [entries for entries in flat if entries]
-    keys = list(dict.fromkeys(key for entries in spoken for key in entries))
-    common = {key: spoken[0].get(key, MISSING) for key in keys if len({e.get(key, MISSING) for e in spoken}) == 1}
+    present = [entries for entries in flat if entries]
+    keys = list(dict.fromkeys(key for entries in present for key in entries))
+    common = {key: present[0].get(key, MISSING) for key in keys if len({e.get(key, MISSING) for e in present}) == 1}
     differing = {key: [entries.get(key, MISSING) for entries in flat] for key in keys if key not in common}
     return Manifest(common, differing, tuple(place for place, entries in enumerate(flat) if not entries))

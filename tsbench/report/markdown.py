@@ -1,6 +1,6 @@
-"""Result sets as GitHub-flavoured Markdown, fit for a comment on a pull request: tables, and no links or images.
+"""Result sets as GitHub-flavoured Markdown for a comment on a pull request: tables, without links and images.
 
-Texts that scenarios and servers gave stand in code spans, where nothing is markup, a mention or a link.
+Texts from scenarios and servers are in code spans, which have no markup, mentions or links.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tsbench.report.cells import Cell
 
 MOST = 300
-"""A reason is cut here: a comment is read, and the whole text is in report.html."""
+"""Maximum length of a reason: comments should be short, and report.html has the whole text."""
 
 
 def document(sets: Sequence[tuple[str, str, Sequence[Cell]]]) -> str:
-    """The page of result sets, each with its scenario's name, its question and its runs."""
+    """Return the Markdown of result sets, each with its scenario's name, its question and its runs."""
     return "\n\n".join(_section(*one) for one in sets) + "\n"
 
 
@@ -74,11 +74,11 @@ def _strong(word: str, good: str) -> str:
 
 
 def _why(reason: str) -> str:
-    return _code(reason) if reason else "no reason was given"
+    return _code(reason) if reason else "no reason is known"
 
 
 def _code(text: str, most: int = MOST) -> str:
-    """A code span that a table's cell can hold: one line, no backticks, bars escaped."""
+    """Return a code span for a table's cell: one line, no backticks, bars escaped."""
     line = re.sub(r"\s+", " ", text).strip().replace("`", "'") or MISSING
     short = line if len(line) <= most else f"{line[: most - 1]}…"
     return f"`{short.replace('|', chr(92) + '|')}`"

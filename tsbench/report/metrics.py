@@ -1,4 +1,4 @@
-"""METRICS: every figure that a table or an axis shows, with its unit and which way is better. Named only here."""
+"""METRICS: all figures of tables and axes, with unit and direction. No other module names them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIME = "<time>"  # in a path: response_ns in an open loop, service_ns in a clos
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure of a run: where the summary holds it, its unit, and whether more of it is good."""
+    """One figure of a run: its path in the summary, its unit, and whether higher or lower is better."""
 
     key: str
     label: str
@@ -28,23 +28,23 @@ class Metric:
     format: Callable[[float], str] = format_count
 
     def value(self, cell: Cell) -> float | None:
-        """The figure; None where the run has none."""
+        """Return the figure; None if the run has none."""
         path = [f"{cell.time}_ns" if part == _TIME else part for part in self.path]
         found = lookup(cell.summary, path)
         return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
     def stands(self, cell: Cell) -> bool:
-        """Whether the figure was measured right; if not, it is printed struck out."""
+        """Return True if the figure was measured validly; otherwise it is printed struck out."""
         return cell.validity.believes(self.path[-1])
 
     def text(self, cell: Cell) -> str:
-        """The figure as it is printed."""
+        """Return the figure as it is printed."""
         found = self.value(cell)
         return MISSING if found is None else self.format(found)
 
     @property
     def direction(self) -> str:
-        """`higher is better`, `lower is better` or nothing."""
+        """Text for axes: `higher is better`, `lower is better` or ""."""
         return f"{self.better} is better" if self.better else ""
 
 
@@ -92,12 +92,12 @@ class Column:
     keys: tuple[str, ...]
 
     def text(self, cell: Cell) -> str:
-        """What the column prints for a run."""
+        """Return the text of the column for a run."""
         texts = [METRICS[key].text(cell) for key in self.keys]
         return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
 
     def stands(self, cell: Cell) -> bool:
-        """Whether all of its figures were measured right."""
+        """Return True if all of its figures were measured validly."""
         return all(METRICS[key].stands(cell) for key in self.keys)
 
 
@@ -115,29 +115,29 @@ COLUMNS: tuple[Column, ...] = (
     Column("answers", "checked / wrong", ("answers_checked", "answers_wrong")),
     Column("writes", "acknowledged / stored", ("writes_acknowledged", "writes_stored")),
 )
-"""The summary table, after validity, gates and what limited the run; `time_label` says what p50, p99 and max are."""
+"""Columns of the summary table after validity, gates and limit; `time_label` names the time of p50, p99 and max."""
 
 
 def used_columns(cells: Sequence[Cell]) -> list[Column]:
-    """The columns in which at least one run has a figure."""
+    """Return the columns in which at least one run has a figure."""
     return [column for column in COLUMNS if any(column.text(cell) != MISSING for cell in cells)]
 
 
 def time_label(cells: Sequence[Cell]) -> str:
-    """Which time the latencies of these runs are: one loop's, or both, in which case every run must say its loop."""
-    kinds = {cell.loop for cell in cells if cell.loop and cell.summary}  # the others have no figures
+    """Return the kind of time of these runs' latencies: that of one loop, or both with their loops."""
+    kinds = {cell.loop for cell in cells if cell.loop and cell.summary}  # runs without a summary have no figures
     if kinds == {"open"}:
         return "response time"
     return "response (open) / service (closed) time" if kinds == {"open", "closed"} else "service time"
 
 
 def load_text(cell: Cell) -> str:
-    """How the load was offered, as printed with the figures: `closed, 10 users`."""
+    """Return the load of a run, as printed with its figures: `closed, 10 users`."""
     users = lookup(cell.summary, ("users",)) or lookup(cell.spec, ("drive", "users"))
     parts = [cell.loop or "loop unknown", f"{users} user{'s' if users != 1 else ''}" if users is not None else ""]
     return ", ".join(part for part in parts if part)
 
 
 def load_texts(cells: Sequence[Cell]) -> list[str]:
-    """The different ways in which the load of these runs was offered; runs that ended too early to say do not count."""
+    """Return the distinct loads of runs; those that ended before their loop was known do not count."""
     return list(dict.fromkeys(load_text(cell) for cell in cells if cell.summary))

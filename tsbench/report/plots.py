@@ -1,7 +1,7 @@
-"""The plots of one run. Each function takes frames and gives a matplotlib Figure; a notebook may show or save it.
+"""Plots of one run. Each function takes frames and returns a matplotlib Figure; a notebook may show or save it.
 
-The frames are those of `tsbench.report.frames` for one run (`until_end` cuts what is after the measured window). Times
-are from the start of the measured window, warm-up is shaded, and latencies are response times where the loop was open,
+The frames are those of `tsbench.report.frames` for one run (`until_end` removes rows after the measured window). Times
+are from the start of the measured window, warm-up is shaded, and latencies are response times in an open loop,
 else service times, as their titles say.
 """
 
@@ -26,12 +26,12 @@ BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
 _KIND_COLOURS = {"write": BLUE, "query": GREEN}
 _PLURAL = {"write": "writes", "query": "queries"}
 MOST_OPS = 12
-"""Panels of latency over time; the ops that took longest come first."""
+"""Maximum number of panels of latency over time; the ops that took longest come first."""
 
 
 @styled
 def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
-    """Ops and points per second over time; in an open loop also what was due, and what did not succeed.
+    """Return ops and points per second over time; in an open loop also ops that were due, and failed ones.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
 
 @styled
 def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
-    """The median, 99th percentile and maximum of every second, a panel per op; stalls are marked.
+    """Return median, 99th percentile and maximum of every second, a panel per op, with stalls marked.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
 
 def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFrame) -> None:
     seconds = np.arange(int(rows["second"].min()), int(rows["second"].max()) + 1)
-    # a second without ops is a gap in the line: nothing was measured there
+    # a second without ops is a gap in the line: it has no measurement
     rows = rows[rows["count"] > 0].set_index("second").reindex(seconds)
     looks = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
     for part, label, colour, width in looks:
@@ -117,7 +117,7 @@ def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFr
 
 @styled
 def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
-    """How long the fastest 50 %, 90 %, 99 %, ... took, a line per op; the last point of each is its slowest op.
+    """Return time by percentile, a line per op; the last point of each line is its slowest op.
 
     In an open loop the service time is drawn too, thin and dotted: the distance between both is waiting.
 
@@ -149,7 +149,7 @@ def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
 
 
 def percentile_line(panel: Axes, spectrum: pd.DataFrame, **look: Any) -> None:
-    """Draw one spectrum as far as its number of ops carries it: of 500 ops none is the 99.99th percentile."""
+    """Draw one spectrum up to the percentile that its number of ops supports: 500 ops have no 99.99th one."""
     if spectrum.empty:
         return
     total = int(spectrum["total"].iloc[0])
@@ -160,7 +160,7 @@ def percentile_line(panel: Axes, spectrum: pd.DataFrame, **look: Any) -> None:
 
 
 def percentile_axis(panel: Axes) -> None:
-    """A logarithmic axis of the distance to 100 %, as HdrHistogram draws it, and durations upwards."""
+    """Set a logarithmic axis of the distance to 100 %, as in HdrHistogram's plots, and a vertical one of durations."""
     panel.set_xscale("log")
     most = max((float(np.max(np.asarray(line.get_xdata(), dtype=float))) for line in panel.lines), default=100.0)
     decades = [10.0**n for n in range(int(np.ceil(np.log10(max(most, 100)))) + 1)]
@@ -175,7 +175,7 @@ def percentile_axis(panel: Axes) -> None:
 
 @styled
 def resources(host: pd.DataFrame, server: pd.DataFrame) -> Figure:
-    """CPU, memory and disk of the server's processes, the load generator and the whole host over the same time.
+    """Return CPU, memory and disk of the server's processes, the load generator and the host over time.
 
     Parameters
     ----------

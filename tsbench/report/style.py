@@ -1,6 +1,6 @@
-"""How every plot looks: colours that survive colour blindness, axes with units, and figures as text inside a page.
+"""The style of all plots: colours for colour-blind readers, axes with units, and embedding of figures in a page.
 
-Figures are made through matplotlib's object API and under `styled`, so that a notebook's own settings stay as they are.
+Figures are made by matplotlib's object API and under `styled`, so that a notebook's own settings do not change.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ R = TypeVar("R")
 INK, GRID = "#1b1c1d", "#d9dadb"
 """Text and grid; inside a page they become the page's own colours, so that plots follow light and dark."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
-"""Okabe and Ito's colours without black and yellow, which vanish on a dark or a white page."""
+"""Okabe and Ito's colours without black and yellow, which are invisible on a dark or a white page."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 SVG_LIMIT = 12_000
-"""Points beyond which a figure is a picture: an hour of seconds as SVG makes the page slow to scroll."""
+"""Number of points above which a figure is a PNG: an hour of seconds as SVG makes the page slow to scroll."""
 
-_SETTINGS: Any = {  # matplotlib's own type for it lists every key there is
+_SETTINGS: Any = {  # matplotlib's own type is a TypedDict of all keys
     "svg.fonttype": "none",
     "text.parse_math": False,  # a cell called a$b$c is a name, not a formula
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # wide: what a page replaces it with fits; every further name is searched for
+    "font.sans-serif": ["DejaVu Sans"],  # wide, so a page's replacement fits; each further name is searched for
     "font.size": 9,
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
@@ -80,20 +80,20 @@ _SETTINGS: Any = {  # matplotlib's own type for it lists every key there is
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How one cell is drawn everywhere: 28 cells differ by colour or dashes."""
+    """Colour and dashes of one run in all plots: 28 runs are distinguishable."""
 
     colour: str
     dashes: Any
 
 
 def lines_of(names: Sequence[str]) -> dict[str, Line]:
-    """The look of each name, by its place."""
+    """Return the line style of each name, by its position."""
     size = len(PALETTE)
     return {name: Line(PALETTE[i % size], DASHES[i // size % len(DASHES)]) for i, name in enumerate(names)}
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function that draws under this module's settings."""
+    """Decorate a plotting function so that it runs with this module's settings."""
 
     @functools.wraps(function)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -106,7 +106,7 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
 def panels(
     rows: int, columns: int, *, height: float, used: int | None = None, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of the page's width and its first `used` panels, row by row; `height` is inches per row."""
+    """Return a figure of the page's width and its first `used` panels, row by row; `height` is inches per row."""
     figure = Figure(figsize=(11, rows * height), layout="constrained")
     grid: NDArray[np.object_] = figure.subplots(rows, columns, squeeze=False, **options)
     axes: list[Axes] = list(grid.ravel())
@@ -126,7 +126,7 @@ _thousands = EngFormatter(sep="")
 
 
 def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
-    """One legend for all panels, above them, where it hides nothing."""
+    """Add one legend for all panels, above them, where it covers nothing."""
     handles = {label: h for panel in axes for h, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     if "warm-up" in handles:
         handles["warm-up"] = handles.pop("warm-up")  # last
@@ -136,7 +136,7 @@ def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
 
 
 def duration_axis(axes: Axes, which: str = "y") -> None:
-    """A logarithmic axis of nanoseconds, labelled in the units that fit."""
+    """Set a logarithmic axis of nanoseconds, with labels in fitting units."""
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set_yscale("log") if which == "y" else axes.set_xscale("log")
     low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
@@ -150,7 +150,7 @@ def duration_axis(axes: Axes, which: str = "y") -> None:
 
 
 def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
-    """A linear axis from zero: 0, 50k, 100k."""
+    """Set a linear axis from zero, with labels such as 0, 50k, 100k."""
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set_ylim(bottom=0) if which == "y" else axes.set_xlim(left=0)
     axis.set_major_locator(MaxNLocator(ticks, min_n_ticks=3))
@@ -158,14 +158,14 @@ def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
 
 
 def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
-    """A linear axis of bytes from zero."""
+    """Set a linear axis of bytes from zero."""
     count_axis(axes, which, ticks=ticks)
     axis = axes.yaxis if which == "y" else axes.xaxis
     axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_size(value)) if value else "0"))
 
 
 def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> None:
-    """Seconds since the start of the measured window; warm-up, which is before it, shaded."""
+    """Set an axis of seconds since the start of the measured window, with the warm-up before it shaded."""
     first, last = min(seconds, default=0.0), max(seconds, default=1.0)
     axes.set_xlim(min(first, 0.0), max(last, first + 1))
     if first < 0:
@@ -178,9 +178,9 @@ def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> No
 
 
 def embed(figure: Figure, *, name: str, alt: str) -> Markup:
-    """A figure as part of an HTML page: SVG with its text as text, or a PNG where SVG would be too heavy.
+    """Return a figure as part of an HTML page: SVG with real text, or a PNG if SVG would be too large.
 
-    `name` must differ between the figures of one page; `alt` says what it shows.
+    `name` must differ between the figures of one page; `alt` describes the figure for readers who cannot see it.
     """
     points = sum(int(np.size(line.get_xdata())) for axes in figure.axes for line in axes.lines)
     buffer = io.BytesIO()
@@ -195,7 +195,7 @@ def embed(figure: Figure, *, name: str, alt: str) -> Markup:
         figure.set_layout_engine(None)
     with mpl.rc_context(_SETTINGS | {"svg.hashsalt": name}):  # ids are made from it: shared ones would clash
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return Markup(_page_svg(buffer.getvalue().decode("utf-8"), alt))  # noqa: S704 - matplotlib escapes what it is given
+    return Markup(_page_svg(buffer.getvalue().decode("utf-8"), alt))  # noqa: S704 - matplotlib escapes all texts
 
 
 def _page_svg(text: str, alt: str) -> str:

@@ -1,6 +1,6 @@
-"""Plots of what others saw during a run: sysstat on one or several hosts, and the server's own counters.
+"""Plots of other observers' data: sysstat on one or several hosts, and the server's own counters.
 
-As in `plots`, each function takes frames of one run and gives a matplotlib Figure on the measured window's time axis.
+As in `plots`, each function takes frames of one run and returns a matplotlib Figure on the measured window's time axis.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
 STATES = (("user", BLUE), ("nice", SKY), ("system", ORANGE), ("iowait", RED), ("steal", PINK))
-"""What a CPU does when it is not idle, from below, as sar has it."""
+"""States of a busy CPU, from bottom to top, in sar's order."""
 RATE, GAUGE = "per second", "as it is"
 
 COUNTERS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
@@ -79,7 +79,7 @@ COUNTERS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
         },
     ),
     (
-        "Memory, as the server tells",
+        "Memory, by the server's own account",
         "size",
         GAUGE,
         {
@@ -92,12 +92,12 @@ COUNTERS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("CPU under its cap", "count", RATE, {"group.cpu_s": "used, cores", "group.throttled_s": "held back"}),
     ("Memory under its cap", "size", GAUGE, {"group.memory_bytes": "with page cache"}),
 )
-"""The panels: title, unit, rate or gauge, and the label of each counter that belongs there, whichever server has it."""
+"""Panels: title, unit, rate or gauge, and the label of each counter in it, for all servers that have it."""
 
 
 @styled
 def sar(recorded: pd.DataFrame) -> Figure:
-    """CPU by state, disk and network of each host, a row of panels per host.
+    """Return CPU by state, disk and network of each host, a row of panels per host.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def sar(recorded: pd.DataFrame) -> Figure:
     """
     hosts = list(recorded["host"].unique())
     figure, axes = style.panels(len(hosts), 3, height=2.3, sharex=True)
-    # A point stands in the middle of the seconds that it is the mean of, but one second's stands at its beginning.
+    # A point is drawn in the middle of the seconds that it is the mean of; the mean of one second at its beginning.
     recorded = recorded.assign(at=recorded["second"] + (recorded["interval_s"] - 1) / 2).sort_values("at")
     span = [float(at) for at in recorded["at"]]
     for place, host in enumerate(hosts):
@@ -157,7 +157,7 @@ def _lines(panel: Axes, rows: pd.DataFrame, series: Sequence[tuple[str, str, str
 
 @styled
 def counters(counted: pd.DataFrame) -> Figure | None:
-    """A few of the server's own counters, as rates; None where there is none that this page knows.
+    """Return some of the server's own counters, as rates; None if none of them is in COUNTERS.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class _Column:
 
     @property
     def head(self) -> str:
-        """Two or three lines; the group stands over each of its columns, so that a table that was split says it too."""
+        """Title in two or three lines; it begins with the group, so that split tables repeat the group."""
         return f"{self.group}\n{self.title.replace(' / ', f'{chr(10)}/ ')}"
 
     @property
@@ -41,21 +41,21 @@ class _Column:
 
 
 def print_summary(console: Console, results: Path) -> None:
-    """Print the figures of every run of a result set, and why some do not stand or are not good enough.
+    """Print the figures of every run of a result set, with the reasons for invalid figures and failed gates.
 
-    A console that is too narrow for one table gets several, each with the runs' names: nothing is cut off.
+    On a narrow console the table is split into several, each with the runs' names: no text is cut off.
 
     Parameters
     ----------
     console
-        Where to print.
+        The console to print to.
     results
         The directory of a result set or of one run.
 
     Raises
     ------
     UserMistake
-        If there is no run.
+        If the directory has no run.
     """
     cells = load_cells(results)
     name = _Column("", "run", tuple(Text(cell.name) for cell in cells), right=False)
@@ -112,7 +112,7 @@ def _figure(text: str, *, stands: bool) -> Text:
 
 
 def _fit(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
-    """The columns of each table: as many groups as the width holds, a group only cut where it is too wide itself."""
+    """Return the columns of each table: as many groups as fit into the width; only a wider group is split."""
     tables: list[list[_Column]] = [[]]
     used = 0
     for _, group in groupby(columns, key=lambda column: column.group):

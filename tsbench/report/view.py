@@ -1,4 +1,4 @@
-"""What the page says about one run, as texts: the template only lays them out."""
+"""Texts of the page about one run; the template only lays them out."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
         ("pool_wait_p50_ns", "waited for a thread, median", "ns"),
     ),
 }
-"""The parts of a run's summary that are lists of figures: key, label and format of each."""
+"""Figures in each part of a run's summary: key, label and format."""
 
 CHECKS = {
     "run": "the run came to its end",
@@ -92,9 +92,9 @@ CHECKS = {
     "ops": "ops ended in the measured window",
     "size": "the size of the data is known",
 }
-"""What each check of a run's validity asks."""
+"""Statement that each check of a run's validity verifies."""
 LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": ("p50", "p99", "max")}
-"""Of the time that counts, and of the service time beside a response time."""
+"""Figures of the main time, and of the service time beside a response time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class OpRow:
 
 
 def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
-    """The figures of one part of a run's summary that are there, with their labels."""
+    """Return the existing figures of one part of a run's summary, with their labels."""
     found = []
     for key, label, form in FACTS[part]:
         value = lookup(cell.summary, (part, key))
@@ -118,7 +118,7 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
     for owner, key, form in (("size", "parts", "bytes"), ("answers", "by_kind", "count")):
         if part == owner:
             pieces = _items(lookup(cell.summary, (part, key)))
-            found.extend((f"of it {name}", text_of(value, form)) for name, value in pieces if value is not None)
+            found.extend((f"{name} of this", text_of(value, form)) for name, value in pieces if value is not None)
     for owner, key, label in (
         ("load", "settled_s", "settling afterwards"),
         ("limit", "encode_s", "encoding of writes"),
@@ -130,13 +130,13 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
 
 
 def text_of(value: object, form: Format) -> str:
-    """A figure as printed; whatever has another type than expected is printed as it is."""
+    """Return a figure as printed; a value of an unexpected type is printed as it is."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return _FORMATS[form](value) if number or form == "text" else MISSING if value is None else str(value)
 
 
 def checks(cell: Cell) -> list[tuple[str, Verdict, str]]:
-    """The checks that the run's validity rests on: what was asked, what came out, its counts as text."""
+    """Return the checks behind the run's validity: the statement, the verdict, its counts as text."""
     found = []
     for name, check in cell.validity.checks.items():
         counts = ", ".join(f"{text_of(count, 'count')} {key}" for key, count in check.counts.items())
@@ -145,13 +145,13 @@ def checks(cell: Cell) -> list[tuple[str, Verdict, str]]:
 
 
 def times_shown(cell: Cell) -> list[tuple[str, tuple[str, ...]]]:
-    """The kinds of time in the ops table and the figures of each; in a closed loop the response time says nothing."""
+    """Return the kinds of time in the ops table with the figures of each; a closed loop has no response time."""
     both = [("response", LATENCIES["first"]), ("service", LATENCIES["second"])]
     return both if cell.loop == "open" else [("service", LATENCIES["first"])]
 
 
 def op_rows(cell: Cell) -> list[OpRow]:
-    """The ops table: all writes, all queries where there are several, then each op."""
+    """Return the rows of the ops table: all writes and all queries if several, then each op."""
     ops = [(name, op) for name, op in _items(lookup(cell.summary, ("measured", "ops"))) if isinstance(op, dict)]
     ops.sort(key=lambda item: (item[1].get("kind") != "write", item[0]))
     rows = [_op_row(name, op, times_shown(cell)) for name, op in ops]
@@ -175,7 +175,7 @@ def _op_row(
 
 
 def causes(cell: Cell) -> list[tuple[str, str]]:
-    """Why ops did not succeed: op and cause, and how often."""
+    """Return the causes of failed ops: op and cause, and their number."""
     return [
         (f"{name}: {cause}", text_of(count, "count"))
         for name, op in _items(lookup(cell.summary, ("measured", "ops")))
@@ -184,12 +184,12 @@ def causes(cell: Cell) -> list[tuple[str, str]]:
 
 
 def failures(cell: Cell) -> list[tuple[str, str]]:
-    """The texts of the errors that ops ended with, and how often."""
+    """Return the error messages of ops, and their number."""
     return [(text, text_of(count, "count")) for text, count in _items(cell.summary.get("failures"))]
 
 
 def stall_rows(found: pd.DataFrame, most: int = 10) -> list[tuple[str, ...]]:
-    """The worst stalls: op, when, how long, the slowest op, how many times the usual p99."""
+    """Return the worst stalls: op, start, length, the slowest op, its ratio to the usual p99."""
     rows: list[tuple[str, ...]] = []
     for row in found.head(most).to_dict("records"):
         length = int(row["length_s"])
@@ -199,12 +199,12 @@ def stall_rows(found: pd.DataFrame, most: int = 10) -> list[tuple[str, ...]]:
 
 
 def unsupported(cell: Cell) -> list[tuple[str, str]]:
-    """The kinds of query that the schema cannot answer, and why."""
+    """Return the kinds of query that the schema cannot answer, with the reasons."""
     return [(kind, str(why)) for kind, why in _items(lookup(cell.summary, ("answers", "unsupported")))]
 
 
 def first_wrong(cell: Cell) -> Sequence[tuple[str, str]]:
-    """The first answer that differs: its query and the difference."""
+    """Return the first wrong answer: its query and the difference."""
     return [(key, str(value)) for key, value in _items(lookup(cell.summary, ("answers", "first_wrong")))]
 
 

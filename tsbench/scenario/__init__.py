@@ -1,1 +1,1 @@
-"""TOML -> RunSpec: the specification of a run, its matrix, and its validation."""
+"""Scenario files: parsing TOML to RunSpecs, the matrix, and validation."""

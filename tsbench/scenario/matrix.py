@@ -1,4 +1,4 @@
-"""A scenario's document as nested tables: overrides, the axes of its matrix, and what its cells are called."""
+"""The document of a scenario as nested tables: overrides, the axes of its matrix, and the names of its cells."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ ENDPOINT = "endpoint"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
 _COMMENTED = re.compile(r"^\s*#.*endpoint[\"']?\s*=\s*(.*)")
 CASE = "case"
-"""The axis whose values are tables of keys that change together."""
+"""Name of the axis whose values are tables of keys that change together."""
 
 
 def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[str, Any]]]:
-    """The (key, value) pairs of each axis: `target = [..]`, and `drive.users = [..]` as a dotted key or a table.
+    """Yield the (key, value) pairs of each axis: `target = [..]`, and `drive.users = [..]` as a dotted key or a table.
 
     Raises
     ------
     UserMistake
-        If the matrix is no table, or an axis has no value.
+        If the matrix is not a table, or an axis has no value.
     """
     if not isinstance(matrix, dict):
         raise UserMistake(f"{path}: matrix: must be a table of key = [values]")
@@ -42,7 +42,7 @@ def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[st
 
 
 def choose(document: dict[str, Any], key: str, value: Any) -> None:
-    """Put an axis's value into the document. A `case` is a name and several keys that change together.
+    """Set an axis's value in the document; a `case` sets several keys that change together.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def override(document: dict[str, Any], text: str) -> None:
     Raises
     ------
     UserMistake
-        If there is no `=`, or the key leads through something that is not a table.
+        If `=` is missing, or a parent of the key is not a table.
     """
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
@@ -81,12 +81,12 @@ def override(document: dict[str, Any], text: str) -> None:
 
 
 def refuse_secrets(override: str) -> None:
-    """Refuse a `key=value` with a secret in an endpoint, before anything repeats it.
+    """Refuse a `key=value` with a secret in an endpoint, before any output repeats it.
 
     Raises
     ------
     UserMistake
-        If there is one.
+        If the endpoint has a secret.
     """
     key, _, value = override.partition("=")
     if credentials.holds_secret(key) or "://" in key:
@@ -96,12 +96,12 @@ def refuse_secrets(override: str) -> None:
 
 
 def refuse_secrets_in_file(document: Mapping[str, Any], text: str, path: Path) -> None:
-    """Refuse a scenario file with a secret in an endpoint, also in one that a comment or another cell has.
+    """Refuse a scenario file with a secret in any endpoint, also in comments and other cells.
 
     Raises
     ------
     UserMistake
-        If there is one; its place is a key, or in a comment a line.
+        If an endpoint has a secret; the text names its key, or the line of a comment.
     """
     for key, value in _texts(document):
         if key.endswith(ENDPOINT) or "://" in value:
@@ -112,7 +112,7 @@ def refuse_secrets_in_file(document: Mapping[str, Any], text: str, path: Path) -
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text of nested tables and lists, with its dotted key."""
+    """Yield every text in nested tables and lists, with its dotted key."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):
@@ -124,7 +124,7 @@ def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def put(document: dict[str, Any], key: str, value: Any) -> None:
-    """Set what a dotted key names; a table is merged into the one that is there.
+    """Set the value of a dotted key; a table is merged with an existing one.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def put(document: dict[str, Any], key: str, value: Any) -> None:
     for parent in parents:
         inner = document.setdefault(parent, {})
         if not isinstance(inner, dict):
-            raise ValueError(f"'{parent}' is not a table; give it whole, or change it in the file")  # noqa: TRY004 - the user's
+            raise ValueError(f"'{parent}' is not a table; set it whole, or change it in the file")  # noqa: TRY004 - the user's
         document = inner
     if isinstance(value, dict) and isinstance(document.get(last), dict):
         value = {**document[last], **value}
@@ -143,7 +143,7 @@ def put(document: dict[str, Any], key: str, value: Any) -> None:
 
 
 def value_at(document: Mapping[str, Any], key: str) -> Any:
-    """What a dotted key names; None where there is nothing."""
+    """Return the value of a dotted key, None if it is missing."""
     found: Any = document
     for part in key.split("."):
         found = found.get(part) if isinstance(found, dict) else None
@@ -151,14 +151,14 @@ def value_at(document: Mapping[str, Any], key: str) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """A copy of nested tables and lists."""
+    """Return a copy of nested tables and lists."""
     if isinstance(value, dict):
         return {key: copied(inner) for key, inner in value.items()}
     return [copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def labels_of(chosen: Mapping[str, Any], target: object) -> dict[str, str]:
-    """What tells a cell from the others; its target too, where that has a schema."""
+    """Return the values that distinguish a cell from others; also its target if that has a schema."""
     labels = {key: _label(value) for key, value in chosen.items()}
     if "schema" not in labels and isinstance(target, dict) and target.get("schema"):
         labels.setdefault("target", f"{target.get('name', '')}-{target['schema']}")
@@ -166,12 +166,12 @@ def labels_of(chosen: Mapping[str, Any], target: object) -> dict[str, str]:
 
 
 def slug_of(labels: Mapping[str, str], target: object) -> str:
-    """The id of a cell, fit to be a directory's name."""
+    """Return the id of a cell, usable as a directory's name."""
     return "-".join(_slug(key, value) for key, value in labels.items()) or _slug("target", _label(target))
 
 
 def file_name(text: str) -> str:
-    """The text as a part of a file's name."""
+    """Return the text with only those characters that are safe in file names."""
     return re.sub(r"[^A-Za-z0-9_.=]+", "-", text).strip("-.")
 
 

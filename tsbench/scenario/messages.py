@@ -1,4 +1,4 @@
-"""A document that does not fit its model, in one line: the key, what is wrong with it, the cure."""
+"""One-line messages for scenario files that do not match their model: the key, the mistake, the cure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
     Parts = Mapping[str, type[BaseModel]]
-    """The models of inner tables by their keys."""
+    """Models of inner tables by their keys."""
 
 _CURES = {
-    "target": "; add [target] with name = 'postgres', say",
-    "target.name": "; `tsbench list targets` shows what there is",
-    "world": "; add [world] with use_case = 'cpu-only', say",
-    "world.use_case": "; `tsbench list use-cases` shows what there is",
+    "target": "; add [target] with name = 'postgres', for example",
+    "target.name": "; `tsbench list targets` shows all",
+    "world": "; add [world] with use_case = 'cpu-only', for example",
+    "world.use_case": "; `tsbench list use-cases` shows all",
 }
-_WANTED = {  # by pydantic's name of the mistake
+_WANTED = {  # by pydantic's type of error
     "model_type": "a table of key = value",
     "dict_type": "a table of key = value",
     "tuple_type": "a list",
@@ -38,7 +38,7 @@ _WANTED = {  # by pydantic's name of the mistake
 
 
 def explain(error: ValidationError, model: type[BaseModel], parts: Parts, *, hidden: Collection[str]) -> str:
-    """The first mistake of a validation; `hidden` keys of the model are not for users."""
+    """Return a one-line message on the first error of a validation; `hidden` keys of the model are not for users."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "schema_")
     kind = first["type"]
@@ -60,7 +60,7 @@ def explain(error: ValidationError, model: type[BaseModel], parts: Parts, *, hid
 def known_keys(
     place: Sequence[str | int], model: type[BaseModel], parts: Parts, *, hidden: Collection[str]
 ) -> list[str]:
-    """The keys that a table may have; of a scenario's top level also those that no cell has any more."""
+    """Return the keys that a table may have; at a scenario's top level also those that concern all cells."""
     inner = model
     for part in place:
         if isinstance(part, str) and part in inner.model_fields:

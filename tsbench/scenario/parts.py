@@ -21,23 +21,23 @@ def _many(mode: WriteMode) -> WriteMode:
 
 
 MAX_SCALE = 10_000_000
-"""More series than this do not fit into memory, at about 170 bytes each."""
+"""Maximum number of series: more do not fit into memory, at about 170 bytes each."""
 
 
 Share = Annotated[float, Field(ge=0, le=0.5)]
 
 
 class Part(BaseModel):
-    """A table of the file: unknown keys are mistakes, values do not change."""
+    """A table of the file: unknown keys are errors, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class WorldPart(Part):
-    """[world]: which data, from which seed."""
+    """[world]: the simulated data and its seed."""
 
     use_case: str
-    """The simulated world: which measurements, fields and tags there are (`tsbench list use-cases`)."""
+    """The simulated world with its measurements, fields and tags (`tsbench list use-cases`)."""
     scale: Annotated[Whole, Field(ge=1, le=MAX_SCALE)] = 100
     """Number of hosts or devices."""
     interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
@@ -62,7 +62,7 @@ class WorldPart(Part):
     """Share of the points that are never sent."""
 
     def spec(self, resolution_ns: int = 1) -> WorldSpec:
-        """The world's own form of it; never more streams than series."""
+        """Return the parameters of the world; never more streams than series."""
         disorder = Disorder(
             late=self.late, out_of_order=self.out_of_order, duplicate=self.duplicate, missing=self.missing
         )
@@ -81,7 +81,7 @@ class WorldPart(Part):
 
 
 class LoadPart(Part):
-    """[load]: what is stored before anything is measured, and how."""
+    """[load]: the data that is stored before the measurement, and how."""
 
     window: DurationNs = 3_600 * units.NS_PER_S
     """Simulated time that is stored before measuring; above 0."""
@@ -107,7 +107,7 @@ class Step(Part):
 
 
 class DrivePart(Part):
-    """[drive]: how ops are driven. Rates are ops per second over all processes."""
+    """[drive]: how the load processes run ops. Rates are ops per second over all processes."""
 
     loop: Literal["closed", "open"] = "closed"
     """`closed`: a user waits for the answer, then for `wait`. `open`: ops are due on a schedule at `rate`."""
@@ -128,7 +128,7 @@ class DrivePart(Part):
     duration: Annotated[SecondsNs, Field(gt=0)] = 10 * units.NS_PER_S
     """Length of the measured window; above 0."""
     window: DurationNs | None = None
-    """Simulated time behind the load's that writes may cover; users stop when all of it is written. Default: no end."""
+    """Simulated time after the load's that writes may cover; users stop when all is written. Default: no end."""
     stop_timeout: SecondsNs = 30 * units.NS_PER_S
     """How long ops that are on their way at the end may still take."""
     timeout: DurationNs = 30 * units.NS_PER_S
@@ -146,7 +146,7 @@ class DrivePart(Part):
     @model_validator(mode="after")
     def _consistent(self) -> DrivePart:
         if self.loop == "open" and self.rate is None:
-            raise ValueError("loop = 'open' needs a rate in ops per second; add rate = 100, say")
+            raise ValueError("loop = 'open' needs a rate in ops per second; add rate = 100, for example")
         if self.loop == "closed" and self.rate is not None:
             raise ValueError("a rate needs loop = 'open'; set that, or take the rate out")
         if self.wait[1] < self.wait[0]:
@@ -184,30 +184,30 @@ class Op(Part):
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """Name of the op in results."""
         return self.query if self.query is not None else f"write-{self.write}"
 
     @property
     def write_mode(self) -> WriteMode:
-        """How it writes: as given, else single for one point and multi for more."""
+        """Mode of the op's writes: as configured, else single for one point and multi for more."""
         return self.mode or (WriteMode.SINGLE if self.write == 1 else WriteMode.MULTI)
 
 
 class CheckPart(Part):
-    """[check]: how much of what was answered and stored is compared with gold."""
+    """[check]: how many answers and stored rows are compared with gold."""
 
     answers: Annotated[int, Field(ge=0)] = 200
     """Queries that are asked after the run, when nothing is being written, and compared with gold answers."""
     sample: Annotated[int, Field(ge=0)] = 2_000
     """Answers of the measured load that each load process keeps at most, to be compared afterwards."""
     readback: Annotated[int, Field(ge=0)] = 1_000_000
-    """Stored rows that are read back and compared; if there are more, windows spread over all of them."""
+    """Maximum number of stored rows that are read back and compared, in windows spread over all rows."""
     failures: Share = 0.0
     """Share of the ops that may fail before the built-in gate on failed ops fails."""
 
 
 class TargetPart(Part):
-    """[target]: which database, in which layout, started by tsbench or found at `endpoint`."""
+    """[target]: the database and its layout, started by tsbench or running at `endpoint`."""
 
     name: str
     """The database (`tsbench list targets`)."""
@@ -227,7 +227,7 @@ LEAST_BYTES = 4 * 2**20
 
 
 class ServerPart(BaseModel):
-    """[server]: what the server that tsbench starts may use at most."""
+    """[server]: limits on CPU and memory of the server that tsbench starts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -238,14 +238,14 @@ class ServerPart(BaseModel):
 
     @property
     def caps(self) -> cgroup.Caps:
-        """As `tsbench.servers.cgroup` has them."""
+        """Limits as `tsbench.servers.cgroup` has them."""
         return cgroup.Caps(self.cpu, self.memory)
 
 
-_MIN_NS = NS_PER_S // 1_000  # databases count their limits in milliseconds, where 0 means none
+_MIN_NS = NS_PER_S // 1_000  # databases have limits in milliseconds, where 0 means no limit
 
 
-_MAX_NS = 7 * 86_400 * NS_PER_S  # and in 31 bits, which is 24 days
+_MAX_NS = 7 * 86_400 * NS_PER_S  # and store them in 31 bits, which is 24 days
 
 
 _MINUTE_NS = 60 * NS_PER_S
@@ -253,7 +253,7 @@ _MINUTE_NS = 60 * NS_PER_S
 
 def _limit(value: int) -> int:
     if not _MIN_NS <= value <= _MAX_NS:
-        raise ValueError("must be from 1ms to 7d; there is no step without a limit")
+        raise ValueError("must be from 1ms to 7d; every step has a limit")
     return value
 
 
@@ -261,7 +261,7 @@ LimitNs = Annotated[DurationNs, AfterValidator(_limit)]
 
 
 class TimeoutPart(BaseModel):
-    """[timeout]: how long each kind of step may take, from 1ms to 7d.
+    """[timeout]: time limits of each kind of step, from 1ms to 7d.
 
     Values are in nanoseconds.
     """

@@ -1,4 +1,4 @@
-"""The reference of scenario files, from the models that parse them: a JSON Schema for editors, and Markdown."""
+"""The reference of scenario files, made from their pydantic models: a JSON Schema for editors, and Markdown."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _MATRIX = {
 
 
 class FileKeys(Part):
-    """Keys of a file that are about all of its cells; `Scenario` takes them out before a cell is parsed."""
+    """Keys of a file that concern all cells; `Scenario` removes them before parsing a cell."""
 
     name: str | None = None
     """Name of the scenario in results. Default: the file's name."""
     matrix: Annotated[dict[str, Any], WithJsonSchema(_MATRIX)] = Field(default_factory=dict)
     """Lists of values by dotted key; every combination is one run. `case` lists tables of keys that change together."""
     knee: bool = False
-    """Whether the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
+    """If true, the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 
 
 def json_schema(claim: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of a scenario file; `claim` is the model of a `[[claim]]` table.
 
-    What depends on several keys at once (a rate needs an open loop, say) is left to `tsbench run`.
+    The schema has no rules on several keys at once, such as: a rate needs an open loop. `tsbench run` checks them.
     """
     document = _document(claim)
     parts = document["$defs"]
@@ -65,7 +65,7 @@ def json_schema(claim: type[BaseModel]) -> dict[str, Any]:
 
 
 _FILLED_BY_A_MATRIX = {"world": "WorldPart", "target": "TargetPart"}
-"""Tables with required keys that an axis of the matrix may give instead."""
+"""Tables with required keys that an axis of the matrix may set instead."""
 
 
 def markdown(claim: type[BaseModel]) -> str:
@@ -94,7 +94,7 @@ This page is the output of `tsbench schema --markdown`. [Scenarios](scenarios.md
 
 
 def _document(claim: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema as pydantic has it, as one of files: with their keys, texts with units, and without null."""
+    """Return pydantic's schema in the form of a file: with the file's keys, texts with units, and without null."""
     document = RunSpec.model_json_schema()
     for model in (FileKeys, claim):
         found = model.model_json_schema()
@@ -112,7 +112,7 @@ def _document(claim: type[BaseModel]) -> dict[str, Any]:
 
 
 _NULL = {"type": "null"}
-_BOUNDS = {"ge": "minimum", "le": "maximum"}  # pydantic leaves these as they are behind a validator of one's own
+_BOUNDS = {"ge": "minimum", "le": "maximum"}  # pydantic does not translate these after a custom validator
 
 
 def _tidied(node: Any) -> Any:
@@ -131,7 +131,7 @@ def _tidied(node: Any) -> Any:
 
 
 def _as_written(value: Any, unit: str | None) -> Any:
-    """Return a default as a file would have it: durations and times are texts there."""
+    """Return a default as a file would have it, with durations and times as text."""
     if unit in {"duration", "seconds"} and isinstance(value, int):
         return units.format_exact_duration(value)
     if unit == "time" and isinstance(value, int):
@@ -165,7 +165,7 @@ def _table(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _part_of(value: Mapping[str, Any]) -> str:
-    """Return the name of the model that a key's table, or list of tables, has; empty where it has none."""
+    """Return the name of the model of a key's table or list of tables, "" if the value is no table."""
     reference = value.get("$ref") or value.get("items", {}).get("$ref", "")
     name = reference.rpartition("/")[2]
     return "" if name == "WriteMode" else name

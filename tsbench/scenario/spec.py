@@ -1,4 +1,4 @@
-"""A scenario file asks one question: TOML -> Scenario -> expand() -> one RunSpec per cell of its matrix."""
+"""The specification of runs: TOML -> Scenario -> expand() -> one RunSpec per cell of the matrix."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 
 
 class RunSpec(Part):
-    """One cell: everything that decides what a run does."""
+    """The complete specification of one run (one cell of the matrix)."""
 
     id: str
     scenario: str
     question: str = ""
-    """What the scenario is to answer; reports begin with it."""
+    """The question that the scenario answers; reports begin with it."""
     labels: dict[str, str] = Field(default_factory=dict)
     relative_start: bool = False
-    """Whether `world.start` was given as a distance from now, so that it differs each time the file is read."""
+    """True if `world.start` is relative to now, so that it differs each time the file is read."""
     resolution_ns: int = 1
-    """The coarsest time resolution of the scenario's targets in ns: all of them are asked the same queries."""
+    """Coarsest time resolution of the scenario's targets in ns, so that all targets run the same queries."""
     world: WorldPart
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
@@ -63,7 +63,7 @@ class RunSpec(Part):
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
     gates: tuple[Annotated[str, AfterValidator(checked_gate)], ...] = ()
-    """What must hold for the run to pass, such as `write:p99<50ms`."""
+    """Conditions for the run to pass, such as `write:p99<50ms`."""
     target: TargetPart
     server: ServerPart = ServerPart()
     timeout: TimeoutPart = DEFAULTS
@@ -73,14 +73,16 @@ class RunSpec(Part):
         names = [op.name for op in self.op]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"op: '{twice}' is there twice; results could not tell them apart, so join their weights")
+            raise ValueError(
+                f"op: '{twice}' occurs twice; results could not distinguish the two, so add up their weights in one op"
+            )
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
         return self
 
     @property
     def demands(self) -> tuple[Gate, ...]:
-        """The gates, parsed."""
+        """The parsed gates."""
         return tuple(map(parse_gate, self.gates))
 
     @property
@@ -90,24 +92,24 @@ class RunSpec(Part):
 
     @property
     def queries(self) -> tuple[Op, ...]:
-        """The ops that ask."""
+        """The ops that query."""
         return tuple(op for op in self.op if op.query is not None)
 
     @property
     def block_points(self) -> int:
-        """Rows that a stream hands out at a time: a multiple of every write's points, about 500 at least."""
+        """Rows that a stream hands out at a time: a multiple of every write's points, at least about 500."""
         if self.block is not None:
             return self.block
         sizes = [op.write for op in self.op if op.write is not None]
         return block_points(sizes)
 
     def world_at(self) -> World:
-        """The simulated world it runs in."""
+        """Return the simulated world of the run."""
         return World(self.world.spec(self.resolution_ns))
 
 
 def block_points(sizes: Sequence[int]) -> int:
-    """The rows of a block from which writes of these sizes are cut without a remainder.
+    """Return the number of rows of a block that writes of these sizes divide without a remainder.
 
     Raises
     ------
@@ -136,8 +138,8 @@ class Scenario:
         Raises
         ------
         UserMistake
-            If the file is missing or not TOML, an override has no `=`, or one of them holds a secret: the file is kept
-            with the results as it is.
+            If the file is missing or not TOML, an override has no `=`, or any of them holds a secret (the results will
+            contain a copy of the file).
         """
         for override in overrides:
             matrix.refuse_secrets(override)
@@ -160,23 +162,23 @@ class Scenario:
     def demand(self, gates: Sequence[str]) -> None:
         """Add gates to the file's own."""
         own = self._document.setdefault("gates", [])
-        if isinstance(own, list):  # else `expand` tells what it must be
+        if isinstance(own, list):  # else `expand` raises an error
             self._document["gates"] = [*own, *(gate for gate in gates if gate not in own)]
 
     def expand(self) -> list[RunSpec]:
-        """One RunSpec per cell of the matrix (one in all without a matrix), ids distinct.
+        """Return one RunSpec per cell of the matrix (a single one without a matrix), with distinct ids.
 
         Raises
         ------
         UserMistake
-            One line: file, key, what is wrong with it and the cure.
+            One line with the file, the key, the mistake and the cure.
         """
         base = {key: value for key, value in self._document.items() if key not in WHOLE}
         axes = list(matrix.axes(self._document.get("matrix", {}), self.path))
         cells = [self._cell(base, dict(combination)) for combination in itertools.product(*axes)]
         twice = [cell.id for i, cell in enumerate(cells) if cell.id in {c.id for c in cells[:i]}]
         if twice:
-            raise UserMistake(f"{self.path}: matrix: two cells are called {twice[0]}; make their values differ")
+            raise UserMistake(f"{self.path}: matrix: two cells are called {twice[0]}; give them different values")
         resolution_ns = max(map(_resolution_ns, cells))
         return [cell.model_copy(update={"resolution_ns": resolution_ns}) for cell in cells]
 
@@ -213,12 +215,12 @@ def _resolution_ns(cell: RunSpec) -> int:
 
 
 def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
-    """The cells that a pattern names: by id, else by `postgres*`, else by a part of the id; all without patterns.
+    """Return the cells that match a pattern: by id, else by `postgres*`, else by a part of the id; all without any.
 
     Raises
     ------
     UserMistake
-        If a pattern matches none: the text lists the ids.
+        If a pattern matches no cell; the text lists the ids.
     """
     ids = [cell.id for cell in cells]
     named: set[str] = set()
@@ -231,9 +233,9 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
 
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block"}
-"""Fields of a RunSpec that no file has."""
+"""Fields of a RunSpec that files cannot set."""
 WHOLE = {"matrix", "name", "claim", "knee"}
-"""Keys of a file that are about all of its cells."""
+"""Keys of a file that concern all cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,
     "load": LoadPart,

@@ -1,4 +1,4 @@
-"""The kinds of value in a scenario file: texts with units become numbers, and what has none is a mistake there."""
+"""The types of values in a scenario file: texts with units become numbers; numbers without units are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
 FILE = "file"
-"""Validation context: the document is a user's, where a number without a unit (ns in spec.json) is a mistake."""
+"""Validation context for users' files, where a number without a unit is an error (spec.json has numbers in ns)."""
 
 
 def _duration(value: Any, info: ValidationInfo) -> Any:
@@ -26,14 +26,14 @@ def _duration(value: Any, info: ValidationInfo) -> Any:
 def _time(value: Any, info: ValidationInfo) -> Any:
     if info.context == FILE and isinstance(value, int | float):
         raise ValueError("must be a time; write 2016-01-01T00:00:00Z, now or now-6h")
-    text = value.isoformat() if isinstance(value, date) else value  # TOML's own form of a time, without quotes
-    # Whole seconds: a database that counts microseconds could not store the points of a world that began between two.
+    text = value.isoformat() if isinstance(value, date) else value  # TOML also has times without quotes
+    # Whole seconds: a database with microseconds could not store the points of a world that begins between two of them.
     return units.parse_time_ns(text, now_ns=int(time.time()) * units.NS_PER_S) if isinstance(text, str) else value
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - what pydantic takes
+        raise ValueError("must be a number")  # noqa: TRY004 - pydantic needs a ValueError
     return value
 
 
@@ -50,7 +50,7 @@ def _size(value: Any, info: ValidationInfo) -> Any:
 
 
 UNIT = "unit"
-"""Keyword of a JSON Schema below: which kind of text it is, so that defaults can be written as such texts too."""
+"""Keyword in the JSON Schemas below: the kind of text, so that defaults can be written as such texts too."""
 _DURATION_TEXT = {"type": "string", "pattern": rf"^\s*({units.DURATION_PART.pattern})+$"}
 _DURATION = {"anyOf": [_DURATION_TEXT, {"const": 0}]}
 _TWO_DURATIONS = {"type": "array", "items": _DURATION, "minItems": 2, "maxItems": 2}
@@ -65,4 +65,4 @@ Waits = Annotated[
     tuple[DurationNs, DurationNs],
     WithJsonSchema({"anyOf": [_DURATION_TEXT, _TWO_DURATIONS], UNIT: "wait"}),
 ]
-"""Shortest and longest think time; a file may give one duration for both."""
+"""Shortest and longest think time; a file may have one duration for both."""

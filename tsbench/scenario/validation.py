@@ -1,4 +1,4 @@
-"""What a scenario has wrong that no file format shows, found before anything is started or written."""
+"""Checks of a scenario against targets and world, before anything is started or written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_spec(spec: RunSpec, place: str) -> None:
-    """Find unknown names, kinds that do not fit the world, too many streams, servers that nobody can start.
+    """Verify names, schemas, modes, streams, server and queries of a run's specification.
 
     Raises
     ------
@@ -63,7 +63,7 @@ _SCALE = " and world.scale, since a stream has at least one series"
 
 
 def schema_of(spec: RunSpec, target: Target) -> Schema:
-    """The schema that a spec names, or the target's first.
+    """Return the configured schema, or the target's first one.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if wanted.cold and not target.durable:
         raise UserMistake(f"{place}: target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
     try:
-        SERVERS[target.name](Path("unused"), wanted.settings)  # nothing is started: it looks at the settings
+        SERVERS[target.name](Path("unused"), wanted.settings)  # nothing is started: the constructor checks the settings
     except UserMistake as error:
         raise UserMistake(f"{place}: target.{error}") from None
 
@@ -121,9 +121,9 @@ def _check_load(spec: RunSpec, world: World, place: str) -> None:
 
 
 def undrivable(target: Target, processes: int) -> str:
-    """Return why so many load processes cannot drive a target, and the cure; "" if they can."""
+    """Return the reason why `processes` load processes cannot drive a target, with the cure; "" if they can."""
     if target.access is Access.OPENER:
-        text = f"'{target.name}' is only seen by the process that has it, so that load processes cannot drive it"
+        text = f"'{target.name}' exists only in the memory of one process, so load processes cannot use it"
         return f"{text}; take sqlite or null"
     if target.access is Access.ONE_PROCESS and processes > 1:
         return f"{target.name} lets one process at a time open its data; use one load process, and more users"
@@ -131,12 +131,12 @@ def undrivable(target: Target, processes: int) -> str:
 
 
 def check_caps(part: ServerPart, target: Target, endpoint: str | None) -> None:
-    """Refuse caps that would not hold, before anything is started.
+    """Refuse caps that would have no effect, before anything is started.
 
     Raises
     ------
     UserMistake
-        One line that begins with the key.
+        One line that begins with the key of the cap.
     """
     key = next((name for name in ("cpu", "memory") if getattr(part, name) is not None), None)
     if key is None:

@@ -1,1 +1,1 @@
-"""The operating system's side of a local server: process, control group, user, page cache."""
+"""Local servers on the operating system's side: processes, control groups, users, page cache."""

@@ -1,4 +1,4 @@
-"""What a local server process must offer: start, ready, stop, kill, cold, size."""
+"""The interface of a local server: start, stop, kill, cold restart, size."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ if TYPE_CHECKING:
 
 
 class Server(Protocol):
-    """A database server (or, for an embedded one, its directory) that a run owns. Lives in `directory`."""
+    """A database server that a run owns (for an embedded database, its directory). Its files are in `directory`."""
 
     @property
     def endpoint(self) -> str:
-        """The URL that `Target.connect` takes."""
+        """URL for `Target.connect`."""
 
     def start(self) -> None:
-        """Create the data directory if need be, start, and return when a connection succeeds.
+        """Create the data directory if it is missing, start the server and wait until a connection succeeds.
 
         Raises
         ------
         tsbench.errors.UserMistake
             If the server program is missing or the port is taken: one line with the cure.
         tsbench.errors.Broken
-            If it does not come up; the text ends with the last line of its log.
+            If it does not start; the text ends with the last line of its log.
         """
         ...
 
     def stop(self) -> None:
-        """Shut down in order and wait; kill when that takes too long. Harmless when it is not running."""
+        """Shut down in order and wait; kill the server after a time limit. Do nothing if it is not running."""
         ...
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Kill the server (SIGKILL) and wait until its processes have ended."""
         ...
 
     def remove(self) -> None:
-        """Delete what it stored, if it is ours; it must have been stopped."""
+        """Delete the data of a stopped server, unless it belongs to somebody else."""
         ...
 
     def cold(self) -> None:
-        """Stop, wait until it is really down, drop its files from the page cache, start."""
+        """Stop the server, drop its files from the page cache, and start it again."""
         ...
 
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Return True while the server runs."""
         ...
 
     def pids(self) -> Sequence[int]:
-        """Its processes (for the collectors); empty for an embedded database."""
+        """Return the ids of the server's processes; empty for an embedded database."""
         ...
 
     def size(self) -> int:
-        """Bytes that its data directory takes on disk, allocated blocks, logs included."""
+        """Return the bytes that the data directory takes on disk: allocated blocks, logs included."""
         ...
 
     def log(self) -> Path | None:
-        """Where the server logs, if it does."""
+        """Return the path of the server's log, None if it has none."""
         ...
 
     def settings(self) -> Mapping[str, str]:
-        """The configuration that tsbench gave it (for the manifest)."""
+        """Return the server's configuration by tsbench (for the manifest)."""
         ...
 
 
 def death(server: Server, *, within_s: float = 0.0) -> str:
-    """Return that a server which should run does not, with its last log line; "" if it runs.
+    """Return a message with the last log line if the server has died, "" if it runs.
 
-    A dying server's connections break some ms before its process is gone: `within_s` waits for that.
+    A dying server's connections break some ms before its process has ended: `within_s` is the time to wait for that.
     """
     give_up = time.monotonic() + within_s
     while server.alive():
@@ -90,12 +90,12 @@ def put_away(server: Server, log_copy: Path | None) -> None:
     try:
         if log is not None and log_copy is not None and log.exists():
             shutil.copyfile(log, log_copy)
-    finally:  # also on a full disk, which this makes less full
+    finally:  # also if the copy failed because the disk is full
         server.remove()
 
 
 class ServerFactory(Protocol):
-    """What makes a server that lives in a directory; nothing is started."""
+    """Creates a server that lives in a directory, without starting it."""
 
     def __call__(self, directory: Path, settings: Mapping[str, str]) -> Server:
-        """The server, with settings that go before tsbench's own."""
+        """Return the server; `settings` take precedence over tsbench's own."""

@@ -1,10 +1,10 @@
-"""Caps on a server's CPU and memory: a control group that its processes are born into, under cgroups 1 or 2.
+"""Caps on a server's CPU and memory, by a control group (cgroup v1 or v2) in which its processes start.
 
     with cgroup.within(cgroup.create(Caps(cpu=0.5, memory_bytes=512_000_000))) as group:
-        server.start()           # every ServerProcess that starts in here is in the group, and so are its children
+        server.start()           # every ServerProcess that starts here is in the group, and so are its children
 
-It is not an argument of each server: then every new one would have to hand it on, and one that forgot would be measured
-without its cap. The group is made below the one that tsbench runs in, so caps from outside hold as well.
+The group is not an argument of each server: a new server class that forgot to pass it on would be measured without its
+cap. The group is made below the one that tsbench runs in, so caps from outside apply as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PERIOD_US = 100_000
-"""A capped group runs for its share of every 0.1 s (the kernel's default) and then waits for the next."""
+"""Period of the CPU cap: the group runs for its share of every 0.1 s (the kernel's default), then waits."""
 _CURE = "run tsbench as root, or as `systemd-run --user --scope tsbench run ...`, or take [server] out"
 _numbers = itertools.count()
 _current: ContextVar[Group | None] = ContextVar("_current", default=None)
@@ -33,7 +33,7 @@ _current: ContextVar[Group | None] = ContextVar("_current", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What a server may use at most: cores, and memory with its page cache; None is no cap."""
+    """Upper limits of a server: CPU in cores, and memory with its page cache in bytes; None is no limit."""
 
     cpu: float | None = None
     memory_bytes: int | None = None
@@ -43,20 +43,20 @@ class Caps:
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """The controllers that are needed."""
+        """Names of the cgroup controllers that the caps need."""
         return tuple(n for n, value in (("cpu", self.cpu), ("memory", self.memory_bytes)) if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a controller's groups can be made: below `parent`, in the hierarchy of cgroups 1 or 2."""
+    """The parent directory for a controller's groups, and the cgroup version of its hierarchy."""
 
     version: int
     parent: Path
 
 
 class Group:
-    """A control group with its caps; made by `create`, gone after `remove`."""
+    """A control group with its caps, created by `create` and deleted by `remove`."""
 
     def __init__(self, caps: Caps, places: Mapping[str, _Place]) -> None:
         name = f"tsbench-{os.getpid()}-{next(_numbers)}"
@@ -67,11 +67,11 @@ class Group:
 
     @property
     def directories(self) -> Sequence[Path]:
-        """Its directories, one per hierarchy."""
+        """Directories of the group, one per hierarchy."""
         return list(dict.fromkeys(self._paths.values()))
 
     def make(self) -> None:
-        """Make the directories and set the caps; raises OSError, and leaves nothing behind then."""
+        """Create the directories and set the caps; on OSError delete them and raise it."""
         try:
             for path in self.directories:
                 path.mkdir()
@@ -92,7 +92,7 @@ class Group:
             (path / "cpu.max").write_text(f"{quota_us} {PERIOD_US}", "ascii")
 
     def _cap_memory(self, size: int) -> None:
-        # Without swap: else a server that needs more than its cap would be slow in a way that no small machine is.
+        # Without swap: with it, a server that needs more than its cap would be slower than any small machine.
         path = self._paths["memory"]
         if self._versions["memory"] == 1:
             _write_if_there(path / "memory.swappiness", "0")
@@ -103,11 +103,11 @@ class Group:
             _write_if_there(path / "memory.swap.max", "0")
 
     @contextmanager
-    def door(self) -> Iterator[Callable[[], None]]:
-        """What a child calls between fork and exec to be in the group.
+    def spawn_hook(self) -> Iterator[Callable[[], None]]:
+        """Yield a function that moves a child process into the group, to be called between fork and exec.
 
-        The files are opened here and not in the child, which may have become another user by then: the kernel asks for
-        the rights of who opened them (since 5.16 and the stable releases of January 2022, CVE-2021-4197).
+        The files are opened here and not in the child, which may have become another user by then: the kernel checks
+        the rights of the user who opened them (since 5.16 and the stable releases of January 2022, CVE-2021-4197).
         """
         with ExitStack() as stack:
             files = [stack.enter_context((d / "cgroup.procs").open("wb", buffering=0)) for d in self.directories]
@@ -115,16 +115,16 @@ class Group:
 
             def enter() -> None:
                 for number in numbers:
-                    os.write(number, b"0")  # the one that writes
+                    os.write(number, b"0")  # 0 means the writing process
 
             yield enter
 
     def pids(self) -> Sequence[int]:
-        """The processes in it."""
+        """Return the ids of the processes in the group."""
         return [int(word) for word in _read(self.directories[0] / "cgroup.procs").split()]
 
     def counters(self) -> Mapping[str, float]:
-        """What the kernel has counted since the group was made; only what is capped is there."""
+        """Return the kernel's counters since the group was made, of the capped controllers only."""
         found: dict[str, float] = {}
         if "cpu" in self._paths:
             found |= self._cpu_counters()
@@ -159,17 +159,17 @@ class Group:
         }
 
     def killed(self) -> str:
-        """That the kernel killed one of its processes for lack of memory, as a sentence; empty if it did not."""
+        """Return a message if the kernel killed one of the processes for lack of memory, else ""."""
         if not self.counters().get("oom_kills"):
             return ""
         return f"the server was killed for lack of memory (cap {format_size(self.caps.memory_bytes or 0)})"
 
     def mark(self) -> None:
-        """The measuring begins: `summary` tells what was counted from here on apart."""
+        """Record the counters at the start of the measured window, for `summary`."""
         self._mark = self.counters()
 
     def summary(self) -> dict[str, Any]:
-        """The caps, and what the kernel counted: since the mark, and since the server's first start."""
+        """Return the caps and the kernel's counters: since the mark, and since the server's first start."""
         counted = self.counters()
         gauges = ("memory_bytes", "memory_peak_bytes")
         since = {name: value - self._mark.get(name, 0) for name, value in counted.items() if name not in gauges}
@@ -181,7 +181,7 @@ class Group:
         }
 
     def remove(self, *, patience_s: float = 5.0) -> None:
-        """Remove it; processes that just ended may hold it for a moment."""
+        """Delete the group; wait up to `patience_s` for processes that are just ending."""
         give_up = time.monotonic() + patience_s
         for path in self.directories:
             while not _removed(path) and time.monotonic() < give_up:
@@ -189,12 +189,12 @@ class Group:
 
 
 def create(caps: Caps, *, proc: Path = Path("/proc")) -> Group:
-    """A group with these caps, below the one of this process.
+    """Create a group with these caps, below the one of this process.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If this user may not make one here, or the kernel cannot cap this: one line with the cure.
+        If this user may not create groups here, or the kernel lacks a controller: one line with the cure.
     """
     places = _places(caps, proc)
     for place in places.values():
@@ -203,13 +203,13 @@ def create(caps: Caps, *, proc: Path = Path("/proc")) -> Group:
     try:
         group.make()
     except OSError as error:
-        text = f"needs the right to make control groups ({error.filename}: {error.strerror}); {_CURE}"
+        text = f"needs the right to create control groups ({error.filename}: {error.strerror}); {_CURE}"
         raise UserMistake(f"[server] {text}") from None
     return group
 
 
 def missing() -> str:
-    """Why groups with caps cannot be made here, with the cure; empty where they can."""
+    """Return the reason why groups with caps cannot be created here, with the cure; "" if they can."""
     try:
         create(Caps(cpu=1.0, memory_bytes=2**26)).remove()
     except UserMistake as mistake:
@@ -219,7 +219,7 @@ def missing() -> str:
 
 @contextmanager
 def within(group: Group) -> Iterator[Group]:
-    """Have every server process that is started in here be in the group."""
+    """Start server processes in the group, within a `with` block."""
     token = _current.set(group)
     try:
         yield group
@@ -228,18 +228,18 @@ def within(group: Group) -> Iterator[Group]:
 
 
 def current() -> Group | None:
-    """The group that server processes are started in now."""
+    """Return the group in which server processes start now, None without caps."""
     return _current.get()
 
 
 @contextmanager
 def spawn_hook() -> Iterator[Callable[[], None]]:
-    """The current group's `door`, or one that leads nowhere."""
+    """Yield the `preexec_fn` that moves a child into the current group; without a group, one that does nothing."""
     group = current()
     if group is None:
         yield lambda: None
         return
-    with group.door() as enter:
+    with group.spawn_hook() as enter:
         yield enter
 
 
@@ -249,10 +249,10 @@ def _places(caps: Caps, proc: Path) -> dict[str, _Place]:
     for controller in caps.controllers:
         place = _first_version(controller, mounts, own) or _second_version(caps.controllers, mounts, own)
         if place is None:
-            text = f"this system lets tsbench use no control group for {controller}; {_CURE}"
+            text = f"this system has no control group for {controller} that tsbench may use; {_CURE}"
             raise UserMistake(f"[server] {text}")
         found[controller] = place
-    if "cpu" in found and found["cpu"].version == 1:  # there the use is counted by a controller of its own
+    if "cpu" in found and found["cpu"].version == 1:  # cgroup v1 counts CPU time in a controller of its own
         accounting = _first_version("cpuacct", mounts, own)
         found |= {"cpuacct": accounting} if accounting is not None else {}
     return found
@@ -267,7 +267,7 @@ def _first_version(controller: str, mounts: Mapping[str, tuple[str, Path]], own:
 def _second_version(
     controllers: Sequence[str], mounts: Mapping[str, tuple[str, Path]], own: Mapping[str, str]
 ) -> _Place | None:
-    """The nearest group at or above our own that hands these controllers to its children."""
+    """Return the nearest group at or above our own that delegates these controllers to its children."""
     if "" not in mounts or "" not in own:
         return None
     top = mounts[""][1]
@@ -280,7 +280,7 @@ def _second_version(
 
 
 def _below(mount: tuple[str, Path], path: str) -> Path:
-    """A group's directory; in a container the path may be the host's, and what is mounted is our own group."""
+    """Return a group's directory; in a container the path may be the host's, and the mount is our own group."""
     root, point = mount
     inner = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
     directory = point / inner.lstrip("/")
@@ -288,7 +288,7 @@ def _below(mount: tuple[str, Path], path: str) -> Path:
 
 
 def _mounts(mountinfo: Path) -> dict[str, tuple[str, Path]]:
-    """Root and mount point of each hierarchy, by controller; that of cgroups 2 under an empty name."""
+    """Return root and mount point of each hierarchy, by controller; cgroup v2's under an empty name."""
     found: dict[str, tuple[str, Path]] = {}
     for line in _read(mountinfo).splitlines():
         before, _, after = line.partition(" - ")
@@ -303,13 +303,13 @@ def _mounts(mountinfo: Path) -> dict[str, tuple[str, Path]]:
 
 
 def _memberships(cgroup: Path) -> dict[str, str]:
-    """The group of this process in each hierarchy, by controller."""
+    """Return the group of this process in each hierarchy, by controller."""
     lines = [line.split(":", 2) for line in _read(cgroup).splitlines()]
     return {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
 
 
 def _sweep(parent: Path, proc: Path) -> None:
-    """Remove the groups of a tsbench that was killed; one with processes in it cannot be removed."""
+    """Delete the groups of a tsbench that was killed; a group with processes cannot be deleted."""
     for path in parent.glob("tsbench-*-*"):
         if not (proc / path.name.split("-")[1]).exists():
             _removed(path)
@@ -326,7 +326,7 @@ def _removed(path: Path) -> bool:
 
 
 def _write_if_there(path: Path, text: str) -> None:
-    """Swap may not be accounted for at all (swapaccount=0), or there is none."""
+    """Write a file if the kernel has it: swap may not be accounted for (swapaccount=0)."""
     if path.exists():
         with suppress(OSError):
             path.write_text(text, "ascii")

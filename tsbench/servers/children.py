@@ -1,4 +1,4 @@
-"""Child processes that do not outlive this one."""
+"""Child processes that end with this one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)  # loaded here: between fork and exec is no place to load libraries
+_libc = ctypes.CDLL(None, use_errno=True)  # loaded here: libraries must not be loaded between fork and exec
 
 
 def bind_to_parent(death_signal: signal.Signals) -> Callable[[], None]:
-    """What a child runs before its program, so that the kernel sends it the signal when the starting thread ends."""
+    """Return a `preexec_fn`: the kernel sends the child `death_signal` when the starting thread ends."""
     parent, number = os.getpid(), int(death_signal)
 
     def bind() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it died in between: the signal will not come any more
+        if os.getppid() != parent:  # the parent died before prctl: the signal will never come
             os._exit(1)
 
     return bind

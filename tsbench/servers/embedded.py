@@ -1,4 +1,4 @@
-"""The directory of an embedded database, in the place of a server."""
+"""The counterpart of a server for embedded databases: a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def file_of(endpoint: str, scheme: str, name: str, example: str) -> Path:
-    """Return the database file that an endpoint of the form `scheme:///absolute/path` names; `name` is the database's.
+    """Return the database file in an endpoint of the form `scheme:///absolute/path`; `name` is the database's.
 
     Raises
     ------
@@ -30,12 +30,12 @@ def file_of(endpoint: str, scheme: str, name: str, example: str) -> Path:
     if url.query or url.fragment:
         raise UserMistake(f"'{endpoint}': in a path write %3F for a question mark and %23 for a number sign")
     if not path.parent.is_dir():
-        raise UserMistake(f"the directory {path.parent} does not exist; make it first")
+        raise UserMistake(f"the directory {path.parent} does not exist; create it first")
     return path
 
 
 class EmbeddedServer:
-    """The directory of a database that lives in one file and has no process; a subclass names file and URL scheme."""
+    """The directory of a database in one file, without a process; subclasses set file name and URL scheme."""
 
     scheme: ClassVar[str]
     file: ClassVar[str]
@@ -47,43 +47,41 @@ class EmbeddedServer:
 
     @property
     def endpoint(self) -> str:
-        """The URL of the database file."""
+        """URL of the database file."""
         return f"{self.scheme}://{quote(os.fsencode(self._directory / self.file))}"
 
     def start(self) -> None:
-        """Make the directory."""
+        """Create the directory."""
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing: an embedded database has no process."""
 
     def kill(self) -> None:
-        """Nothing runs."""
+        """Do nothing: an embedded database has no process."""
 
     def remove(self) -> None:
         """Delete the directory."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def cold(self) -> None:
-        """Drop the files from the page cache; the sessions must be closed, since their own caches stay."""
+        """Drop the files from the page cache; close sessions before, since they have caches of their own."""
         evict(self._directory)
 
     def alive(self) -> bool:
-        """Whether the directory is there."""
+        """Return True while the directory exists."""
         return self._directory.is_dir()
 
     def pids(self) -> Sequence[int]:
-        """None."""
         return ()
 
     def size(self) -> int:
-        """Allocated bytes, the write-ahead log included."""
+        """Return the allocated bytes, the write-ahead log included."""
         return allocated_bytes(self._directory)
 
     def log(self) -> Path | None:
-        """None."""
         return None
 
     def settings(self) -> Mapping[str, str]:
-        """None beyond what each session sets."""
+        """Return no settings: each session sets its own."""
         return {}

@@ -1,4 +1,4 @@
-"""A server that somebody else runs, known by its URL."""
+"""A server that tsbench did not start, known by its URL."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ if TYPE_CHECKING:
 
 
 class ExternalServer:
-    """Nothing is started, stopped or measured here; a session finds out whether it is there."""
+    """A server that is neither started, stopped nor measured; the first session finds out whether it runs."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
 
     @property
     def endpoint(self) -> str:
-        """The URL it was given."""
         return self._endpoint
 
     def start(self) -> None:
-        """It runs already; whether it does is for the first session to say."""
+        """Do nothing: the server runs already."""
 
     def stop(self) -> None:
-        """It is not ours to stop."""
+        """Do nothing: the server is not ours to stop."""
 
     def kill(self) -> None:
-        """Not possible.
+        """Raise an error: the server is not ours to kill.
 
         Raises
         ------
@@ -39,10 +38,10 @@ class ExternalServer:
         raise Broken(f"{self._endpoint} cannot be killed: tsbench did not start it")
 
     def remove(self) -> None:
-        """Nothing of ours is there."""
+        """Do nothing: the server's data is not ours to delete."""
 
     def cold(self) -> None:
-        """Not possible.
+        """Raise an error: the server is not ours to restart.
 
         Raises
         ------
@@ -52,21 +51,21 @@ class ExternalServer:
         raise Broken(f"{self._endpoint} cannot be made cold: tsbench did not start it")
 
     def alive(self) -> bool:
-        """Taken to be so."""
+        """Return True, without asking the server."""
         return True
 
     def pids(self) -> Sequence[int]:
-        """Not known."""
+        """Return no ids: tsbench does not know the processes."""
         return ()
 
     def size(self) -> int:
-        """Not known: 0. The session's `sizes` tell what the server says."""
+        """Return 0: tsbench does not know the files; the session's `sizes` asks the server."""
         return 0
 
     def log(self) -> Path | None:
-        """Not known."""
+        """Return None: tsbench does not know the log."""
         return None
 
     def settings(self) -> Mapping[str, str]:
-        """Given by others; the session's `facts` tell them."""
+        """Return no settings: tsbench sets none; the session's `facts` asks the server."""
         return {}

@@ -1,4 +1,4 @@
-"""Directories of databases: their size, their pages in the cache, and databases that are nothing but a directory."""
+"""Files of databases: their size on disk and their pages in the page cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def allocated_bytes(directory: Path) -> int:
-    """What the files of a directory take on disk: allocated blocks, so that holes and compression count as they are."""
+    """Return the bytes that a directory's files take on disk: allocated blocks, so that holes do not count."""
     total = 0
     for path in files(directory):
         with suppress(FileNotFoundError):  # a running server renames and removes files
@@ -23,7 +23,7 @@ def allocated_bytes(directory: Path) -> int:
 
 
 def evict(directory: Path) -> None:
-    """Drop the files of a directory from the page cache; nobody must have them mapped.
+    """Drop the files of a directory from the page cache; no process may have them mapped.
 
     Dirty pages are not dropped, so each file is synced first. posix_fadvise needs no privileges and leaves the rest of
     the machine its cache; that it works was checked with mincore (64 MB resident became 0).
@@ -46,7 +46,7 @@ def evict(directory: Path) -> None:
 
 
 def files(directory: Path) -> Iterator[Path]:
-    """Every regular file below a directory; links are not followed, except the directory itself."""
+    """Yield every regular file below a directory; links are not followed, except the directory itself."""
     for parent, _, found in os.walk(directory):
         for name in found:
             path = Path(parent, name)

@@ -1,4 +1,4 @@
-"""What servers that run as a process of ours have in common: everything but their programs and settings."""
+"""The base class of servers that tsbench runs as its own processes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class ManagedServer(ABC):
-    """A server process that lives in `directory`, and listens on a port of 127.0.0.1.
+    """A server process whose files are in `directory`, listening on a port of 127.0.0.1.
 
-    As root it runs as `nobody`, with its files in `place`: below the directory or, where that user cannot go there,
-    apart from it (see `unprivileged`).
+    If tsbench runs as root, the server runs as `nobody`, with its files in `place`: below the directory, or elsewhere
+    if that user cannot enter it (see `unprivileged`).
     """
 
     log_name: str
@@ -33,16 +33,16 @@ class ManagedServer(ABC):
 
     @property
     def place(self) -> Path:
-        """The directory of all that the server itself reads and writes; it belongs to the server's user."""
+        """Directory of all files that the server reads and writes; it belongs to the server's user."""
         return unprivileged.place(self._directory)
 
     @property
     def data(self) -> Path:
-        """The directory of everything that the server stores."""
+        """Directory of all data that the server stores."""
         return self.place / "data"
 
     def start(self) -> None:
-        """Make what it needs, start it, and return when it answers."""
+        """Create the server's files, start it and wait until it answers."""
         if self.alive():
             return
         programs = self._programs()
@@ -54,52 +54,52 @@ class ManagedServer(ABC):
 
     @abstractmethod
     def _programs(self) -> Path:
-        """Return where its programs are, or a copy of them that its user can run."""
+        """Return the directory of the programs, or of a copy that the server's user can run."""
 
     @abstractmethod
     def _prepare(self, programs: Path) -> ServerProcess:
-        """Write what the server needs below `place`, and return the process to start."""
+        """Write the server's files below `place` and return the process to start."""
 
     @abstractmethod
     def _ready(self) -> None:
-        """Try a connection; raises as `ServerProcess.start` wants it."""
+        """Try a connection; raise `NotReady` to be called again, see `ServerProcess.start`."""
 
     def stop(self) -> None:
-        """Shut down in order; sessions that are open are ended."""
+        """Shut down in order; open sessions are ended."""
         if self._process is not None:
             self._process.stop()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it and its children are gone."""
+        """Kill the server (SIGKILL) and wait until it and its children have ended."""
         if self._process is not None:
             self._process.kill()
 
     def remove(self) -> None:
-        """Delete the directory, and what lies apart from it."""
+        """Delete the directory, and the server's files elsewhere."""
         unprivileged.remove(self._directory)
 
     def cold(self) -> None:
-        """Stop, drop its files from the page cache, start."""
+        """Stop the server, drop its files from the page cache, and start it again."""
         self.stop()
         evict(self.data)
         self.start()
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return True while the server runs."""
         return self._process is not None and self._process.alive()
 
     def pids(self) -> Sequence[int]:
-        """It and its children at this moment."""
+        """Return the ids of the server's process and its children at this moment."""
         return self._process.pids() if self._process is not None else ()
 
     def size(self) -> int:
-        """Allocated bytes of the data directory, the write-ahead log included."""
+        """Return the allocated bytes of the data directory, the write-ahead log included."""
         return allocated_bytes(self.data)
 
     def log(self) -> Path | None:
-        """The server's log."""
+        """Return the path of the server's log."""
         return self._directory / self.log_name
 
     def settings(self) -> Mapping[str, str]:
-        """What tsbench sets, and where and as whom the server runs."""
+        """Return the settings by tsbench, the data directory and the server's user."""
         return {**self._settings, "data_directory": str(self.data), "user": unprivileged.user() or "the caller"}

@@ -1,4 +1,4 @@
-"""A child process that serves: started in a session of its own, waited for, stopped in order, never left behind."""
+"""A server's process: start it, wait until it answers, stop it, and never leave it running."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PATIENCE_S = 10.0
-"""How long processes that were told to end, or were killed, may take to go."""
+"""Time limit for processes to end after a signal, in seconds."""
 
 
 class NotReady(Exception):  # noqa: N818 - not an error yet
-    """The server does not answer yet; the text says what the last try came to."""
+    """Raised while the server does not answer yet; the text is the error of the last try."""
 
 
 class ServerProcess:
     """One server process and its children.
 
     The kernel sends it `death_signal` when the thread that started it ends (PR_SET_PDEATHSIG), so that it does not
-    outlive a killed tsbench: **start it from a thread that lives as long as it is needed**, the main one. With `user`
-    the child changes to that user (as root only); CPython runs `preexec_fn` after that, which matters because the
-    kernel clears the signal when the user changes. Caps hold from its first instruction: see `cgroup`.
+    outlive a killed tsbench: **start it from a thread that lives as long as the server**, the main one. With `user` the
+    child changes to that user (as root only); CPython runs `preexec_fn` after that, which matters because the kernel
+    clears the signal when the user changes. Caps apply from its first instruction: see `cgroup`.
     """
 
     def __init__(
@@ -59,24 +59,24 @@ class ServerProcess:
 
     @property
     def log(self) -> Path:
-        """The file that takes its standard output and error."""
+        """File with the process's standard output and error."""
         return self._log
 
     @property
     def name(self) -> str:
-        """The program's name, for messages."""
+        """Name of the program, for messages."""
         return os.path.basename(self._command[0])  # noqa: PTH119 - the command is text
 
     def start(self, ready: Callable[[], object], *, timeout_s: float = 60.0, every_s: float = 0.05) -> None:
-        """Start it and return when `ready`, which tries a real connection, no longer raises `NotReady`.
+        """Start the process and wait until `ready`, which tries a connection, no longer raises `NotReady`.
 
-        Any other error of `ready` is one that time does not cure: the process is killed and the error raised.
+        Any other error of `ready` ends the wait: the process is killed and the error raised.
 
         Raises
         ------
         tsbench.errors.Broken
-            If the process ends, or is not ready in time (it is killed then): with what the last try came to, and the
-            end of its log.
+            If the process ends, or is not ready in time (it is killed then); the text has the error of the last try,
+            and the end of the log.
         """
         if self.alive():
             return
@@ -92,7 +92,7 @@ class ServerProcess:
                 user=self._user,
                 group=_group_of(self._user),
                 extra_groups=[] if self._user else None,
-                start_new_session=True,  # Ctrl-C on the terminal is for tsbench, which then stops it in order
+                start_new_session=True,  # Ctrl-C in the terminal must reach only tsbench, which then stops it
                 preexec_fn=lambda: (bind(), enter()),  # noqa: PLW1509 - a few system calls, prepared before the fork
             )
         try:
@@ -119,12 +119,12 @@ class ServerProcess:
             time.sleep(every_s)
 
     def stop(self, *, timeout_s: float = 60.0) -> None:
-        """Ask it to end, wait, and kill it when that takes too long; harmless when it does not run."""
+        """Ask the process to end, wait, and kill it after `timeout_s`. Do nothing if it is not running."""
         if not self.alive() or self._process is None:
             return
         family = self._family()
         self._process.send_signal(self._stop_signal)
-        for process in family:  # one that was stopped (SIGSTOP) would not see the signal
+        for process in family:  # a suspended process (SIGSTOP) would not handle the signal
             with suppress(psutil.NoSuchProcess):
                 process.resume()
         try:
@@ -134,12 +134,12 @@ class ServerProcess:
         _wait_gone(family)
 
     def kill(self) -> None:
-        """SIGKILL it and wait until it and its children are gone; children that linger are killed too.
+        """Kill the process (SIGKILL) and wait until it and its children have ended; kill remaining children too.
 
         Raises
         ------
         tsbench.errors.Broken
-            If the kernel does not end them, as where they wait for a broken disk.
+            If they do not end, for example because they wait for a broken disk.
         """
         if self._process is None:
             return
@@ -150,15 +150,15 @@ class ServerProcess:
         _wait_gone(family)
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return True while the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def pids(self) -> Sequence[int]:
-        """It and its children; empty when it does not run."""
+        """Return the ids of the process and its children; empty if it is not running."""
         return [p.pid for p in self._family()]
 
     def tail(self, lines: int = 1) -> str:
-        """The last lines of its log that are not empty."""
+        """Return the last non-empty lines of the log."""
         try:
             found = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
         except OSError:
@@ -176,7 +176,7 @@ class ServerProcess:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at the moment."""
+    """Return a TCP port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
@@ -191,7 +191,7 @@ def _group_of(user: str | None) -> int | None:
 
 
 def _wait_gone(family: Sequence[psutil.Process], *, patience_s: float = _PATIENCE_S) -> None:
-    """Wait until all are gone; kill those that linger."""
+    """Wait until all processes have ended; kill those that remain after `patience_s`."""
     kill_at = time.monotonic() + patience_s
     give_up = kill_at + patience_s
     while lingering := [p for p in family if _running(p)]:
@@ -207,7 +207,7 @@ def _wait_gone(family: Sequence[psutil.Process], *, patience_s: float = _PATIENC
 
 
 def _running(process: psutil.Process) -> bool:
-    """Not gone, and not a zombie either: in a container there is often nobody to collect orphans."""
+    """Return True unless the process has ended or is a zombie: containers often have no init to collect orphans."""
     try:
         return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

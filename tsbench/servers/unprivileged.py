@@ -1,7 +1,7 @@
-"""Servers of root run as `nobody`: where that user can read their programs and keep their data.
+"""Servers that root starts run as `nobody`: places for their data and their programs that this user can enter.
 
-PostgreSQL refuses to run as root, which is what one often is in a container, and no server needs to. `nobody` cannot
-enter a directory of mode 700 such as /root or pytest's. What a server needs from there is put below
+PostgreSQL refuses to run as root, the usual user in a container, and no server needs to. `nobody` cannot enter a
+directory of mode 700 such as /root or pytest's. Files that a server needs from such a place are put below
 /var/tmp/tsbench-root: its data, one directory per server directory, removed at a later start when the latter is gone;
 and copies of its programs, one per version, made once and checked at every start.
 """
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 _NAME = "nobody"
 _MEANT_FOR_SHELLS = frozenset('"$`\\')
-"""initdb has a shell start `postgres`, with its path between double quotes, where these mean something else."""
+"""Characters with a meaning between double quotes in a shell, which is how initdb starts `postgres`."""
 
 
 def user() -> str | None:
-    """The user that servers run as, where that is not the caller."""
+    """Return the user that servers run as; None if it is the caller."""
     return _NAME if os.geteuid() == 0 else None
 
 
 def credentials() -> dict[str, Any]:
-    """The arguments of `subprocess.run` that change to that user."""
+    """Return the arguments of `subprocess.run` that change to the servers' user."""
     name = user()
     return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
@@ -44,14 +44,14 @@ def credentials() -> dict[str, Any]:
 
 
 def place(directory: Path) -> Path:
-    """Where a server that lives in `directory` keeps its files: there, or below /var/tmp where its user cannot go."""
+    """Return the directory of a server's files: below `directory`, or in /var/tmp if its user cannot enter that."""
     if user() is None or _enterable(directory):
         return directory / "server"
     return _shelter() / f"data-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}"
 
 
 def make(directory: Path) -> Path:
-    """Make the place of a server's files, owned by its user and closed to others, and return it."""
+    """Create the directory of a server's files, which only its user may enter, and return it."""
     where = place(directory)
     if where.parent == directory:
         make_private(where)
@@ -59,7 +59,7 @@ def make(directory: Path) -> Path:
     _make_shelter()
     _sweep()
     link = directory / "server"
-    if not link.is_symlink() and not link.exists():  # what lies there is of an earlier directory of that name
+    if not link.is_symlink() and not link.exists():  # the data belongs to an earlier directory of that name
         shutil.rmtree(where, ignore_errors=True)
     _write_origin(where, directory)
     make_private(where)
@@ -69,7 +69,7 @@ def make(directory: Path) -> Path:
 
 
 def make_private(path: Path) -> None:
-    """Make a directory, or take the one that is there, which only the servers' user may enter."""
+    """Create a directory, or use an existing one, which only the servers' user may enter."""
     path.mkdir(mode=0o700, exist_ok=True)
     name = user()
     if name is not None:
@@ -77,7 +77,7 @@ def make_private(path: Path) -> None:
 
 
 def remove(directory: Path) -> None:
-    """Delete the place of a server's files, wherever it is, and the directory."""
+    """Delete the directory of a server's files and the server's directory."""
     where = place(directory)
     shutil.rmtree(where, ignore_errors=True)
     shutil.rmtree(directory, ignore_errors=True)
@@ -86,7 +86,7 @@ def remove(directory: Path) -> None:
 
 
 def write_once(path: Path, text: str) -> None:
-    """A new file that only the servers' user can read; fails if there is one, so that no link can redirect it."""
+    """Write a new file that only the servers' user can read; fail if it exists, so that no link can redirect it."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
         name = user()
@@ -95,11 +95,11 @@ def write_once(path: Path, text: str) -> None:
 
 
 def _sweep() -> None:
-    """Remove the data whose server directory is gone."""
+    """Delete the data whose server directory does not exist any more."""
     for origin in _origins():
         try:
             gone = not Path(origin.read_text(encoding="utf-8")).exists()
-        except FileNotFoundError:  # another process that starts a server just now was faster
+        except FileNotFoundError:  # another process, which is starting a server, deleted it first
             continue
         except OSError as error:
             raise Broken(f"{origin} cannot be read: {error.strerror}") from error
@@ -109,7 +109,7 @@ def _sweep() -> None:
 
 
 def _write_origin(where: Path, directory: Path) -> None:
-    """Whole or not at all: other processes look through these notes at any time."""
+    """Write the note on the owner of the data atomically: other processes may read it at any time."""
     draft = where.with_name(f"{where.name}.{os.getpid()}")
     draft.write_text(str(directory), encoding="utf-8")
     draft.replace(_origin(where))
@@ -120,7 +120,7 @@ def _origins() -> Iterator[Path]:
 
 
 def _origin(where: Path) -> Path:
-    """The note that says whose data it is; beside the data, since what is in there belongs to the server's user."""
+    """Return the path of the note on the owner of the data, which is beside the data."""
     return where.with_name(f"{where.name}.origin")
 
 
@@ -128,7 +128,7 @@ def _origin(where: Path) -> Path:
 
 
 def package_directory(name: str) -> Path | None:
-    """Where a package is installed, without importing it."""
+    """Return the directory of an installed package without importing it; None if it is not installed."""
     spec = find_spec(name)
     found = spec.submodule_search_locations if spec is not None else None
     return Path(found[0]) if found else None
@@ -137,9 +137,9 @@ def package_directory(name: str) -> Path | None:
 def readable(top: Path, parts: Sequence[str], name: str) -> Path:
     """Return a directory with these `parts` of `top`, and all below them, from which the servers' user can run them.
 
-    It is `top` itself where that will do. Else it is a copy with the same layout, since programs find their libraries
-    by relative paths. The copy is called after `name` and its content, so that another version has another copy, and
-    one that lacks a file (those who tidy up /var/tmp go by age, file by file) is made anew.
+    It is `top` itself if that user can read it. Otherwise it is a copy with the same layout, since programs find their
+    libraries by relative paths. The copy's name contains `name` and a digest of its content, so that another version
+    has another copy; a copy that lacks a file (cleaners of /var/tmp delete by age, file by file) is made again.
     """
     files = {str(path.relative_to(top)): path for part in parts for path in _files(top / part)}
     if not _MEANT_FOR_SHELLS & set(str(top)) and (user() is None or _executable([*files.values()])):
@@ -162,7 +162,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 @cache
 def _digest(top: Path, names: tuple[str, ...]) -> str:
-    """Of what the files hold: the 31 MB of PostgreSQL take about 0.1 s, once per process."""
+    """Return a digest of the files' content: the 31 MB of PostgreSQL take about 0.1 s, once per process."""
     found = hashlib.sha256()
     for name in names:
         found.update(os.fsencode(name) + b"\0")
@@ -179,7 +179,7 @@ def _complete(copy: Path, files: Mapping[str, Path]) -> bool:
 
 
 def _copy(files: Mapping[str, Path], copy: Path) -> None:
-    """Copy the files, all or none; links become what they lead to."""
+    """Copy the files, all or none; links are replaced by the files that they point to."""
     draft = copy.with_name(f"{copy.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     for name, path in files.items():
@@ -187,12 +187,12 @@ def _copy(files: Mapping[str, Path], copy: Path) -> None:
         shutil.copyfile(path, draft / name)
         (draft / name).chmod(0o755 if path.stat().st_mode & 0o111 else 0o644)
     for parent, _, _ in os.walk(draft):
-        Path(parent).chmod(0o755)  # whatever the caller's umask
+        Path(parent).chmod(0o755)  # independent of the caller's umask
     draft.rename(copy)
 
 
 def _executable(files: Sequence[Path]) -> bool:
-    """Whether everybody may read all of these files, run those that are programs, and list their directories."""
+    """Return True if all users may read the files, run the programs among them, and list their directories."""
     real = [*files, *(path.resolve() for path in files if path.is_symlink())]
     directories = {path.parent for path in real}
     if not all(_mode(path) & 0o005 == 0o005 and _enterable(path) for path in directories):
@@ -201,7 +201,7 @@ def _executable(files: Sequence[Path]) -> bool:
 
 
 def _enterable(path: Path) -> bool:
-    """Whether everybody may enter a directory and all above it, also where a link on the way leads elsewhere."""
+    """Return True if all users may enter a directory and its parents, also if a link points elsewhere."""
     real = path.resolve()
     return all(_mode(p) & 0o001 for p in {path, *path.parents, real, *real.parents} if p.exists())
 
@@ -222,15 +222,15 @@ def _make_shelter() -> None:
     shelter = _shelter()
     shelter.mkdir(mode=0o711, exist_ok=True)
     state = shelter.lstat()
-    # Anybody can make a directory in /var/tmp. One that another user owns could swap the programs that we start.
+    # Every user can make a directory in /var/tmp; its owner could replace the programs that we start.
     if shelter.is_symlink() or state.st_uid != os.geteuid() or state.st_mode & 0o022:
         raise UserMistake(f"{shelter} belongs to somebody else or is writable by others; remove it")
-    shelter.chmod(0o711)  # whatever the umask that it was made with
+    shelter.chmod(0o711)  # independent of the umask that it was created with
 
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Keep other processes from making copies meanwhile; the kernel opens the lock of one that is killed."""
+    """Keep other processes from making copies meanwhile; the kernel releases the lock of a killed process."""
     with (_shelter() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
