@@ -38,15 +38,27 @@ _LENGTH = int(_indices(np.array([HIGHEST_NS], dtype=np.int64))[0])
 _LENGTH = (_LENGTH // _HALF + 1) * _HALF  # whole half-buckets, as the reference implementation allocates them
 
 
+def counter_of(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place in `Histogram.counts` of each duration in ns (any shape); what is out of range is clipped."""
+    clipped: NDArray[np.int64] = values_ns.clip(0, HIGHEST_NS)
+    return _indices(clipped)
+
+
+def lowest_of(counters: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the shortest duration in ns that each place in `Histogram.counts` counts."""
+    buckets = np.maximum(0, (counters >> _HALF_BITS) - 1)
+    return (counters - (buckets << _HALF_BITS)) << buckets
+
+
 def _highest_equivalent(index: int) -> int:
     bucket = max(0, (index >> _HALF_BITS) - 1)
     sub_bucket = index - (bucket << _HALF_BITS)
     return int(((sub_bucket + 1) << bucket) - 1)
 
 
-def _ranks(percents: Iterable[float], total: int) -> list[int]:
-    """Return the rank of each percentile in `total` sorted values, from 1; a half is rounded up, as in HdrHistogram."""
-    return [max(1, int(min(percent, 100.0) * total / 100.0 + 0.5)) for percent in percents]
+def rank_of(percent: float, total: int) -> int:
+    """Return the rank of a percentile among `total` sorted values, from 1; rounds half up, as HdrHistogram does."""
+    return max(1, int(min(percent, 100.0) * total / 100.0 + 0.5))
 
 
 class Histogram:
@@ -62,7 +74,7 @@ class Histogram:
         """Count durations in nanoseconds (any shape); negative ones count as 0."""
         values = np.asarray(values_ns, dtype=np.int64).ravel()
         if values.size:
-            self.counts += np.bincount(_indices(values.clip(0, HIGHEST_NS)), minlength=_LENGTH)
+            self.counts += np.bincount(counter_of(values), minlength=_LENGTH)
 
     def add(self, other: Histogram) -> None:
         """Add another histogram's counts; the result equals one histogram that recorded both."""
@@ -81,7 +93,11 @@ class Histogram:
         total = int(cumulated[-1])
         if total == 0:
             return [0 for _ in percents]
-        return [_highest_equivalent(int(i)) for i in np.searchsorted(cumulated, _ranks(percents, total))]
+        return [_highest_equivalent(int(i)) for i in np.searchsorted(cumulated, [rank_of(p, total) for p in percents])]
+
+    def count_up_to(self, value_ns: float) -> int:
+        """Return how many of the counted values are at most `value_ns` (within 3 digits)."""
+        return int(self.counts[: int(counter_of(np.array([int(value_ns)]))[0]) + 1].sum())
 
     @property
     def max_ns(self) -> int:
@@ -95,7 +111,7 @@ class Histogram:
         if not used.size:
             return 0.0
         bucket = np.maximum(0, (used >> _HALF_BITS) - 1)
-        middle = ((used - (bucket << _HALF_BITS)) << bucket) + (1 << bucket) / 2 - 0.5
+        middle = lowest_of(used) + (1 << bucket) / 2 - 0.5
         return float((middle * self.counts[used]).sum() / self.counts[used].sum())
 
     def encode(self) -> str:
@@ -154,7 +170,7 @@ class SparseHistogram:
         if not self.index.size:
             return [0 for _ in percents]
         cumulated = np.cumsum(self.count)
-        places = np.searchsorted(cumulated, _ranks(percents, int(cumulated[-1])))
+        places = np.searchsorted(cumulated, [rank_of(p, int(cumulated[-1])) for p in percents])
         return [_highest_equivalent(int(i)) for i in self.index[places]]
 
     @classmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.bottleneck import Evidence
-from tsbench.measure.hist import Histogram, read_log
+from tsbench.measure.hist import Histogram, SparseHistogram, rank_of, read_log
+from tsbench.measure.recorder import TIMES, UNSENT
 from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_lines
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ class OpTotals:
 
     response: Histogram = field(default_factory=Histogram)
     service: Histogram = field(default_factory=Histogram)
+    response_undelayed: Histogram = field(default_factory=Histogram)
+    """Response times without the delay that the load processes are known to have added, op by op."""
+    service_undelayed: Histogram = field(default_factory=Histogram)
+    unsent: Histogram = field(default_factory=Histogram)
+    """How long arrivals had waited that no op was begun for; their response times are longer than that."""
     done: int = 0
     failed: int = 0
     unknown: int = 0
@@ -33,8 +39,8 @@ class OpTotals:
 
     def add(self, other: OpTotals) -> None:
         """Add another op's histograms and counts."""
-        self.response.add(other.response)
-        self.service.add(other.service)
+        for name in HISTOGRAMS:
+            getattr(self, name).add(getattr(other, name))
         self.done += other.done
         self.failed += other.failed
         self.unknown += other.unknown
@@ -55,6 +61,7 @@ class OpTotals:
         `percents` are percentiles in addition to PERCENTS.
         """
         wanted = PERCENTS | dict(percents or {})
+        response_ns, at_least = self._response(wanted)
         return {
             "count": len(self.response),
             "ok": self.done - self.failed - self.unknown,
@@ -63,10 +70,37 @@ class OpTotals:
             "points": self.points,
             "ops_per_s": self.done / duration_s,
             "points_per_s": self.points / duration_s,
-            "response_ns": _percentiles(self.response, wanted),
+            "unsent": len(self.unsent),
+            "response_ns": response_ns,
+            "response_at_least": at_least,
             "service_ns": _percentiles(self.service, wanted),
             "causes": dict(self.causes.most_common()),
         }
+
+    def _response(self, wanted: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
+        """Return the percentiles of what was due, and the names of those that are only known to be at least so long.
+
+        An arrival that was never sent counts with the time that it had waited. A percentile is exact if it does not
+        matter how much longer it would have taken.
+        """
+        if not len(self.unsent):
+            return _percentiles(self.response, wanted), []
+        due = Histogram()
+        for part in (self.response, self.unsent):
+            due.add(part)
+        shortest, total = _percentiles(due, wanted), len(due)
+        longest = self.response.percentiles_ns(
+            [100 * rank_of(p, total) / max(1, len(self.response)) for p in wanted.values()]
+        )
+        at_least = [
+            name
+            for (name, percent), value in zip(wanted.items(), longest, strict=True)
+            if rank_of(percent, total) > len(self.response) or value > shortest[name]
+        ]
+        return shortest, [*at_least, "mean"]
+
+
+HISTOGRAMS = tuple(each.name for each in fields(OpTotals) if each.default_factory is Histogram)
 
 
 @dataclass(slots=True)
@@ -106,14 +140,33 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     table = SecondTable([logs, *counters])
     for part in counters:
         table.add_counters(part)
-    recorded = 0
+    recorded, unsent = 0, Histogram()
     for second, op, kind, histogram in logs.histograms():
-        table.set_latencies(second, op, kind, histogram.percentiles_ns(tuple(LATENCIES.values())))
-        if start_s <= second < end_s:
-            histogram.add_to(getattr(totals[op], kind))
+        is_measured = start_s <= second < end_s
+        if f"{op}|{kind}" == UNSENT:
+            if is_measured:
+                histogram.add_to(unsent)
+            continue
+        if kind in TIMES:
+            table.set_latencies(second, op, kind, histogram.percentiles_ns(tuple(LATENCIES.values())))
+        if is_measured:
+            histogram.add_to(getattr(totals[op], kind.replace("-", "_")))
         recorded += len(histogram) if kind == "response" else 0
+    _distribute(unsent, totals)
     counted = sum(int(part.numbers[:, COUNTS.index("done")].sum()) for part in counters)
     return Merged(dict(totals), table.frame(start_s), recorded, counted)
+
+
+def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
+    """Add unsent arrivals to the ops that they would have become, in proportion to those that were sent."""
+    counts = {op: len(totals[op].response) for op in sorted(totals)}
+    whole = SparseHistogram.of(unsent)
+    before, given = 0, whole.count * 0
+    for op, count in counts.items():
+        before += count
+        so_far = whole.count * before // max(1, sum(counts.values()))
+        SparseHistogram(whole.index, so_far - given).add_to(totals[op].unsent)
+        given = so_far
 
 
 def evidence(

@@ -19,8 +19,15 @@ from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+
+TIMES = ("response", "service")
+"""The times of an op. A tag in a log is `<op>|<time>`, or `<op>|<time>-undelayed` for times without our own delay."""
+UNSENT = "|unsent"
+"""The tag of arrivals that no op was begun for: how long they had waited when the run ended."""
+_NUMBERS = 7
 
 
 class Observer(Protocol):
@@ -42,7 +49,7 @@ class _Op:
 
     def __init__(self) -> None:
         self.numbers = array("q")
-        """Five of each op: due, end and service time in ns, points, outcome."""
+        """Seven per op: due, end and service time in ns, points, outcome, own delay of response and service in ns."""
         self.causes: Counter[tuple[int, str]] = Counter()
 
 
@@ -76,13 +83,27 @@ class Recorder:
         points: int = 0,
         outcome: Outcome = Outcome.OK,
         cause: str = "",
+        *,
+        delayed_ns: int = 0,
+        unread_ns: int = 0,
     ) -> None:
-        """Record an op that has ended; `points` is the number of acknowledged points."""
+        """Record an op that has ended; `points` is the number of acknowledged points.
+
+        `delayed_ns` is how much of the response time, and `unread_ns` how much of the service time, this process itself is
+        known to have added.
+        """
         buffers = self._ops[name]
-        buffers.numbers.extend((due_ns, end_ns, service_ns, points, outcome))
+        buffers.numbers.extend((due_ns, end_ns, service_ns, points, outcome, delayed_ns, unread_ns))
         if outcome is not Outcome.OK:
             buffers.causes[end_ns // NS_PER_S, cause] += 1
         self.total += 1
+
+    def unsent(self, due_ns: Iterable[int], ended_ns: int) -> None:
+        """Record arrivals that were due but for which no session came free until the run ended: they took longer than that."""
+        waited = np.fromiter(due_ns, dtype=np.int64)
+        for second in np.unique(waited // NS_PER_S).tolist():
+            histogram = Histogram(ended_ns - waited[waited // NS_PER_S == second])
+            write_interval(self._log, Interval(UNSENT, second, 1.0, histogram))
 
     def wrote(self, stream: int, block: int, offset: int, points: int, outcome: Outcome) -> None:
         """Append a write to the ledger."""
@@ -106,14 +127,21 @@ class Recorder:
 
     def _flush_op(self, name: str, buffers: _Op) -> None:
         numbers = np.frombuffer(buffers.numbers, dtype=np.int64)
-        due_ns, end_ns, service_ns, points, outcome = numbers.reshape(-1, 5).T
+        due_ns, end_ns, service_ns, points, outcome, delayed_ns, unread_ns = numbers.reshape(-1, _NUMBERS).T
+        response_ns = end_ns - due_ns
+        times = {
+            "response": response_ns,
+            "service": service_ns,
+            "response-undelayed": response_ns - delayed_ns,
+            "service-undelayed": service_ns - unread_ns,
+        }
         due_s, end_s = due_ns // NS_PER_S, end_ns // NS_PER_S
         for second in np.unique(due_s).tolist():
             chosen = due_s == second
-            for kind, values in (("response", (end_ns - due_ns)[chosen]), ("service", service_ns[chosen])):
-                tag, histogram = f"{name}|{kind}", Histogram(values)
+            for kind, values in times.items():
+                tag, histogram = f"{name}|{kind}", Histogram(values[chosen])
                 write_interval(self._log, Interval(tag, second, 1.0, histogram))
-                if self.observer is not None:
+                if self.observer is not None and kind in TIMES:
                     self.observer.saw(tag, second, histogram)
             self._count(name, second, count=int(chosen.sum()))
         for second in np.unique(end_s).tolist():

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from tsbench.measure.hist import SparseHistogram, decode_line, scan_log
+from tsbench.measure.recorder import TIMES
 from tsbench.results.rundir import OPS_COLUMNS
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COUNTS = ("count", "done", "failed", "unknown", "points")
-KINDS = ("response", "service")
 LATENCIES = {"p50": 50.0, "p99": 99.0, "max": 100.0}
 
 
@@ -86,11 +86,12 @@ class LogIndex:
         lines = np.frombuffer(flat, dtype=np.int64).reshape(-1, 6)
         self._lines = lines[np.lexsort((lines[:, 1], lines[:, 0]))]
         self._tags = [(op, kind) for op, _, kind in (tag.rpartition("|") for tag in tags.numbers)]
-        self.ops = list(dict.fromkeys(op for op, _ in self._tags))
+        self.ops = list(dict.fromkeys(op for op, kind in self._tags if kind in TIMES))
         """The ops' names, each once."""
-        places = np.array([self.ops.index(op) for op, _ in self._tags], dtype=np.int64)
-        self.keys: NDArray[np.int64] = np.stack([self._lines[:, 0], places[self._lines[:, 1]]], axis=1)
-        """(second, place in `ops`) of each line."""
+        places = np.array([self.ops.index(op) if kind in TIMES else -1 for op, kind in self._tags], dtype=np.int64)
+        keys = np.stack([self._lines[:, 0], places[self._lines[:, 1]]], axis=1)
+        self.keys: NDArray[np.int64] = keys[keys[:, 1] >= 0]
+        """(second, place in `ops`) of each line of an op's times."""
 
     def histograms(self) -> Iterator[tuple[int, str, str, SparseHistogram]]:
         """Yield (second, op, kind, histogram over all processes), ordered by second.
@@ -130,7 +131,7 @@ class SecondTable:
         codes = [self._codes(part.ops, part.keys) for part in parts]
         self._rows = np.unique(np.concatenate(codes)) if codes else np.zeros(0, dtype=np.int64)
         self._counts = np.zeros((len(self._rows), len(COUNTS)), dtype=np.int64)
-        self._latencies = np.zeros((len(self._rows), len(KINDS), len(LATENCIES)), dtype=np.int64)
+        self._latencies = np.zeros((len(self._rows), len(TIMES), len(LATENCIES)), dtype=np.int64)
 
     def _codes(self, ops: list[str], keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return one number per (second, op), which sorts by second, then by name."""
@@ -144,7 +145,7 @@ class SecondTable:
     def set_latencies(self, second: int, op: str, kind: str, values_ns: Sequence[int]) -> None:
         """Set one second's percentiles, in the order of `LATENCIES`."""
         row = np.searchsorted(self._rows, second * max(1, len(self._ops)) + self._ops[op])
-        self._latencies[row, KINDS.index(kind)] = values_ns
+        self._latencies[row, TIMES.index(kind)] = values_ns
 
     def frame(self, start_s: int) -> pl.DataFrame:
         """Return the table, its seconds counted from `start_s`."""
@@ -152,7 +153,7 @@ class SecondTable:
         seconds, ops = np.divmod(self._rows, max(1, len(self._ops)))
         columns: dict[str, Any] = {"second": seconds - start_s, "op": names[ops] if len(names) else []}
         columns |= {name: self._counts[:, place] for place, name in enumerate(COUNTS)}
-        for number, kind in enumerate(KINDS):
+        for number, kind in enumerate(TIMES):
             for place, name in enumerate(LATENCIES):
                 columns[f"{kind}_{name}_ns"] = self._latencies[:, number, place]
         return pl.DataFrame(columns, schema=_OPS_SCHEMA)

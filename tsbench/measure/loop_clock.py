@@ -1,0 +1,40 @@
+"""Estimates how long an answer lay unread because the event loop was busy with something else.
+
+A loop alternates between polling (waiting for the operating system) and running callbacks. An answer that arrives while
+it polls is read at once. One that arrives while callbacks run is read after them, and the database is not to blame.
+"""
+
+from __future__ import annotations
+
+WAITED_NS = 20_000
+"""A poll that took longer waited: one that finds something ready returns within a few microseconds."""
+
+
+class LoopClock:
+    """Knows when the event loop last polled; times in ns of one clock, which never goes back."""
+
+    __slots__ = ("_earlier_poll_ns", "_entered_ns", "_poll_ns", "_waited")
+
+    def __init__(self, now_ns: int) -> None:
+        self._entered_ns = self._poll_ns = self._earlier_poll_ns = now_ns
+        self._waited = True
+
+    def entering_poll(self, now_ns: int) -> None:
+        """Note that the loop is about to poll."""
+        self._entered_ns = now_ns
+
+    def left_poll(self, now_ns: int) -> None:
+        """Note that the poll has returned, before anything that it found ready is run."""
+        self._earlier_poll_ns, self._poll_ns = self._poll_ns, now_ns
+        self._waited = now_ns - self._entered_ns > WAITED_NS
+
+    def unread_ns(self, sent_ns: int, now_ns: int) -> int:
+        """Return how long the answer lay unread that the caller, resumed at `now_ns`, waited for since `sent_ns`.
+
+        If the last poll waited, the answer ended it. If it found the answer ready, the answer arrived at an unknown
+        moment after the poll before (and after `sent_ns`): the middle is taken.
+        """
+        if sent_ns >= self._poll_ns:  # nothing was waited for
+            return 0
+        earliest_ns = self._poll_ns if self._waited else max(self._earlier_poll_ns, sent_ns)
+        return now_ns - (earliest_ns + self._poll_ns) // 2
