@@ -112,8 +112,9 @@ class Command:
         self.wait_until(lambda: any(seconds(path) >= 2 for path in self.place.glob(written)))
 
     def child(self, name: str) -> psutil.Process:
-        """The direct child of that name."""
-        return next(p for p in psutil.Process(self.process.pid).children() if p.name() == name)
+        """The child of that name that has no such parent; bare Locust's server is a grandchild."""
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        return next(p for p in found if p.name() == name and p.parent().name() != name)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

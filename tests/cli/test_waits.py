@@ -14,8 +14,7 @@ import pytest
 
 from tests.cli.support import Command, complaint, content, failed_gates, nothing_left, only, says, scenario
 from tsbench.errors import Broken, UserMistake
-from tsbench.results.rundir import RunDir
-from tsbench.run import helper
+from tsbench.run.helper import HelperProcess
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.postgres.server import PostgresServer
 
@@ -235,13 +234,17 @@ def test_a_file_that_is_read_by_somebody_else_has_no_size_in_the_result(place: P
 @pytest.mark.postgres
 def test_a_helper_process_obeys_the_limits_of_its_run(place: Path, own_server: PostgresServer) -> None:
     path = scenario(place)
-    overrides = ("target.name=postgres", "timeout.create=1s")
+    overrides = ("target.name=postgres", "timeout.create=1s", f"target.endpoint={own_server.endpoint}")
     (spec,) = Scenario.load(path, overrides=overrides).expand()
-    run = RunDir.create(place / "results", spec.id)
-    run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
-    helper.store(run, own_server.endpoint)
-    with locked(own_server, "ACCESS EXCLUSIVE"), pytest.raises(Broken, match=r"dropping .* --set timeout\.create=2s"):
-        helper.store(run, own_server.endpoint)
+    phases: list[str] = []
+    first = HelperProcess(spec, place / "results", phases.append)
+    first.await_ready()
+    assert first.stop("it has shown enough", interrupted=True).state == "interrupted"
+    assert phases == ["start", "load", "settle", "measure"]
+    with locked(own_server, "ACCESS EXCLUSIVE"):
+        second = HelperProcess(spec, place / "results", phases.append)
+        with pytest.raises(Broken, match=r"dropping .* --set timeout\.create=2s"):
+            second.await_ready()
 
 
 # --- servers that are lost

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import time
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from tests.cli.support import failed_gates
 from tests.drive.support import Quiet, document
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.results.rundir import write_json
+from tsbench.run.helper import Channel, carry_out
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.targets.base import Access
 from tsbench.targets.memory import KEEP, MemorySession, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.scenario.spec import RunSpec
 
 LIFE = [
     "server.start",
@@ -149,21 +159,55 @@ class LoggedCollector:
         return []
 
 
+def parts_of(log: Log, server: LoggedServer, *, fail: BaseException | None = None) -> Callable[..., Parts]:
+    whole = parts(log, server, fail=fail)
+    return lambda _spec, _run: whole
+
+
 def parts(log: Log, server: LoggedServer, *, fail: BaseException | None = None) -> Parts:
     def drive(spec, run, endpoint, *, tick, alive):
-        """Leaves behind what load processes do: one query that took 1 ms."""
         log.note("drive")
         server.driven = True
         if fail is not None:
             raise fail
-        now_s = int(time.time())
-        recorder = Recorder(run.path, "local", start_ns=now_s * 10**9)
-        recorder.op("raw-one", due_ns=now_s * 10**9, end_ns=now_s * 10**9 + 10**6, service_ns=10**6, outcome=Outcome.OK)
-        recorder.close()
-        write_json(run / "process/clock.json", {"go_s": now_s, "start_s": now_s, "end_s": now_s + 1})
-        write_json(run / "process/locust.json", {"requests": 1, "failures": 0, "users": 1})
+        leave_an_op(run.path)
 
     return Parts(LoggedTarget(log), KEEP, server, (LoggedCollector(log),), drive)
+
+
+def leave_an_op(directory: Path) -> None:
+    """Leave behind what load processes do: one query that took 1 ms."""
+    now_s = int(time.time())
+    recorder = Recorder(directory, "local", start_ns=now_s * 10**9)
+    recorder.op("raw-one", due_ns=now_s * 10**9, end_ns=now_s * 10**9 + 10**6, service_ns=10**6, outcome=Outcome.OK)
+    recorder.close()
+    write_json(directory / "process/clock.json", {"go_s": now_s, "start_s": now_s, "end_s": now_s + 1})
+    write_json(directory / "process/locust.json", {"requests": 1, "failures": 0, "users": 1})
+
+
+def run_from_locust(spec: RunSpec, results: Path, log: Log, server: LoggedServer) -> dict[str, Any]:
+    """Carry out a run as the helper process of bare Locust does; the test is Locust, in a thread. Return the end."""
+    (here_in, there_out), (there_in, here_out) = os.pipe(), os.pipe()
+    locust = Channel(here_in, here_out)
+    done: dict[str, Any] = {}
+
+    def drive() -> None:
+        while "done" not in (message := locust.receive(within_s=30) or {"done": None}):
+            if "ready" in message:
+                log.note("drive")
+                server.driven = True
+                leave_an_op(Path(message["ready"]["directory"]))
+                locust.send(ended="")
+        done.update(message["done"] or {})
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    job = {"spec": spec.model_dump(mode="json", by_alias=True), "results": str(results), "client": os.getpid()}
+    carry_out(job, Channel(there_in, there_out), parts_of(log, server))
+    thread.join()
+    for end in (here_in, there_out, there_in, here_out):
+        os.close(end)
+    return done
 
 
 def cell(tmp_path, **tables):
@@ -175,21 +219,55 @@ def cell(tmp_path, **tables):
 
 def test_a_run_does_everything_once_and_in_order(tmp_path):
     log = Log()
-    run_cell(cell(tmp_path, load={"batch": 60, "workers": 1}), tmp_path, Quiet(), parts(log, LoggedServer(log)))
+    run_cell(cell(tmp_path, load={"batch": 60, "workers": 1}), tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
     assert log == LIFE
+
+
+def test_a_run_from_bare_locust_does_the_same_in_the_same_order(tmp_path):
+    log = Log()
+    done = run_from_locust(cell(tmp_path, load={"batch": 60, "workers": 1}), tmp_path, log, LoggedServer(log))
+    assert log == LIFE
+    assert done["state"] == "complete"
+    assert done["summary"]["validity"]["checks"]["answers"]["state"] == "valid"
+
+
+def test_a_server_that_died_under_bare_locust_fails_its_gate_and_is_not_asked_again(tmp_path):
+    log = Log()
+    done = run_from_locust(cell(tmp_path), tmp_path, log, LoggedServer(log, dies=True))
+    assert "the server died" in failed_gates(done["summary"])["server deaths<=0"]
+    assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
 
 
 def test_a_cold_run_makes_the_server_cold_after_the_load_and_before_the_measuring(tmp_path):
     log = Log()
     spec = cell(tmp_path)
     spec = spec.model_copy(update={"target": spec.target.model_copy(update={"cold": True})})
-    run_cell(spec, tmp_path, Quiet(), parts(log, LoggedServer(log)))
+    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
     assert log.index("settle cpu") < log.index("server.cold") < log.index("drive")
+
+
+@pytest.mark.parametrize("endpoint", [None, "memory://elsewhere"])
+def test_the_manifest_says_what_is_not_recorded_of_a_server_of_others(tmp_path, endpoint):
+    log = Log()
+    spec = cell(tmp_path)
+    spec = spec.model_copy(update={"target": spec.target.model_copy(update={"endpoint": endpoint})})
+    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
+    server = json.loads((tmp_path / spec.id / "env.json").read_text())["server"]
+    assert ("tsbench did not start this server" in server.get("not_recorded", "")) == (endpoint is not None)
+
+
+def test_an_interrupted_run_says_in_which_step_it_was(tmp_path):
+    log = Log()
+    spec = cell(tmp_path)
+    with pytest.raises(KeyboardInterrupt, match="interrupted by the user while it was measured"):
+        run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=KeyboardInterrupt()))
+    status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
+    assert status["error"] == "interrupted by the user while it was measured"
 
 
 def test_a_server_that_died_fails_its_gate_and_is_not_asked_again(tmp_path):
     log = Log()
-    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), parts(log, LoggedServer(log, dies=True)))
+    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), parts_of(log, LoggedServer(log, dies=True)))
     (gate,) = (gate for gate in summary.gates if gate.state == "fail")
     assert gate.built_in
     assert "the server died" in gate.text
@@ -203,7 +281,7 @@ def test_a_server_that_died_fails_its_gate_and_is_not_asked_again(tmp_path):
 def test_a_run_that_breaks_stops_its_server_and_keeps_its_evidence(tmp_path, failure):
     log = Log()
     spec = cell(tmp_path)
-    summary = run_cell(spec, tmp_path, Quiet(), parts(log, LoggedServer(log), fail=failure))
+    summary = run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=failure))
     assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
     assert summary.validity.state == "inconclusive"
     status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
@@ -215,7 +293,7 @@ def test_an_interrupt_stops_the_server_and_is_passed_on(tmp_path):
     log = Log()
     spec = cell(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_cell(spec, tmp_path, Quiet(), parts(log, LoggedServer(log), fail=KeyboardInterrupt()))
+        run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=KeyboardInterrupt()))
     assert log[-2:] == ["server.stop", "server.remove"]
     status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
     assert status["state"] == "interrupted"
@@ -232,7 +310,7 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
             return session
 
     forgetful = Parts(Forgetful(log), KEEP, whole.server, whole.collectors, whole.drive)
-    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), forgetful)
+    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), lambda *_: forgetful)
     assert "0 points are stored, but" in summary.validity.reason
     assert "drive" not in log
 

@@ -20,7 +20,6 @@ from locust import events
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner, WorkerRunner
 from pydantic import ValidationError
 
-from tsbench.collect.recording import warn
 from tsbench.drive import options
 from tsbench.drive.cluster import forked_workers, signing
 from tsbench.drive.coordinator import Coordinator
@@ -28,22 +27,17 @@ from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.drive.webui.page import WebPage, WorkerReporter
 from tsbench.errors import Broken, UserMistake, one_line
-from tsbench.model import OpError
-from tsbench.results.rundir import RunDir
-from tsbench.run import assessment, helper
+from tsbench.run.helper import HelperProcess
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import undrivable
-from tsbench.servers.base import death, put_away
 from tsbench.targets import registry
-from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from locust.env import Environment
 
-    from tsbench.results.summary import Summary
-    from tsbench.servers.base import Server
+    from tsbench.run.helper import Ended
 
 logger = logging.getLogger("tsbench")
 
@@ -95,7 +89,7 @@ def _init(environment: Environment, **_: Any) -> None:
     try:
         test.prepare()
         _await_workers(environment)
-    except (UserMistake, Broken, OpError, OSError) as error:
+    except (UserMistake, Broken, OSError) as error:
         logger.error("tsbench: %s", one_line(error))  # noqa: TRY400 - one line, no traceback
         test.give_up(one_line(error))
         sys.exit(2 if isinstance(error, UserMistake) else 1)
@@ -165,131 +159,98 @@ def _await_workers(environment: Environment) -> None:
 
 
 class _Test:
-    """The test that is running: its server, its run directory, its checks and how it ended."""
+    """The test that is running: the helper process that carries out its run, and how it ended."""
 
     def __init__(self, environment: Environment) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
         self.page: WebPage | None = None
         """Beside the web UI, if there is one."""
         self._environment = environment
-        self._server: Server | None = None
-        self._dir: RunDir | None = None
-        self._spec: RunSpec | None = None
+        self._helper: HelperProcess | None = None
         self._prepared: RunPlan | None = None
-        self._loaded: dict[str, Any] = {}
-        self._watch: helper.HelperProcess | None = None
         self._checks: gevent.Greenlet | None = None
         self._last = ""
         self._busy = RLock()  # a next test waits until the one before is checked
 
     def server_pids(self) -> Sequence[int]:
-        """The processes of the server that was started here."""
-        return self._server.pids() if self._server is not None else ()
+        """Return the processes of the server that was started here."""
+        return self._helper.server_pids if self._helper is not None else ()
 
     # --- before -------------------------------------------------------------------------------------------------------
 
     def plan(self) -> RunPlan:
-        """What is to be done: as prepared, or for another test of the web UI prepared now."""
+        """Return what is to be done: as prepared, or for another test of the web UI prepared now."""
         if self.page is not None:
             self.page.planning()
-        try:
-            with self._busy:
-                run = self._prepared or self.prepare()
-        except OpError as error:
-            raise Broken(str(error)) from error
+        with self._busy:
+            run = self._prepared or self.prepare()
         self._prepared = None
         if self.page is not None:
             self.page.planned(run)
         return run
 
     def prepare(self) -> RunPlan:
-        """Start or find the server and store the first data."""
-        self._put_away()
-        self._dir = self._spec = None
+        """Have the helper process do all that comes before the load.
+
+        Raises
+        ------
+        UserMistake
+            If an option cannot be used, or the server cannot be had.
+        Broken
+            If the data could not be stored.
+        """
+        before, self._helper = self._helper, None
+        if before is not None:  # its test was stopped before it had begun
+            before.stop("the test was stopped before it began", interrupted=True)
         environment = self._environment
-        given, asked = options.endpoint_of(environment), environment.parsed_options or Namespace()
-        spec = _spec(environment, asked, given)
+        asked = environment.parsed_options or Namespace()
+        spec = _spec(environment, asked, options.endpoint_of(environment))
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        results = Path(asked.results).absolute() / f"{stamp}-locust"
-        run = self._dir = RunDir.create(results, spec.id)
-        self._spec = spec
-        run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
-        if not given:
-            self._server = SERVERS[spec.target.name](run / "server", {})
-            self._server.start()
-        endpoint = given or (self._server.endpoint if self._server else "")
-        logger.info("storing the first data")
-        self._loaded = helper.store(run, endpoint)
-        self._watch = helper.HelperProcess(run, endpoint, self.server_pids())
-        self._prepared = RunPlan(spec, endpoint, run.path, timed=False)
+        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / f"{stamp}-locust", _log_phase)
+        ready = helper.await_ready()
+        self._prepared = RunPlan(spec, ready.endpoint, ready.directory, timed=False)
         return self._prepared
 
     # --- after --------------------------------------------------------------------------------------------------------
 
-    def finish(self, planned: RunPlan, failure: str) -> None:
-        """Check what was answered and written, and write the summary.
+    def finish(self, _planned: RunPlan, failure: str) -> None:
+        """Have answers and writes checked and the run committed.
 
-        That is done in a greenlet of its own: the one that ended the test may be killed by Locust's quit meanwhile.
+        That is awaited in a greenlet of its own: the one that ended the test may be killed by Locust's quit meanwhile.
         """
-        self._checks = gevent.spawn(self._conclude, planned, failure)
+        self._checks = gevent.spawn(self._conclude, failure)
         self._checks.join()
 
-    def _conclude(self, planned: RunPlan, failure: str) -> None:
-        run = self._dir
-        if run is None:
-            return
+    def _conclude(self, failure: str) -> None:
         with self._busy:
-            state, error = ("failed", failure) if failure else ("complete", "")
+            if self._helper is None:
+                return
             try:
-                watch, self._watch = self._watch, None
-                if watch is not None and (trouble := watch.stop()):
-                    warn(run, [trouble])
-                died = death(self._server) if self._server is not None else ""
-                logger.info("checking answers and writes")
-                whole = helper.conclude(run, planned.endpoint, self._loaded, failure=failure, death=died)
+                ended = self._helper.conclude(failure)
             except gevent.GreenletExit:
-                state, error = "interrupted", "interrupted by the user while answers and writes were checked"
-                whole = self._salvage(run, planned.spec, error)
-            except (UserMistake, Broken, OSError) as why:
-                state, error = "failed", one_line(why)
-                whole = self._salvage(run, planned.spec, f"answers and writes were not checked: {error}")
-            self._close(state, error, whole)
+                ended = self._helper.stop("", interrupted=True)
+            self._close(ended)
             self.say_last()
 
-    def _salvage(self, run: RunDir, spec: RunSpec, reason: str) -> Summary:
-        """Summarise in a thread: it takes seconds, in which the web UI and a master's workers want to be answered."""
-        self._put_away()  # which makes room on a full disk
-        return gevent.get_hub().threadpool.apply(assessment.salvage, (run, spec, reason))  # type: ignore[no-any-return]
-
-    def _close(self, state: str, error: str, summary: Summary) -> None:
-        """Put the server away, give the directory its final name, and say how the test ended."""
-        run = self._dir
-        if run is None:
-            return
-        self._put_away()
-        self._dir = self._spec = None
-        passed, headline = summary.passed, summary.headline
-        try:
-            run = run.finish(state, error=error)
-        except Broken as why:
-            passed, headline = False, f"{headline}; {why}"
-        code = 130 if state == "interrupted" else 0 if passed else 1
+    def _close(self, ended: Ended) -> None:
+        """Say how the test ended, in the exit code too."""
+        self._helper = self._prepared = None
+        state, summary = ended.state, ended.summary
+        lost = f"; {ended.error}" if state == "failed" and ended.error not in summary.headline else ""
+        code = 130 if state == "interrupted" else 0 if state == "complete" and summary.passed else 1
         environment = self._environment
         environment.process_exit_code = max(environment.process_exit_code or 0, code)
-        self._last = f"result: {headline}"
-        self._last += f"; see: tsbench report {os.path.relpath(run.path.parent)}"
+        self._last = f"result: {summary.headline}{lost}"
+        self._last += f"; see: tsbench report {os.path.relpath(ended.directory.parent)}"
         if self.page is not None:
-            self.page.reported(run.path.parent)
+            self.page.reported(ended.directory.parent)
         elif environment.runner is not None:  # without a page there is nothing left to do, with or without workers
             gevent.spawn(environment.runner.quit)
 
     def give_up(self, reason: str, *, state: str = "failed") -> None:
-        """Put away a test that could not begin, or did not come to its end, and keep the reason with what there is."""
-        run, spec = self._dir, self._spec
-        if run is None or spec is None:
-            self._put_away()
-            return
-        self._close(state, reason, assessment.salvage(run, spec, reason))
+        """End a test that could not begin, or did not come to its end, and keep the reason with what there is."""
+        if self._helper is not None:
+            self._close(self._helper.stop(reason, interrupted=state == "interrupted"))
 
     # --- Locust's end -------------------------------------------------------------------------------------------------
 
@@ -317,14 +278,12 @@ class _Test:
         if self._last:
             logger.info("%s", self._last)
 
-    def _put_away(self) -> None:
-        """Stop the server that was started here and delete its data; its log stays in the run's directory."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.kill()
-        server, self._server = self._server, None
-        if server is not None:
-            put_away(server, self._dir / "server.log" if self._dir is not None else None)
+
+def _log_phase(name: str) -> None:
+    """Log the phases of a run that somebody waits for."""
+    told = {"load": "storing the first data", "check": "checking answers and writes"}
+    if name in told:
+        logger.info("%s", told[name])
 
 
 def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpec:
@@ -349,7 +308,7 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
         "block": user.block_points,
         "resolution_ns": target.resolution_ns,
         "gates": [gate.strip() for text in options.gate for gate in text.split(",") if gate.strip()],
-        "target": {"name": target.name, "schema": schema},
+        "target": {"name": target.name, "schema": schema, "endpoint": endpoint or None},
     }
     try:
         return RunSpec.model_validate(document)

@@ -1,7 +1,17 @@
-"""Helper processes for bare `locust -f`: initial load, host sampling and checks run outside its event loop.
+"""The helper process of bare `locust -f`: it carries out the run's life cycle, and Locust drives the load meanwhile.
 
-They would hold that loop up: its lateness is what is measured, it answers the web UI, and it tells a master that its
-workers live.
+In Locust's own process the load, the sampling and the checks would hold its event loop up: its lateness is what is
+measured, it answers the web UI, and it tells a master that its workers live. So a process beside it calls
+`lifecycle.run_cell`, as `tsbench run` does; at the step where that starts Locust, the helper process sends `Ready` and
+waits until Locust says that the test has ended.
+
+Both send lines of JSON, through the standard input and output of the helper process:
+
+    Locust   {"spec": ..., "results": ..., "client": pid}             the job
+    helper   {"phase": name}                                          whenever a phase of the run begins
+    helper   {"ready": {"endpoint": ..., "directory": ..., "server": pids}}
+    Locust   {"ended": reason}, {"interrupted": reason}               the reason is empty if the test's files are whole
+    helper   {"done": {"state": ..., "error": ..., ...}}              the last line
 """
 
 from __future__ import annotations
@@ -12,219 +22,322 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import closing, suppress
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tsbench.collect.processes import Tree
-from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, UserMistake, one_line
-from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
-from tsbench.results.summary import Summary
-from tsbench.run import assessment, environment
-from tsbench.run.bulk_load import create_and_load
-from tsbench.run.counter_sources import server_counters
-from tsbench.run.findings import Findings
-from tsbench.run.time_limits import Limits
+from tsbench.results.summary import Summary, Validity
+from tsbench.run import assessment
+from tsbench.run.lifecycle import Parts, real_parts, run_cell
 from tsbench.scenario.spec import RunSpec
-from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import bind_to_parent
-from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from tsbench.targets.base import Session
+    from tsbench.servers.base import Server
 
-PATIENCE_S = 30.0
 OUTER_LIMIT_S = 7 * 86_400.0
-"""How long a helper process may take. Its own waits have the limits of the scenario's [timeout], which are shorter."""
+"""How long the helper process may take to answer. Its steps have the limits of [timeout], which are shorter."""
+STOP_LIMIT_S = 150.0
+"""How long it may take to stop its server and to summarise what was measured, once it is interrupted."""
+LOOK_S = 0.2
+"""How often it looks whether the server still runs while Locust drives the load."""
+
+
+class Channel:
+    """Lines of JSON in both directions between two processes."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._incoming, self._outgoing = incoming, outgoing
+        self._received = b""
+
+    def send(self, **message: Any) -> None:
+        """Send a message; the other side's end is found by `receive`."""
+        line = json.dumps(message).encode() + b"\n"
+        with suppress(OSError):
+            while line:
+                _, writable, _ = select.select([], [self._outgoing], [], OUTER_LIMIT_S)
+                line = line[os.write(self._outgoing, line[: select.PIPE_BUF]) :] if writable else b""
+
+    def receive(self, *, within_s: float) -> dict[str, Any] | None:
+        """Return the next message, None if none comes in time.
+
+        Raises
+        ------
+        EOFError
+            If none will come any more.
+        """
+        give_up = time.monotonic() + within_s
+        while b"\n" not in self._received:
+            readable, _, _ = select.select([self._incoming], [], [], max(0.0, give_up - time.monotonic()))
+            if not readable:
+                return None
+            piece = os.read(self._incoming, 65_536)
+            if not piece:
+                raise EOFError
+            self._received += piece
+        line, _, self._received = self._received.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All is ready for the load: the server's endpoint and process ids, and the run directory."""
+
+    endpoint: str
+    directory: Path
+    server: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended (`state` as in status.json), and where its results are."""
+
+    state: str
+    error: str
+    directory: Path
+    summary: Summary
+    users_mistake: bool = False
 
 
 # --- in Locust's process ----------------------------------------------------------------------------------------------
 
 
 class HelperProcess:
-    """Watches from its making until `stop`, which needs the run's clock to be written: it is the rows' time axis."""
+    """A run that a process of its own carries out; `told` is called with the name of each phase that begins."""
 
-    def __init__(self, run: RunDir, endpoint: str, server: Sequence[int]) -> None:
-        self._child = _started("watch", run, endpoint, server=[*server], client=os.getpid())
-        # Its start takes a second or two, which the first seconds of a test must not lack.
-        if self._child.stdout is not None:
-            select.select([self._child.stdout], [], [], PATIENCE_S)
-
-    def stop(self) -> str:
-        """Stop sampling and write the samples. Return an error message, or "" on success."""
-        try:
-            _, errors = self._child.communicate(timeout=PATIENCE_S)  # which closes its input
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return f"what the hosts did is lost: the collectors did not end within {PATIENCE_S:g} s"
-        if self._child.returncode:
-            return f"what the hosts did is lost: {_last_line(errors)}"
-        return ""
-
-    def kill(self) -> None:
-        """Kill the helper process; its samples are lost."""
-        self._child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self._child.communicate(timeout=PATIENCE_S)
-
-
-def store(run: RunDir, endpoint: str) -> dict[str, Any]:
-    """Store the first data of the run's spec; what the load came to, as in summary.json.
-
-    Raises
-    ------
-    UserMistake
-        If the server cannot be had.
-    Broken
-        If a write failed.
-    """
-    return _asked(_started("store", run, endpoint))
-
-
-def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any], *, failure: str, death: str) -> Summary:
-    """Check what was answered and written, write the summary, and return it.
-
-    Nothing is asked of a database after a `failure` of the run; a server's `death` is a gate that failed.
-
-    Raises
-    ------
-    Broken
-        If that cannot be done.
-    """
-    _asked(_started("conclude", run, endpoint, loaded=loaded, failure=failure, death=death))
-    return Summary.from_json(run.read_json("summary.json"))
-
-
-def _started(what: str, run: RunDir, endpoint: str, **job: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tsbench.run.helper",
-            what,
-            json.dumps({"run": str(run.path), "endpoint": endpoint, **job}),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for Locust
-        preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - one system call, prepared before the fork
-    )
-
-
-def _asked(child: subprocess.Popen[bytes]) -> dict[str, Any]:
-    try:
-        said, errors = child.communicate(timeout=OUTER_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        raise Broken(f"a process of tsbench did not end within {OUTER_LIMIT_S:g} s") from None
-    except BaseException:  # the greenlet that waits is killed
-        child.kill()
-        raise
-    if child.returncode == 2:
-        raise UserMistake(_last_line(errors))
-    if child.returncode:
-        raise Broken(_last_line(errors) or f"a process of tsbench ended with {child.returncode}")
-    result: dict[str, Any] = json.loads(said)
-    return result
-
-
-def _last_line(errors: bytes) -> str:
-    return errors.decode(errors="replace").strip().rpartition("\n")[2]
-
-
-# --- in their own -----------------------------------------------------------------------------------------------------
-
-
-class _Job:
-    """A run, and what its spec and the arguments say."""
-
-    def __init__(self, asked: dict[str, Any]) -> None:
-        self.asked = asked
-        self.run = RunDir(Path(asked["run"]))
-        self.spec = RunSpec.model_validate(self.run.read_json("spec.json"))
-        self.target = registry.get(self.spec.target.name)
-        self.schema = schema_of(self.spec, self.target)
-        self.endpoint: str = asked["endpoint"]
-
-    def connect(self) -> Session:
-        return Limits(self.spec.timeout, self.endpoint).connect(self.target, self.schema)
-
-
-def _watch(job: _Job) -> dict[str, Any]:
-    """Watch until the input ends."""
-    server: Sequence[int] = job.asked["server"]
-    client = Tree(lambda: [job.asked["client"]], without=lambda: [*server, os.getpid()])
-    with watching(
-        job.run,
-        collectors_for(job.run, lambda: server, lambda: server_counters(job.target, job.endpoint, job.schema), client),
-    ):
-        print(json.dumps({"watching": True}), flush=True)
-        sys.stdin.read()
-    return {}
-
-
-def _store(job: _Job) -> dict[str, Any]:
-    world, load = job.spec.world_at(), job.spec.load
-    with closing(job.connect()) as session:
-        job.run.write_json("env.json", {**environment.manifest(), "server": dict(session.facts())})
-        return create_and_load(
-            session,
-            world,
-            job.target,
-            job.schema,
-            job.endpoint,
-            last_tick=world.ticks(load.window),
-            workers=load.workers,
-            batch=load.batch,
-            mode=load.mode,
-            timeout=job.spec.timeout,
+    def __init__(self, spec: RunSpec, results: Path, told: Callable[[str], None]) -> None:
+        self._spec, self._results, self._told = spec, results, told
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "tsbench.run.helper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C is for Locust
+            preexec_fn=bind_to_parent(signal.SIGTERM),  # noqa: PLW1509 - one system call, prepared before the fork
         )
+        assert self._child.stdin is not None  # noqa: S101 - both are pipes
+        assert self._child.stdout is not None  # noqa: S101
+        self._channel = Channel(self._child.stdout.fileno(), self._child.stdin.fileno())
+        self._reading = threading.Lock()  # a greenlet may wait for the load while another one ends it
+        self._ready: Ready | None = None
+        self._ended: Ended | None = None
+        self._driving = False
+        job = {"spec": spec.model_dump(mode="json", by_alias=True), "results": str(results), "client": os.getpid()}
+        self._channel.send(**job)
+
+    def await_ready(self) -> Ready:
+        """Wait until the first data is stored and the load may begin.
+
+        Raises
+        ------
+        UserMistake
+            If the server cannot be had.
+        Broken
+            If the run ended before: what there is of it is in its directory.
+        """
+        ended = self._await("ready", OUTER_LIMIT_S)
+        if ended is not None:
+            raise UserMistake(ended.error) if ended.users_mistake else Broken(ended.error)
+        if self._ready is None:
+            raise Broken(f"the helper process was not ready within {OUTER_LIMIT_S:g} s")
+        self._driving = True
+        return self._ready
+
+    @property
+    def server_pids(self) -> tuple[int, ...]:
+        """The processes of the server, if it was started here and runs."""
+        return self._ready.server if self._ready is not None and self._ended is None else ()
+
+    def conclude(self, failure: str) -> Ended:
+        """Have the run checked, summarised and committed; nothing is checked after a `failure` of the test."""
+        self._driving = False
+        self._channel.send(ended=failure)
+        return self._end(OUTER_LIMIT_S)
+
+    def stop(self, reason: str, *, interrupted: bool) -> Ended:
+        """End the run wherever it is: its server is stopped, and what was measured is summarised."""
+        if self._driving:
+            self._driving = False
+            self._channel.send(**{"interrupted" if interrupted else "ended": reason})
+        else:
+            self._child.terminate()
+        return self._end(STOP_LIMIT_S)
+
+    def _end(self, limit_s: float) -> Ended:
+        ended = self._await("done", limit_s)
+        if ended is None:  # it does not end by itself
+            self._child.kill()
+            ended = self._await("done", OUTER_LIMIT_S)
+        assert ended is not None  # noqa: S101 - a killed process has ended
+        return ended
+
+    def _await(self, wanted: str, limit_s: float) -> Ended | None:
+        """Take messages until the wanted one came (None) or the run ended; None also if neither came in time."""
+        give_up = time.monotonic() + limit_s
+        with self._reading:
+            while self._ended is None:
+                try:
+                    message = self._channel.receive(within_s=max(0.0, give_up - time.monotonic()))
+                except EOFError:
+                    self._ended = self._abandoned()
+                    break
+                if message is None:
+                    return None
+                if "phase" in message:
+                    self._told(message["phase"])
+                if found := message.get("ready"):
+                    self._ready = Ready(found["endpoint"], Path(found["directory"]), tuple(found["server"]))
+                if found := message.get("done"):
+                    self._ended = _ended(self._spec, found)
+                    self._collect()
+                if wanted in message:
+                    break
+        return self._ended
+
+    def _abandoned(self) -> Ended:
+        """Clean up after a helper process that ended without a last word, and keep what was measured."""
+        code, said = self._collect()
+        reason = f"the helper process ended with {code}" + (f": {said}" if said else "")
+        run = RunDir(self._results / f"{self._spec.id}.partial")
+        if not self._spec.target.endpoint:
+            SERVERS[self._spec.target.name](run / "server", self._spec.target.settings).remove()
+        summary = _nothing(self._spec, reason)
+        with suppress(Broken, OSError):
+            summary = assessment.salvage(run, self._spec, reason)
+            run.finish("failed", error=reason)
+        return Ended("failed", reason, run.path, summary)
+
+    def _collect(self) -> tuple[int, str]:
+        """Wait for the process, which has closed its output; return its exit code and what it said last."""
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(STOP_LIMIT_S)
+        for stream in (self._child.stdin, self._child.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        self._errors.seek(0)
+        last = self._errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+        self._errors.close()
+        return self._child.returncode or 0, last
 
 
-def _conclude(job: _Job) -> dict[str, Any]:
-    run, spec, schema, loaded = job.run, job.spec, job.schema, job.asked["loaded"]
-    if job.asked["failure"]:
-        assessment.salvage(run, spec, job.asked["failure"])
-        return {}
-    heading = {**assessment.heading(spec, schema.name), "load": loaded}
-    found = assessment.measured(run, spec)
-    if job.asked["death"]:
-        assessment.conclude(run, spec, heading, found + Findings(death=job.asked["death"]))
-        return {}
-    found += assessment.examined(
-        run,
-        spec,
-        job.target,
-        schema,
-        job.endpoint,
-        loaded_points=loaded["points"],
-        directory_bytes=lambda: _stored_bytes(job),
-    )
-    assessment.conclude(run, spec, heading, found)
-    return {}
+def _ended(spec: RunSpec, found: dict[str, Any]) -> Ended:
+    summary = Summary.from_json(found["summary"]) if found["summary"] else _nothing(spec, found["error"])
+    return Ended(found["state"], found["error"], Path(found["directory"]), summary, found["users_mistake"])
 
 
-def _stored_bytes(job: _Job) -> int:
-    """Return what the data directory of a server takes that was started for this run; 0 if there is none."""
-    directory, target = job.run / "server", job.spec.target
-    return SERVERS[target.name](directory, target.settings).size() if directory.exists() else 0
+def _nothing(spec: RunSpec, reason: str) -> Summary:
+    return Summary.of(assessment.heading(spec, spec.target.schema_ or ""), Validity("inconclusive", reason), ())
 
 
-def main() -> NoReturn:
-    """Do what the arguments say: `watch`, `store` or `conclude`, and a job in JSON; the answer is JSON, too."""
-    jobs = {"watch": _watch, "store": _store, "conclude": _conclude}
+# --- in its own -------------------------------------------------------------------------------------------------------
+
+
+class LocustOutside:
+    """The life cycle's progress and drive where Locust is not started but was there before."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def phase(self, name: str, total: float | None = None) -> None:  # noqa: ARG002 - Locust shows no progress
+        """Tell Locust which phase begins."""
+        self._channel.send(phase=name)
+
+    def advance(self, amount: float) -> None:
+        """Ignore the amount; Locust shows no progress."""
+
+    def drive(
+        self,
+        server: Server,
+        spec: RunSpec,  # noqa: ARG002 - as `lifecycle.Drive` has it
+        run: RunDir,
+        endpoint: str,
+        *,
+        tick: Callable[[float], None],
+        alive: Callable[[], bool],  # noqa: ARG002 - a test goes on as long as Locust's user wants
+    ) -> None:
+        """Tell Locust that the load may begin, and wait until the test has ended.
+
+        Raises
+        ------
+        Broken
+            If the test's files are not complete.
+        KeyboardInterrupt
+            If the user ended Locust, or it has ended by itself.
+        """
+        self._channel.send(ready=asdict(Ready(endpoint, run.path, tuple(server.pids()))) | {"directory": str(run.path)})
+        started = time.monotonic()
+        while True:
+            try:
+                message = self._channel.receive(within_s=LOOK_S)
+            except EOFError:
+                raise KeyboardInterrupt("Locust ended before the test did") from None
+            if message is None:
+                tick(time.monotonic() - started)
+            elif "interrupted" in message:
+                raise KeyboardInterrupt(message["interrupted"])
+            elif message["ended"]:
+                raise Broken(message["ended"])
+            else:
+                return
+
+
+def carry_out(
+    job: dict[str, Any], channel: Channel, parts_of: Callable[[RunSpec, RunDir], Parts] | None = None
+) -> None:
+    """Carry out the run of a job, and tell Locust how it ended; tests put in parts of their own."""
+    spec, results = RunSpec.model_validate(job["spec"]), Path(job["results"])
+    client = Tree(lambda: [job["client"]], without=lambda: [os.getpid()])
+    parts_of = parts_of or partial(real_parts, client=client)
+    outside = LocustOutside(channel)
+
+    def driven_outside(spec: RunSpec, run: RunDir) -> Parts:
+        parts = parts_of(spec, run)
+        return replace(parts, drive=partial(outside.drive, parts.server))
+
+    done: dict[str, Any] = {"state": "failed", "error": "", "summary": None, "users_mistake": False}
+    run = RunDir(results / f"{spec.id}.partial")
     try:
-        print(json.dumps(jobs[sys.argv[1]](_Job(json.loads(sys.argv[2])))))
-    except (UserMistake, Broken, OpError, OSError) as error:
-        print(one_line(error), file=sys.stderr)
-        sys.exit(2 if isinstance(error, UserMistake) else 1)
-    sys.exit(0)
+        summary = run_cell(spec, results, outside, driven_outside)
+        run = RunDir(results / spec.id) if (results / spec.id).exists() else run
+        status = run.status()
+        done |= {"state": status["state"], "error": status["error"], "summary": summary.to_json()}
+    except KeyboardInterrupt:
+        summary_json = run.read_json("summary.json") if run.has("summary.json") else None
+        done |= {"state": "interrupted", "error": run.status()["error"], "summary": summary_json}
+    except (UserMistake, Broken, OSError) as error:
+        done |= {"error": one_line(error), "users_mistake": isinstance(error, UserMistake)}
+    channel.send(done={**done, "directory": str(run.path)})
+
+
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    """Interrupt the run as Ctrl-C does, once: what follows has a time limit on Locust's side."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Carry out the run that the first line of the standard input describes."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    channel = Channel(sys.stdin.fileno(), os.dup(sys.stdout.fileno()))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints must not mix with the messages
+    with suppress(EOFError, KeyboardInterrupt):  # Locust ended before the run began
+        job = channel.receive(within_s=OUTER_LIMIT_S)
+        if job is not None:
+            carry_out(job, channel)
 
 
 if __name__ == "__main__":

@@ -36,12 +36,24 @@ if TYPE_CHECKING:
 
     from tsbench.collect.base import Collector
     from tsbench.collect.counters import Source
+    from tsbench.collect.processes import Tree
     from tsbench.results.summary import Summary
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target
 
 Drive = Callable[..., None]
+"""Drives the load: `drive(spec, run, endpoint, tick=, alive=)` returns when it has ended and its files are whole."""
+WHILE = {
+    "start": "the server was started",
+    "load": "the first data was stored",
+    "settle": "the database settled",
+    "cold start": "the server was restarted",
+    "measure": "it was measured",
+    "check": "answers and writes were checked",
+}
+"""What is done in each phase, for messages."""
+NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"
 DYING_S = 1.0
 """How long after an error a server may still be about to die of the same cause."""
 
@@ -58,6 +70,20 @@ class Progress(Protocol):
         ...
 
 
+class _Phases:
+    """Passes progress on, and keeps the name of the current phase."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self.current = progress, "start"
+
+    def phase(self, name: str, total: float | None = None) -> None:
+        self.current = name
+        self._progress.phase(name, total)
+
+    def advance(self, amount: float) -> None:
+        self._progress.advance(amount)
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a run is made of; tests put in others."""
@@ -69,8 +95,11 @@ class Parts:
     drive: Drive = locust_process.drive
 
 
-def real_parts(spec: RunSpec, run: RunDir) -> Parts:
-    """The target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint."""
+def real_parts(spec: RunSpec, run: RunDir, *, client: Tree | None = None) -> Parts:
+    """Return the target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint.
+
+    `client` are the load processes, by default Locust's among the children of this process.
+    """
     target = registry.get(spec.target.name)
     server: Server
     if spec.target.endpoint:
@@ -82,11 +111,16 @@ def real_parts(spec: RunSpec, run: RunDir) -> Parts:
     def sources() -> list[Source]:
         return [*server_counters(target, server.endpoint, schema), *counter_sources.group_counters()]
 
-    return Parts(target, schema, server, collectors_for(run, server.pids, sources))
+    return Parts(target, schema, server, collectors_for(run, server.pids, sources, client))
 
 
 def run_cell(
-    spec: RunSpec, results: Path, progress: Progress, parts: Parts | None = None, *, reached: bool = False
+    spec: RunSpec,
+    results: Path,
+    progress: Progress,
+    parts_of: Callable[[RunSpec, RunDir], Parts] = real_parts,
+    *,
+    reached: bool = False,
 ) -> Summary:
     """Carry out one run and return its summary; whatever happens, its directory says how it ended.
 
@@ -95,21 +129,22 @@ def run_cell(
     Raises
     ------
     KeyboardInterrupt
-        After the servers were stopped and what was measured was kept.
+        After the servers were stopped and what was measured was kept; its text is the reason in status.json.
     UserMistake
         If the server cannot be had, or cannot be reached at the first attempt.
     """
     run = RunDir.create(results, spec.id)
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
+    phases = _Phases(progress)
     try:
-        parts = parts or real_parts(spec, run)
+        parts = parts_of(spec, run)
         with ExitStack() as stack:
             stack.enter_context(server_limits.capped(spec.server, run))
             stack.callback(put_away, parts.server, run / "server.log")
-            progress.phase("start")
+            phases.phase("start")
             parts.server.start()
             with _naming_death(parts.server):
-                summary = _carry_out(spec, run, parts, progress)
+                summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:
         if not isinstance(error, Unreachable) or (spec.target.endpoint and not reached):
             run.finish("failed", error=str(error))
@@ -118,10 +153,11 @@ def run_cell(
         summary = assessment.salvage(run, spec, reason, death=reason)
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Broken, OpError, OSError) as error:
-        if _interrupted(error):
-            assessment.salvage(run, spec, "interrupted by the user")
-            run.finish("interrupted", error="interrupted by the user")
-            raise KeyboardInterrupt from error
+        if (interrupt := _interrupt_in(error)) is not None:
+            reason = str(interrupt) or f"interrupted by the user while {WHILE[phases.current]}"
+            assessment.salvage(run, spec, reason)
+            run.finish("interrupted", error=reason)
+            raise KeyboardInterrupt(reason) from error
         reason = _reason(error)
         summary = assessment.salvage(run, spec, reason, death=error.death if isinstance(error, ServerDied) else "")
         run.finish("failed", error=reason)
@@ -136,6 +172,8 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     with closing(limits.connect(parts.target, parts.schema)) as session:
         manifest = environment.manifest()
         manifest["server"] = {**parts.server.settings(), **session.facts()}
+        if spec.target.endpoint:
+            manifest["server"]["not_recorded"] = NOT_RECORDED
         run.write_json("env.json", {**manifest, "warnings": environment.warnings_of(manifest)})
         loaded = _load(spec, parts, session, progress)
         _expect_plausible(spec, parts.schema, session, loaded["points"])
@@ -228,11 +266,11 @@ def _death(server: Server, *, within_s: float = 0.0) -> str:
     return server_limits.killed() or death(server, within_s=within_s)
 
 
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether somebody stopped the run, even if what was being done then failed for it on the way out."""
+def _interrupt_in(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interrupt that an error was or came of: what was being done may have failed for it on the way out."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
-    return error is not None
+    return error
 
 
 def _reason(error: BaseException) -> str:
