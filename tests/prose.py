@@ -45,6 +45,14 @@ class Docstring:
         )
 
     @property
+    def heading(self) -> str:
+        """Name and, of a function, parameters and type of the result: what `help` shows above a docstring."""
+        if not isinstance(self.node, Function):
+            return self.name
+        result = f" -> {ast.unparse(self.node.returns)}" if self.node.returns and self.is_function else ""
+        return f"{self.name}({ast.unparse(self.node.args)}){result}" if self.is_function else self.name
+
+    @property
     def is_public(self) -> bool:
         """True if no part of the name begins with an underscore."""
         return not any(part.startswith("_") for part in self.name.split("."))
@@ -118,7 +126,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=30)
     arguments = parser.parse_args()
     for doc in sample(arguments.seed, arguments.count):
-        print(f"{doc.name}   ({doc.place})\n{textwrap.indent(doc.text.strip(), '    ')}\n")
+        print(f"{doc.heading}\n  {doc.place}\n{textwrap.indent(doc.text.strip(), '    ')}\n")
 
 
 if __name__ == "__main__":

@@ -40,20 +40,18 @@ if TYPE_CHECKING:
 
 VERBS = set(
     """
-    abort accept acknowledge acquire add adopt advance aggregate answer append apply ask assign attach begin bind block
-    build calculate cancel cap change check choose clean clear close collect combine compare compile compute concatenate
-    configure connect consume convert copy count create cut decide decode decorate decrypt delete derive describe detach disable
-    discard discover divide do draw drop empty enable encode encrypt end enqueue ensure enter escape estimate evaluate
-    exchange execute expand explain export extract feed fill filter find finish flush fold forget format forward free
-    generate get handle hand hash hide hold ignore import initialise insert install interpolate interrupt issue iterate
-    join keep kill label launch leave let limit list listen load locate lock log look make map mark match measure merge
-    move name note notify number open order pack parse pass pause place plot pop prepare prevent print produce publish
-    push put quote raise read receive record recover redirect reduce reflect refuse regenerate register release reload
-    remove render repeat replace reply report request require reserve reset resolve restart restore resume return reuse
-    reverse rewrite round run sample save scale search select send serve set shift show shut shuffle sign signal skip
-    sleep sort split stage start stop store stream strip subtract summarise suppress sweep switch sync take terminate
-    test time track transfer transpose truncate try turn unpack unregister update use validate verify wait walk warn
-    watch wrap write yield
+    abort accept acquire add advance aggregate allow append apply ask assert assign attach begin bind block build
+    calculate call cancel change check choose clean clear close collect combine compare compile compute concatenate
+    configure connect consume convert copy count create cut decide decode decorate decrypt delete derive describe
+    detach disable discard discover divide do draw drop enable encode end enqueue ensure enter escape estimate
+    evaluate exchange exclude execute expand export extract feed fill filter find finish flush forget format forward
+    free generate get grow handle hash hold ignore import increment initialise insert install interrupt iterate join
+    keep kill label launch leave let list load locate look make mark match measure merge move notify open pack parse
+    pass plot pop prepare print produce publish push put quote raise read receive record recover redirect reflect
+    refuse regenerate register release reload remove render repeat replace reply report request require reserve
+    reset resolve restart restore resume return reuse round run sample save search select send serve set settle show
+    shut sign skip sleep sort split start stop store strip summarise suppress swap take terminate transfer transpose
+    truncate try turn unpack unregister update use validate verify wait warn watch wrap write yield
     """.split()  # noqa: SIM905 - a list would take a line per verb
 )
 

@@ -55,7 +55,7 @@ def parse_offset_s(text: str) -> float:
     Raises
     ------
     ValueError
-    If the text is not a duration with or without a sign.
+        If the text is not a duration with or without a sign.
     """
     stripped = text.strip()
     sign = -1 if stripped.startswith("-") else 1
@@ -75,7 +75,7 @@ def parse_time_ns(text: str, *, now_ns: int) -> int:
     Raises
     ------
     ValueError
-    If the text is not a time.
+        If the text is not a time.
     """
     stripped = text.strip()
     if stripped == "now":

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 AFTER = 1_000_000_000
 """First number of the queries that run after the measured load, so that they differ from its queries."""
 READBACK_ROWS = 50_000
-"""Rows read back at a time."""
+"""Approximate number of stored rows that one query of `read_back` returns."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Answers:
                 self.first_wrong = {"kind": kind, "query": str(query), "difference": difference.text}
 
     def verdict(self) -> Verdict:
-        """Return False if any answer was wrong, None if no answer could be checked."""
+        """Return the verdict: invalid if any answer was wrong, inconclusive if none could be checked."""
         counts = {"checked": self.checked, "wrong": self.wrong}
         if self.wrong and self.first_wrong is not None:
             first = f"{self.first_wrong['kind']}: {self.first_wrong['difference']}"

@@ -48,7 +48,7 @@ class Account:
         return {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
 
     def verdict(self, lost_workers: Sequence[str] = ()) -> Verdict:
-        """Return False if a point was lost or is stored without an acknowledgement.
+        """Return the verdict: invalid if a point was lost or is stored without an acknowledgement.
 
         The ledger of a lost worker may lack its last second; then more stored points prove nothing.
         """

@@ -170,7 +170,7 @@ def expect_fit(texts: Iterable[str], kinds: Mapping[str, str], loop: str) -> Non
 
 
 def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
-    """Return the percentiles in gates, by their names."""
+    """Return the percentiles that gates refer to, by their names."""
     return {gate.figure: gate.percent for gate in gates if gate.percent is not None}
 
 

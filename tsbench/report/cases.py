@@ -30,7 +30,7 @@ TIMES: Mapping[str, Mapping[str, Any]] = {
     "mean": {"label": "average", "marker": "|", "markersize": 13, "markeredgewidth": 2, "color": PINK, "zorder": 3},
     "p99": {"label": "p99", "marker": "D", "markersize": 6, "color": ORANGE},
 }
-"""Times to draw for every op, with their marks."""
+"""Latencies (median, average, p99) that are drawn for every op, with the style of their marks."""
 WHO = {"server": ("server's processes", BLUE), "client": ("load generator", ORANGE)}
 """Process trees whose CPU and memory is drawn, in the colours of `plots.resources`."""
 _UNSEEN = {
@@ -43,7 +43,7 @@ _WIDEST = 34
 
 @styled
 def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
-    """Return times of every op, points/s, CPU and memory, a panel for each and a row per run; None without data.
+    """Plot times of every op, points/s, CPU and memory, a panel for each and a row per run; None without data.
 
     All figures are of the measured window. Times (ns, logarithmic) are median, average and 99th percentile, in one
     panel for all writes (queries) if no run has two such ops, else in a panel per op. CPU (cores) and memory (bytes)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RATES = ("load_points_per_s", "write_points_per_s", "query_ops_per_s", "bytes_per_point")
 """Metrics that `rates` draws as bars from zero; latencies differ by powers of ten and are drawn by `latencies`."""
 KINDS: Mapping[str, str] = {"write": "Writes", "query": "Queries"}
-"""Kinds of op, with the words for titles."""
+"""Titles of the kinds of op."""
 ROOM = 1.42
 """Length of an axis of bars relative to the longest bar, with room for its figure."""
 _PALE = 0.4
@@ -39,7 +39,7 @@ _SPANNED: Mapping[str, Mapping[str, Any]] = {
 
 @styled
 def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
-    """Return bars over the runs, a panel per metric that any run has; None if no run has any.
+    """Plot rates of the runs as bars, a panel per metric that any run has; None if no run has any.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
 
 @styled
 def latencies(cells: Sequence[Cell]) -> Figure | None:
-    """Return median, p99 and maximum of writes and queries on a logarithmic axis; None without latencies."""
+    """Plot median, p99 and maximum of writes and queries on a logarithmic axis; None without latencies."""
     kinds = [kind for kind in ("write", "query") if any(METRICS[f"{kind}_p50_ns"].value(cell) for cell in cells)]
     if not kinds:
         return None
@@ -79,7 +79,7 @@ def latencies(cells: Sequence[Cell]) -> Figure | None:
 
 @styled
 def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
-    """Return time by percentile, a line per run, for all writes and all queries; `latency` is `frames.latency`."""
+    """Plot time by percentile, a line per run, for all writes and all queries; `latency` is `frames.latency`."""
     merged = latency[latency["op"] == frames.ALL]
     kinds = [kind for kind in KINDS if (merged["kind"] == kind).any()]
 
@@ -96,7 +96,7 @@ def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
 
 @styled
 def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
-    """Return points written and queries answered per second, a line per run; `ops` is their `frames.ops`."""
+    """Plot points written and queries answered per second, a line per run; `ops` is their `frames.ops`."""
     drawn: dict[str, dict[str, pd.Series[float]]] = {"points": {}, "done": {}}
     for cell in cells:
         of_cell = ops[ops["cell"] == cell.name]
@@ -123,7 +123,7 @@ def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
 
 @styled
 def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
-    """Return the size on disk of the stored points, by part (table, index, log, ...); None if not measured."""
+    """Plot the size on disk of the stored points, by part (table, index, log, ...); None if not measured."""
     if not any(METRICS["size_bytes"].value(cell) for cell in cells):
         return None
     parts_of = [_parts(cell) for cell in cells]
@@ -170,7 +170,7 @@ def _line_per_run(
     *,
     height: float,
 ) -> Figure | None:
-    """Return a panel per kind: `draw` adds a run's line in its look, `finish` the axes; None without kinds."""
+    """Plot a panel per kind: `draw` adds a run's line in its look, `finish` the axes; None without kinds."""
     if not kinds:
         return None
     figure, axes = style.panels(1, len(kinds), height=height)
@@ -242,7 +242,7 @@ def height_of(cells: Sequence[Cell]) -> float:
 
 
 def cell_axis(panel: Axes, cells: Sequence[Cell]) -> None:
-    """Make the runs the vertical axis, the first on top."""
+    """Label the vertical axis with the runs, the first on top."""
     panel.set_yticks(range(len(cells)), [_label(cell) for cell in cells])
     panel.set_ylim(len(cells) - 0.4, -0.6)  # the first run on top, as in the table
     panel.tick_params(axis="y", length=0)

@@ -31,7 +31,7 @@ MOST_OPS = 12
 
 @styled
 def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
-    """Return ops and points per second over time; in an open loop also ops that were due, and failed ones.
+    """Plot ops and points per second over time; in an open loop also ops that were due, and failed ones.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
 
 @styled
 def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
-    """Return median, 99th percentile and maximum of every second, a panel per op, with stalls marked.
+    """Plot median, 99th percentile and maximum of every second, a panel per op, with stalls marked.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFr
 
 @styled
 def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
-    """Return time by percentile, a line per op; the last point of each line is its slowest op.
+    """Plot time by percentile, a line per op; the last point of each line is its slowest op.
 
     In an open loop the service time is drawn too, thin and dotted: the distance between both is waiting.
 
@@ -175,7 +175,7 @@ def percentile_axis(panel: Axes) -> None:
 
 @styled
 def resources(host: pd.DataFrame, server: pd.DataFrame) -> Figure:
-    """Return CPU, memory and disk of the server's processes, the load generator and the host over time.
+    """Plot CPU, memory and disk of the server's processes, the load generator and the host over time.
 
     Parameters
     ----------

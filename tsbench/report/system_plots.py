@@ -97,7 +97,7 @@ COUNTERS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
 
 @styled
 def sar(recorded: pd.DataFrame) -> Figure:
-    """Return CPU by state, disk and network of each host, a row of panels per host.
+    """Plot CPU by state, disk and network of each host, a row of panels per host.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def _lines(panel: Axes, rows: pd.DataFrame, series: Sequence[tuple[str, str, str
 
 @styled
 def counters(counted: pd.DataFrame) -> Figure | None:
-    """Return some of the server's own counters, as rates; None if none of them is in COUNTERS.
+    """Plot some of the server's own counters, as rates; None if none of them is in COUNTERS.
 
     Parameters
     ----------

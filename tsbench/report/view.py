@@ -175,7 +175,7 @@ def _op_row(
 
 
 def causes(cell: Cell) -> list[tuple[str, str]]:
-    """Return the causes of failed ops: op and cause, and their number."""
+    """Return the number of failed ops by op and cause."""
     return [
         (f"{name}: {cause}", text_of(count, "count"))
         for name, op in _items(lookup(cell.summary, ("measured", "ops")))
@@ -184,7 +184,7 @@ def causes(cell: Cell) -> list[tuple[str, str]]:
 
 
 def failures(cell: Cell) -> list[tuple[str, str]]:
-    """Return the error messages of ops, and their number."""
+    """Return the number of failed ops by error message."""
     return [(text, text_of(count, "count")) for text, count in _items(cell.summary.get("failures"))]
 
 

@@ -28,7 +28,7 @@ Share = Annotated[float, Field(ge=0, le=0.5)]
 
 
 class Part(BaseModel):
-    """A table of the file: unknown keys are errors, values are immutable."""
+    """Base of the tables of a scenario file: unknown keys are errors, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

@@ -189,7 +189,7 @@ class Group:
 
 
 def create(caps: Caps, *, proc: Path = Path("/proc")) -> Group:
-    """Create a group with these caps, below the one of this process.
+    """Create a control group with these caps, below the one of this process.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def create(caps: Caps, *, proc: Path = Path("/proc")) -> Group:
 
 
 def missing() -> str:
-    """Return the reason why groups with caps cannot be created here, with the cure; "" if they can."""
+    """Return the reason why control groups with caps cannot be created here, with the cure; "" if they can."""
     try:
         create(Caps(cpu=1.0, memory_bytes=2**26)).remove()
     except UserMistake as mistake:

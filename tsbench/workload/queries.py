@@ -183,7 +183,7 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
 
 
 def fit(name: str, world: World, loaded: Window) -> None:
-    """Verify that a kind of query is possible in a world of which the window `loaded` is stored.
+    """Verify that a kind of query fits a world whose points in the window `loaded` are stored.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class WorldSpec:
 
 
 class World:
-    """The points of a use case, and the tags of its series.
+    """A simulated world: the points of a use case, and the tags of its series.
 
     Parameters
     ----------
