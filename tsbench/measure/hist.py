@@ -40,8 +40,8 @@ _LENGTH = (_LENGTH // _HALF + 1) * _HALF  # whole half-buckets, as the reference
 
 def counter_of(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place in `Histogram.counts` of each duration in ns (any shape); what is out of range is clipped."""
-    clipped: NDArray[np.int64] = values_ns.clip(0, HIGHEST_NS)
-    return _indices(clipped)
+    places: NDArray[np.int64] = _indices(values_ns.clip(0, HIGHEST_NS))
+    return places
 
 
 def lowest_of(counters: NDArray[np.int64]) -> NDArray[np.int64]:

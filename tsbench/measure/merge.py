@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.bottleneck import Evidence
-from tsbench.measure.hist import Histogram, SparseHistogram, rank_of, read_log
+from tsbench.measure.hist import Histogram, SparseHistogram, rank_of, scan_log
 from tsbench.measure.recorder import TIMES, UNSENT
 from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_lines
 
@@ -169,23 +169,30 @@ def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
         given = so_far
 
 
-def evidence(
-    directory: Path, process: str, *, start_s: int, end_s: int, service_p50_ns: int
-) -> tuple[Evidence, Histogram]:
-    """Return a process's self-observation in the measured window, and its lag histogram (for merging)."""
-    seen = {"lag": Histogram(), "wait": Histogram()}
+@dataclass(frozen=True, slots=True, eq=False)
+class SelfObservation:
+    """A load process's own delays in the measured window; `timer_lag` is what its busy event loop does not explain."""
+
+    evidence: Evidence
+    lag: Histogram
+    timer_lag: Histogram
+
+
+def observation(directory: Path, process: str, *, start_s: int, end_s: int) -> SelfObservation:
+    """Return what a process measured of itself in the measured window."""
+    seen = {"lag": Histogram(), "timer": Histogram(), "wait": Histogram()}
     path = directory / "process" / f"{process}.self.hlog"
-    for interval in read_log(path):
-        if start_s <= int(interval.start_s) < end_s:
-            seen[interval.tag].add(interval.histogram)
+    for line in scan_log(path):
+        if start_s <= int(line.start_s) < end_s:
+            line.decode().add_to(seen[line.tag])
     used = passed = 0
-    for line in read_lines(directory / "process" / f"{process}.cpu.jsonl"):
-        if start_s <= int(line["second"]) < end_s:
-            used += int(line["cpu_ns"])
-            passed += int(line["wall_ns"])
+    for usage in read_lines(directory / "process" / f"{process}.cpu.jsonl"):
+        if start_s <= int(usage["second"]) < end_s:
+            used += int(usage["cpu_ns"])
+            passed += int(usage["wall_ns"])
     lag_p50, lag_p99 = seen["lag"].percentiles_ns((50, 99))
-    share = used / passed if passed else 0.0
-    return Evidence(share, lag_p50, lag_p99, seen["wait"].percentile_ns(50), service_p50_ns), seen["lag"]
+    evidence = Evidence(used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50))
+    return SelfObservation(evidence, seen["lag"], seen["timer"])
 
 
 def _percentiles(histogram: Histogram, percents: Mapping[str, float]) -> dict[str, float]:

@@ -8,9 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.webui.live_updates import COUNTS, Tally
+from tsbench.measure.believable import believable_percentile
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.merge import PERCENTS
+from tsbench.measure.recorder import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,7 +137,7 @@ class Figures:
             {
                 "second": second,
                 "op": op,
-                **row.percentiles,
+                **{kind: values for kind, values in row.percentiles.items() if not kind.endswith("-undelayed")},
                 **{name: getattr(row.tally, name) for name in COUNTS},
             }
             for (second, op), row in sorted(self._seconds.items())
@@ -147,6 +149,8 @@ class Figures:
         """Of each op and kind after the warm-up: count, and the percentiles of PERCENTS in ns."""
         for tag, histogram in sorted(self._totals.items()):
             op, _, kind = tag.rpartition("|")
+            if kind not in TIMES:
+                continue
             yield op, kind, len(histogram), histogram.percentiles_ns(PERCENTS.values())
 
     def writes(self) -> Iterator[tuple[str, Tally, float]]:
@@ -172,28 +176,27 @@ class Figures:
 
     def itself(self) -> tuple[list[int], float]:
         """Of the generator now: its event loops' lag as percentiles of PERCENTS (ns), and the busiest one's CPU."""
-        seen = self._evidence(0)
+        seen = self._evidence()
         lag = _sum([part for _, row in self._recent() for part in row.seen.get("lag", ())])
         return lag.percentiles_ns(PERCENTS.values()), max((one.hub_cpu_share for one in seen), default=0.0)
 
     def limit(self, users: int) -> tuple[str, str]:
         """What limits the test now, and the reason where it is the load generator."""
-        service, response, done = Histogram(), Histogram(), 0
-        for (_, op), row in self._recent():
-            if op:
-                for part in row.seen["service"]:
-                    part.add_to(service)
-                for part in row.seen["response"]:
-                    part.add_to(response)
-                done += row.tally.done
+        rows = [(op, row) for (_, op), row in self._recent()]
+        done = sum(row.tally.done for op, row in rows if op)
         if not done:
             return "unknown", "no op has ended in the last seconds"
         each_ns = users * self._recent_s() * 1e9 / done
-        conduct = LoadProfile(think_ns=max(0.0, each_ns - response.mean_ns), response_ns=response.mean_ns)
-        name, verdict = limited_by(self._evidence(service.percentile_ns(50)), conduct)
+        kinds = {
+            kind: _sum([part for op, row in rows if bool(op) == (kind != "timer") for part in row.seen[kind]])
+            for kind in ("response", "response-undelayed", "timer")
+        }
+        mean_ns = kinds["response"].mean_ns
+        conduct = LoadProfile(think_ns=max(0.0, each_ns - mean_ns), response_ns=mean_ns)
+        name, verdict = limited_by(self._evidence(), conduct, believable_percentile(*kinds.values(), PERCENTS.values()))
         return name, verdict.reason
 
-    def _evidence(self, service_p50_ns: int) -> list[Evidence]:
+    def _evidence(self) -> list[Evidence]:
         first, end = self._span()
         found = []
         for process, seen in self._self_seen.items():
@@ -207,7 +210,7 @@ class Figures:
             wall_ns = sum(wall for _, wall in used)
             share = sum(cpu for cpu, _ in used) / wall_ns if wall_ns else 0.0
             lag_p50, lag_p99 = kinds["lag"].percentiles_ns((50, 99))
-            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50), service_p50_ns))
+            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50)))
         return found
 
     def host_since(self, second: float) -> list[Mapping[str, float]]:
