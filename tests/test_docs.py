@@ -161,7 +161,7 @@ def locust_commands() -> list[Any]:
 
 
 def loaded(words: list[str]) -> dict[str, Any]:
-    """Return Locust's result for a command line, computed in another process."""
+    """What Locust makes of a command line, in a process of its own."""
     command = [sys.executable, "-c", PARSE, json.dumps(words)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

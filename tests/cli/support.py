@@ -112,7 +112,7 @@ class Command:
         self.wait_until(lambda: any(seconds(path) >= 2 for path in self.place.glob(written)))
 
     def child(self, name: str) -> psutil.Process:
-        """Return the direct child of that name."""
+        """The direct child of that name."""
         return next(p for p in psutil.Process(self.process.pid).children() if p.name() == name)
 
     def signal(self, number: signal.Signals) -> None:
