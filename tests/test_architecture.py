@@ -1,4 +1,4 @@
-"""The shape of the package: which package may import which, who knows the databases, and how large things may grow."""
+"""The structure of the package: permitted imports, modules that name databases, and maximum sizes."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ REPORT_IMPORTS = {*LOOSE, "results", "measure"}
 REPORT_IMPORTERS = {"run", "drive", "cli"}
 EVENT_LOOP = {"locust", "gevent", "greenlet"}
 SHARED_BY_TARGETS = {"base", "registry", "credentials", "sql"}
-"""What `targets/` holds beside the databases."""
+"""Modules of `targets/` that are not databases."""
 
 # What is not yet as it should be. These lists may only become shorter.
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports that do not fit the order yet."""
 KNOWN_CIRCLES: set[tuple[str, str]] = set()
-"""Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
+"""Imports, for types only, that would close a circle: two modules of one package that import each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("check.gold", "targets.memory"),
     ("targets.null", "targets.memory"),
 }
-"""Imports of a database's modules that are no business of the importer, or are its answer key."""
+"""Imports of a database's modules by other modules than the registry, each for a reason."""
 KNOWN_TALKERS: set[str] = {
     "cli.doctor",
     "cli.main",
@@ -53,7 +53,7 @@ KNOWN_TALKERS: set[str] = {
     "scenario.messages",
     "scenario.validation",
 }
-"""Modules that still name a database in a text: it belongs to the target, which the registry finds."""
+"""Modules that still name a database in a text, which belongs into the target."""
 
 
 @cache
@@ -62,7 +62,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package by its dotted name without `tsbench.`; packages without `.__init__`."""
+    """Return every module of the package by its dotted name without `tsbench.`; packages without `.__init__`."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -80,13 +80,13 @@ def package_of(module: str) -> str:
 
 
 def packages_around(module: str) -> set[str]:
-    """The packages that a module is in: importing it runs their `__init__`."""
+    """Return the packages that contain a module: importing it runs their `__init__`."""
     return set(accumulate(module.split(".")[:-1], "{}.{}".format))
 
 
 @cache
 def imported(path: Path) -> frozenset[str]:
-    """What a file imports, as dotted names, also below `if TYPE_CHECKING` and inside functions."""
+    """Return the imports of a file as dotted names, also below `if TYPE_CHECKING` and inside functions."""
     found: set[str] = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -99,7 +99,7 @@ def imported(path: Path) -> frozenset[str]:
 
 @cache
 def own(module: str) -> frozenset[str]:
-    """The modules of the package that a module imports."""
+    """Return the modules of the package that a module imports."""
     found = set()
     for name in imported(MODULES[module]):
         if name.startswith("tsbench."):
@@ -120,7 +120,7 @@ def may_import(package: str, other: str) -> bool:
 
 
 def wrong_imports() -> set[tuple[str, str]]:
-    """Imports against the order, as (module, imported module)."""
+    """Return the imports against the order, as (module, imported module)."""
     return {
         (module, other)
         for module in MODULES
@@ -140,7 +140,7 @@ def test_packages_import_only_what_is_below_them() -> None:
 
 
 def cycle() -> tuple[str, ...]:
-    """Modules that import each other in a circle, or ()."""
+    """Return modules that import each other in a circle, or ()."""
     after = {
         module: {found for other in own(module) for found in (other, *packages_around(other))}
         - {module, *packages_around(module)}
@@ -177,14 +177,14 @@ def test_only_drive_imports_the_event_loop() -> None:
 
 
 def home_of(module: str) -> str:
-    """The database whose module this is: `postgres` for `targets.postgres.session`; empty for any other."""
+    """Return the database of a module: `postgres` for `targets.postgres.session`, "" for modules of none."""
     package, _, rest = module.partition(".")
     home = rest.partition(".")[0]
     return home if package == "targets" and home not in SHARED_BY_TARGETS else ""
 
 
 def intruders() -> set[tuple[str, str]]:
-    """Imports of a database's modules by others than itself and the registry, as (module, imported module)."""
+    """Return imports of a database's modules by others than itself and the registry, as (module, imported module)."""
     return {
         (module, other)
         for module in MODULES
@@ -203,14 +203,14 @@ WORDS = re.compile(
 
 
 def docstrings(tree: ast.Module) -> set[ast.AST]:
-    """Docstrings of the module, its classes and functions, and the texts below assignments."""
+    """Return docstrings of the module, its classes and functions, and the texts below assignments."""
     return {
         node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
 
 def names_databases(tree: ast.Module) -> bool:
-    """Whether a text of the code (comments and docstrings apart) names a database or its driver."""
+    """Return True if a text of the code (without comments and docstrings) names a database or its driver."""
     apart = docstrings(tree)
     return any(
         isinstance(node, ast.Constant)
@@ -222,7 +222,7 @@ def names_databases(tree: ast.Module) -> bool:
 
 
 def talkers() -> set[str]:
-    """Modules outside `targets/` and `encode/` that name a database; a simulated world may have one in it."""
+    """Return the modules outside `targets/` and `encode/` that name a database; a simulated world may have one."""
     homes = {"targets", "encode", "workload"}
     return {m for m, path in MODULES.items() if package_of(m) not in homes and names_databases(tree_of(path))}
 
@@ -241,7 +241,7 @@ NAMES = {*TARGETS, *SERVERS, "timescale", "influxdb", "influxdb3", "mysql", "mon
 
 
 def branches_on_a_name(tree: ast.AST) -> list[int]:
-    """The lines with a comparison, a `match` or a membership test on the literal name of a target."""
+    """Return the lines with a comparison, `match` or membership test on the literal name of a target."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):

@@ -40,7 +40,7 @@ each_service = pytest.mark.parametrize("service", SERVICES)
 
 
 def found_wrong(path: Path, schema: str) -> str:
-    """What the schema, which comes with check-jsonschema, finds wrong; it is not fetched."""
+    """Return the schema's errors; the schema comes with check-jsonschema and is not downloaded."""
     done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", f"vendor.{schema}", str(path)])
     return "" if done.exit_code == 0 else done.output
 
@@ -261,7 +261,7 @@ class Containers:
 
 
 def interpolated(text: str) -> str:
-    """A value with the defaults of its variables, as compose makes it with an empty environment."""
+    """Return a value with the defaults of its variables, as compose makes it with an empty environment."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", str(text)).replace("$$", "$")
 
 

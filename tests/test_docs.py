@@ -1,4 +1,4 @@
-"""What README and docs/ tell people to type works, and what they list is there.
+"""The commands in README and docs/ work, and the files and tables that they list exist.
 
 Commands go through the parsers that they are for, scenarios and locustfiles are loaded, the examples are run, and
 tables are compared with the code that they describe. Commands in the headers of scenarios and locustfiles count too.
@@ -47,7 +47,7 @@ PROSE = {path: FENCED.sub("", text) for path, text in PAGES.items()}
 SPANS = [(path, span) for path, text in PROSE.items() for span in re.findall(r"`([^`\n]+)`", text)]
 OURS = {"tsbench", "locust", "make", "servers"}
 OTHERS = {"sudo", "python3", "pip", "export", "sadc"}
-"""Programs of others, whose arguments are theirs."""
+"""Programs of other projects, which have their own arguments."""
 PLACEHOLDERS = {"my.toml", "s.toml", "..."}
 
 
@@ -55,7 +55,7 @@ PLACEHOLDERS = {"my.toml", "s.toml", "..."}
 
 
 def typed() -> Iterator[list[str]]:
-    """Every line of a shell block; what stands between backticks and begins as one of our commands; headers."""
+    """Yield every line of a shell block; spans between backticks that begin with one of our commands; headers."""
     for _, language, text in BLOCKS:
         if language == "sh":
             yield from (shlex.split(line, comments=True) for line in text.replace("\\\n", " ").splitlines())
@@ -78,7 +78,7 @@ def _split(span: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """The commands without doubles and without what the shell itself takes from them."""
+    """Return the commands without duplicates and without redirections."""
     unique = {}
     for words in typed():
         kept = words[: words.index(">")] if ">" in words else words
@@ -90,7 +90,7 @@ COMMANDS = commands()
 
 
 def of(*programs: str) -> list[Any]:
-    """The arguments of the commands that start one of these programs, each as a parameter of a test."""
+    """Return the arguments of the commands that start one of these programs, each as a parameter of a test."""
     return [pytest.param(words[1:], id=shlex.join(words)) for words in COMMANDS if Path(words[0]).name in programs]
 
 
@@ -103,7 +103,7 @@ def test_every_command_is_one_of_a_known_program() -> None:
 
 
 def parsed(words: list[str]) -> tuple[str, dict[str, Any], list[str]]:
-    """The sub-command, its parameters and what is left for Locust; no parameters where only its name was given."""
+    """Return the sub-command, its parameters and the rest for Locust; no parameters if only its name is mentioned."""
     command = get_command(app)
     with command.make_context("tsbench", [*words]) as context:
         name, inner, rest = command.resolve_command(context, words)  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def test_the_commands_of_tsbench_are_understood(words: list[str]) -> None:
 
 
 def check_scenario(path: str, given: dict[str, Any]) -> None:
-    """A scenario that is named is there, and what is said about it fits it."""
+    """Verify that a scenario in the text exists and that the gates and endpoints given with it fit."""
     for gate in given["gate"] or []:
         parse_gate(gate)
     if path in PLACEHOLDERS:
@@ -149,7 +149,7 @@ print(json.dumps({"asked": parsed.user_classes, "there": sorted(classes), "optio
 
 
 def locust_commands() -> list[Any]:
-    """Those of Locust, and of `tsbench web` what goes to it."""
+    """Return the arguments of commands of Locust, and of `tsbench web` those that it passes to Locust."""
     found = [parameter for parameter in of("locust") if len(parameter.values[0]) > 1]  # `locust -f` is a name only
     for parameter in of("tsbench"):
         if parameter.values[0][:1] != ["web"]:
@@ -233,7 +233,7 @@ def _cells(document: dict[str, Any]) -> int:
 
 
 def expect_checked(run: Path, code: int, why: str) -> None:
-    """What was checked must be right; `limit` may not hold where others use the machine."""
+    """Verify that all checks are valid; `limit` may fail if others use the machine."""
     summary = content(run / "summary.json")
     wanted = ("answers", "writes", "counts", "ops")
     checks = summary["validity"]["checks"]
@@ -276,7 +276,7 @@ def test_the_gates_are_gates(span: str) -> None:
 
 
 def rows(path: Path, columns: int) -> list[list[str]]:
-    """The cells of a page's tables with so many columns."""
+    """Return the cells of a page's tables with `columns` columns."""
     lines = [line for line in PROSE[path].splitlines() if line.startswith("|") and line.count("|") == columns + 1]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
@@ -351,13 +351,13 @@ def test_every_page_can_be_reached_from_readme() -> None:
 
 
 def links(path: Path) -> list[tuple[Path, str]]:
-    """The files that a page's relative links lead to, with their anchors."""
+    """Return the files that a page's relative links lead to, with their anchors."""
     found = re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", PROSE[path])
     return [((path.parent / name).resolve() if name else path, anchor) for name, anchor in found]
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     titles = re.findall(r"^#+ (.*)$", PROSE[path], re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements.lock").read_text()
 NO_WHEELS = {"mysqlclient": "MySQLdb", "hdrhistogram": "hdrh"}
-"""What has no wheels for 64-bit ARM under Linux, and how it is imported."""
+"""Packages without wheels for 64-bit ARM under Linux, and their import names."""
 
 
 def name_of(requirement: str) -> str:
@@ -23,7 +23,7 @@ def name_of(requirement: str) -> str:
 
 
 def locked() -> dict[str, str]:
-    """The lock's entries: `name==version ; marker`, and the lines of hashes that follow."""
+    """Return the lock's entries: `name==version ; marker`, and the lines of hashes that follow."""
     heads = re.findall(r"^(\S.*?) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", LOCK, re.MULTILINE)
     return dict(heads)
 

@@ -1,4 +1,4 @@
-"""How fast points are generated, beside the peer's generator: `make bench`, or run this file.
+"""Speed of generating points, compared with TSBS's generator: `make bench`, or run this file.
 
 Both write line protocol of the same size of world to the same kind of place, each as a process of its own whose
 start-up counts. The peer's binary, tsbs_generate_data, is looked for in the directory TSBS_BIN and on the PATH.
@@ -36,7 +36,7 @@ with output(path) as out:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one process took."""
+    """Resources that one process used."""
 
     wall_s: float
     cpu_s: float
@@ -57,12 +57,12 @@ def run(command: list[str], path: str) -> Cost:
 
 
 def ours(use_case: str, scale: int, ticks: int) -> list[str]:
-    """Our command; it writes to its standard output."""
+    """Return our command, which writes to standard output."""
     return [sys.executable, "-c", OURS, use_case, str(scale), str(ticks), "-"]
 
 
 def peers(binary: str, use_case: str, scale: int, ticks: int) -> list[str]:
-    """The peer's command for the same world."""
+    """Return TSBS's command for the same world."""
     end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(BEGIN_NS // 10**9 + ticks * 10))
     return [
         binary,
@@ -77,13 +77,13 @@ def peers(binary: str, use_case: str, scale: int, ticks: int) -> list[str]:
 
 
 def find_peer() -> str | None:
-    """The peer's generator, if this machine has it."""
+    """Return TSBS's generator, None if this machine does not have it."""
     directory = os.environ.get("TSBS_BIN")
     return shutil.which("tsbs_generate_data", path=directory) or shutil.which("tsbs_generate_data")
 
 
 def compare(use_case: str, binary: str | None, path: str, repeats: int, scale: int = 100) -> bool:
-    """Print the rates of one use case; whether ours is fast enough (true where there is nothing to compare with)."""
+    """Print the rates of one use case; return True if ours is fast enough, or without a comparison."""
     ticks = HOURS[use_case] * TICKS_PER_HOUR
     lines = ticks * scale * LINES_PER_TICK[use_case]
     commands = {"tsbench": ours(use_case, scale, ticks)}
@@ -109,7 +109,7 @@ def compare(use_case: str, binary: str | None, path: str, repeats: int, scale: i
 
 
 def memory(use_case: str, lines: int = 3_000_000) -> bool:
-    """Print the memory at two scales; whether it is flat."""
+    """Print the memory at two scales; return True if it does not grow."""
     rss_mb = {}
     for scale in (100, 10_000):
         ticks = lines // (scale * LINES_PER_TICK[use_case])

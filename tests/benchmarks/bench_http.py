@@ -1,4 +1,4 @@
-"""Clients that write to the same InfluxDB 1.x: ours, Locust's FastHttpUser, wrk, and the peer's loader.
+"""Clients that write to the same InfluxDB 1.x: ours, Locust's FastHttpUser, wrk, and TSBS's loader.
 
 One point per request with 50 users, in one process each, rounds in turn; ratios are medians of the rounds' ratios, so
 that a machine whose speed drifts favours nobody. wrk is C with an event loop: what the server can take. That is done
@@ -136,7 +136,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def serving(place: Path) -> Iterator[tuple[str, Path]]:
-    """A server with its data below a place, and a directory there."""
+    """Start a server with its data below `place`; yield its endpoint and a directory."""
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir=place) as directory:
         server = InfluxServer1(Path(directory) / "server")
         server.start()
@@ -151,7 +151,7 @@ def serving(place: Path) -> Iterator[tuple[str, Path]]:
 
 
 def single_points(endpoint: str, directory: Path) -> float:
-    """Rates of all clients; ours is returned."""
+    """Print the rates of all clients and return ours."""
     print(f"one point per request, {USERS} users, {ROUNDS} rounds of {SECONDS} s, one process each")
     clients = {"tsbench": run_ours, "FastHttpUser": run_fast, LOOPED: run_fast_looped}
     if shutil.which("wrk"):
@@ -184,18 +184,18 @@ def run_ours(endpoint: str, directory: Path) -> Rate:
 
 
 def run_fast(endpoint: str, directory: Path, in_a_task: int = 1) -> Rate:
-    """Locust's own client, a request per task as its documentation has it."""
+    """Run Locust's own client, a request per task as in its documentation."""
     (directory / "fast.py").write_text(FAST.format(in_a_task=in_a_task))
     return run_locust([str(directory / "fast.py"), "--host", endpoint.rpartition("/")[0]], directory)
 
 
 def run_fast_looped(endpoint: str, directory: Path) -> Rate:
-    """The same without what Locust's choice of a task costs, as `SingleWriterFlatOut` has it."""
+    """Run the same without the cost of Locust's choice of a task, as `SingleWriterFlatOut` does."""
     return run_fast(endpoint, directory, in_a_task=100)
 
 
 def run_locust(arguments: list[str], directory: Path) -> Rate:
-    """Run Locust; its CPU is that of the time in which it sent requests, so that its start does not count."""
+    """Run Locust; its CPU covers the time in which it sent requests, so that its start does not count."""
     options = ["--headless", "-u", str(USERS), "-r", str(USERS), "-t", f"{SECONDS}s", "--json"]
     command = [str(BIN / "locust"), "-f", *arguments[:1], *options, *arguments[1:]]
     samples: list[tuple[float, float]] = []
@@ -247,7 +247,7 @@ def find(pattern: str, text: str) -> re.Match[str]:
 
 
 def half_rate(endpoint: str, directory: Path, rate: float) -> None:
-    """Our service times in an open loop beside wrk's at about the same rate."""
+    """Print our service times in an open loop, and wrk's at about the same rate."""
     print(f"open loop at half that rate, {rate:,.0f}/s")
     ours, theirs = [], []
     for _ in range(ROUNDS):
@@ -280,7 +280,7 @@ def run_open(endpoint: str, directory: Path, rate: float) -> Rate:
 
 
 def batches(endpoint: str, directory: Path) -> None:
-    """Loading lines in batches beside the peer's loader."""
+    """Print the time for loading lines in batches, and that of TSBS's loader."""
     programs = program("tsbs_load_influx"), program("tsbs_generate_data")
     print(f"batches of {BATCH:,} lines, cpu-only, {ROWS:,} lines")
     data = directory / "cpu.data"
@@ -336,7 +336,7 @@ def load_peer(endpoint: str, directory: Path, loader: str, data: Path, workers: 
 
 
 def measured(command: list[str], directory: Path) -> tuple[str, float]:
-    """What a command printed, and the CPU seconds that it and its children used."""
+    """Return a command's output, and the CPU seconds that it and its children used."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""Is the load generator called the limit when it is, and only then? Twenty runs each way, against a target of 1 ms.
+"""Verify the verdict "limited by the load generator": twenty runs with and without such a limit, at 1 ms per op.
 
 Eight users with think time ask a target that answers after 1 ms of sleep, once beside a greenlet that burns the load
 process's CPU and once without. Prints how often the verdict was right.

@@ -1,4 +1,4 @@
-"""Loading PostgreSQL: tsbench beside the peer's loader, same columns, same indexes, same batches, same server.
+"""Speed of loading PostgreSQL, compared with TSBS's loader: same columns, same indexes, same batches, same server.
 
 The peer (`tsbs_load_timescaledb`, from a directory in TSBS_BIN or from PATH) reads a file that its own generator wrote
 before; tsbench generates while it loads. Both clients' CPU is that of the whole process. Rounds alternate, and the
@@ -124,7 +124,7 @@ def password(place: Mapping[str, object]) -> str:
 
 
 def measured(command: list[str], environment: dict[str, str] | None = None) -> tuple[str, float]:
-    """What a command printed, and the CPU seconds that it and its children used."""
+    """Return a command's output, and the CPU seconds that it and its children used."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -154,7 +154,7 @@ def show(name: str, workers: int, results: list[tuple[float, float]]) -> None:
 
 
 def encoding_rate() -> float:
-    """Rows per second of binary COPY encoded, generation not counted."""
+    """Return the rows per second of binary COPY encoding, without generation."""
     world = World(WorldSpec("cpu-only", SCALE, 1, START_NS, 10**10))
     batches = list(world.batches(0, points=BATCH, last_tick=6 * 360))
     rows, best = sum(map(len, batches)), 0.0

@@ -1,4 +1,4 @@
-"""How much more two load processes do than one, on a session that does nothing: the load generator's own scaling."""
+"""Scaling of the load generator itself: two load processes compared with one, on a session that does nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def rate(processes: int, directory: Path) -> float:
-    """Ops per second of a run with so many load processes."""
+    """Return the ops per second of a run with `processes` load processes."""
     scenario = directory / f"null-{processes}.toml"
     scenario.write_text(SCENARIO.format(seconds=SECONDS, processes=processes))
     command = [str(Path(sys.executable).parent / "tsbench"), "run", str(scenario), "--out", str(directory / "results")]

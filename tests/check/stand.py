@@ -1,4 +1,4 @@
-"""A database with a known past, for tests of the checks: a bulk load, then writes that ended in every way."""
+"""A database with a known history, for tests of the checks: a bulk load, then writes with every outcome."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ POINTS = 10
 BLOCK = 500
 
 Send: TypeAlias = "Callable[[Session, Payload], int]"
-"""How a write is sent; a defective one does something else than it says."""
+"""A function that sends a write; a defective one sends something else."""
 Fate: TypeAlias = tuple[Outcome, bool]
-"""How a write is said to have ended, and whether it was sent at all."""
+"""The claimed outcome of a write, and whether it was sent."""
 CERTAIN: Mapping[int, Fate] = MappingProxyType({})
 UNSURE: dict[int, Fate] = {
     3: (Outcome.UNKNOWN, True),
@@ -47,16 +47,16 @@ UNSURE: dict[int, Fate] = {
     11: (Outcome.FAILED, False),
     59: (Outcome.UNKNOWN, True),
 }
-"""Some writes of sixty that ended otherwise than well; the last one is the newest of its stream."""
+"""Writes of sixty with another outcome than OK; the last one is the newest of its stream."""
 
 
 def world_of(use_case: str, scale: int, *, interval_s: int, streams: int = 2, **spec: Any) -> World:
-    """A small world."""
+    """Return a small world."""
     return World(WorldSpec(use_case, scale, SEED, START_NS, interval_s * NS_PER_S, streams, **spec))
 
 
 def fitting(world: World, loaded: Window) -> list[str]:
-    """The kinds of query that make sense for a world of which a window is loaded."""
+    """Return the kinds of query that fit a world of which a window is loaded."""
     found = []
     for name in QUERIES:
         try:
@@ -69,7 +69,7 @@ def fitting(world: World, loaded: Window) -> list[str]:
 
 @dataclass
 class Stand:
-    """A loaded database file, the ledger of what was written to it, and the answer key."""
+    """A loaded database file, the ledger of its writes, and the gold answers."""
 
     world: World
     target: Target
@@ -81,11 +81,11 @@ class Stand:
 
     @property
     def path(self) -> Path:
-        """The database's file, of an SQLite one."""
+        """Path of the database's file (SQLite only)."""
         return Path(self.url.removeprefix("sqlite://"))
 
     def load(self) -> Stand:
-        """Make the database and store the bulk load."""
+        """Create the database and store the bulk load."""
         session = self.connect()
         session.run(self.schema.create(self.world.measurements, self.world.tags()))
         session.close()
@@ -101,7 +101,7 @@ class Stand:
         return self.target.connect(self.url, self.schema)
 
     def write(self, place: Path, count: int, fates: Mapping[int, Fate] = CERTAIN, send: Send | None = None) -> Stand:
-        """Send writes as a load process does; some end as `fates` has it by number. `send` may do something else."""
+        """Send writes as a load process does; `fates` has other outcomes by number, `send` may be defective."""
         for name in ("latency", "process"):
             (place / name).mkdir(parents=True, exist_ok=True)
         recorder = Recorder(place, "p0", start_ns=START_NS)
@@ -117,7 +117,7 @@ class Stand:
         return self
 
     def _pieces(self) -> Iterator[tuple[int, int, int, Batch]]:
-        """What a load process writes, with its place (as the payload queue, which cannot be imported here)."""
+        """Yield the writes of a load process with their positions, as its payload queue (not importable here)."""
         streams = [self.world.batches(s, points=BLOCK, first_tick=self.ticks) for s in range(self.world.spec.streams)]
         for block, batches in enumerate(zip(*streams, strict=True)):
             for stream, batch in enumerate(batches):
@@ -125,19 +125,19 @@ class Stand:
                     yield stream, block, offset, batch.rows(offset, offset + POINTS)
 
     def gold(self) -> Gold:
-        """The answer key."""
+        """Return the gold answers."""
         gold = Gold(self.world, loaded_ticks=self.ticks, keeps_duplicates=self.schema.keeps_duplicates)
         gold.load()
         gold.add(self.ledger, block_points=BLOCK)
         return gold
 
     def copy(self, path: Path) -> Stand:
-        """The same on a copy of the file, to be spoilt."""
+        """Return the same stand on a copy of the file, for planting defects."""
         shutil.copy(self.path, path)  # every connection is closed, so the log has been moved into the file
         return replace(self, url=f"sqlite://{path}")
 
     def vandalise(self, *statements: str) -> None:
-        """Change what is stored through the bare driver; every statement must change something."""
+        """Change the stored data by the bare driver; verify that every statement changes something."""
         connection = sqlite3.connect(self.path)
         for statement in statements:
             changed = connection.execute(statement).rowcount
@@ -146,7 +146,7 @@ class Stand:
         connection.close()
 
     def asked(self, gold: Gold, kinds: Sequence[str], count: int, schema: Schema | None = None) -> Answers:
-        """Ask and check."""
+        """Run queries and check their answers."""
         answers = Answers()
         session = self.connect()
         ask(gold, session, schema or self.schema, kinds, count, SEED, answers)
@@ -154,7 +154,7 @@ class Stand:
         return answers
 
     def false_verdicts(self, gold: Gold, schema: Schema | None = None) -> set[str]:
-        """Which of the checks of what is stored say that something is wrong."""
+        """Return the checks of stored data that find an error."""
         session, answers = self.connect(), Answers()
         read_back(gold, session, schema or self.schema, 10**9, answers)
         accounted = account(gold, session, schema or self.schema, self.ledger, self.loaded_points)

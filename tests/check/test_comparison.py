@@ -38,7 +38,7 @@ MOMENT = datetime(2016, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC)
 
 
 def one(value: Any, column: str = "busy") -> Any:
-    """A value's canonical form."""
+    """Return a value's canonical form."""
     ((found,),) = canonical(Rows((column,), [(value,)]))
     return found
 

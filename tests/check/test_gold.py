@@ -41,7 +41,7 @@ def ledger(*entries: Entry) -> NDArray[np.void]:
 
 
 def points(batches: Iterable[Batch]) -> list[tuple[Any, ...]]:
-    """Points as tuples, sorted: measurement, time, series, values."""
+    """Return points as sorted tuples: measurement, time, series, values."""
     return sorted(
         (batch.measurement.name, *row)
         for batch in batches
@@ -99,7 +99,7 @@ def gold(*entries: Entry, keeps: bool = True, at: World = CPU_WORLD) -> Gold:
 
 
 def database(*batches: Batch, keeps: bool = True, at: World = CPU_WORLD) -> MemorySession:
-    """A database that holds the bulk load and these batches."""
+    """Return a database with the bulk load and these batches."""
     session = MemorySession(KEEP if keeps else REPLACE)
     for stream in range(at.spec.streams):
         for batch in at.batches(stream, points=1_000, last_tick=LOADED):
@@ -235,7 +235,7 @@ def test_a_value_that_no_answer_can_have_is_a_wrong_answer_and_no_crash() -> Non
 
 
 class Mute:
-    """A schema that cannot ask, or a session that fails."""
+    """A schema without queries, or a session that fails."""
 
     def compile(self, query: Query) -> Statement:
         raise Unsupported(f"it cannot ask for {type(query).__name__}")

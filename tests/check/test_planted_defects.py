@@ -1,4 +1,4 @@
-"""Do the checks find what is wrong? Defects are planted in compiled queries, in stored data, in writes and in answers.
+"""Defects that the checks must find: they are planted in compiled queries, stored data, writes and answers.
 
 Every one must be found by the check whose business it is, and a sound database must never be accused.
 """
@@ -44,17 +44,17 @@ Spoil: TypeAlias = "Callable[[Statement], Statement]"
 
 
 def text(old: str, new: str) -> Spoil:
-    """Every occurrence of a part of the text replaced."""
+    """Return a defect that replaces every occurrence of a part of the text."""
     return lambda s: replace(s, text=s.text.replace(old, new))
 
 
 def pattern(old: str, new: str) -> Spoil:
-    """Every match of a regular expression replaced."""
+    """Return a defect that replaces every match of a regular expression."""
     return lambda s: replace(s, text=re.sub(old, new, s.text))
 
 
 def param(index: int, change: Callable[[Any], Any]) -> Spoil:
-    """One parameter changed: 0 is the window's start, 1 its end, the keys come last."""
+    """Return a defect that changes one parameter: 0 is the window's start, 1 its end, the keys come last."""
 
     def spoil(s: Statement) -> Statement:
         changed = list(s.params)
@@ -65,22 +65,22 @@ def param(index: int, change: Callable[[Any], Any]) -> Spoil:
 
 
 def both(one: Spoil, other: Spoil) -> Spoil:
-    """Two changes."""
+    """Return a defect that applies two."""
     return lambda s: other(one(s))
 
 
 def down_to(unit_ns: int) -> Spoil:
-    """Both bounds of the window cut to a unit."""
+    """Return a defect that truncates both bounds of the window to a unit."""
     return both(param(0, lambda t: t // unit_ns * unit_ns), param(1, lambda t: t // unit_ns * unit_ns))
 
 
 def twice(s: Statement) -> Statement:
-    """Every row twice."""
+    """Return every row twice."""
     return Statement(f"{s.text}\nUNION ALL\n{s.text}", s.params * 2)
 
 
 def last_host_lost(s: Statement) -> Statement:
-    """The last of the chosen hosts replaced by the first."""
+    """Replace the last of the chosen hosts by the first."""
     return replace(s, params=(*s.params[:-1], s.params[2]))
 
 
@@ -161,7 +161,7 @@ IN_QUERIES: dict[str, tuple[tuple[str, ...], Spoil]] = {
 
 @dataclass(frozen=True)
 class Defective(SqliteSchema):
-    """A layout whose compiled queries are spoilt."""
+    """A schema whose compiled queries have a defect."""
 
     spoil: Spoil = twice
 
@@ -170,13 +170,13 @@ class Defective(SqliteSchema):
 
 
 def defective(spoil: Spoil) -> Defective:
-    """The layout `wal`, spoilt."""
+    """Return the schema `wal` with a defect."""
     return Defective("wal", clustered=False, modes=WAL.modes, spoil=spoil)
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stand, Gold]:
-    """13 hours of ten hosts every 20 s (so that a minute has three points), then writes that ended in every way."""
+    """Return 13 hours of ten hosts every 20 s (three points a minute), then writes with every outcome."""
     place = tmp_path_factory.mktemp("large")
     world = world_of("cpu-only", 10, interval_s=20)
     stand = Stand(world, TARGET, WAL, f"sqlite://{place / 'large.db'}", 13 * 180).load().write(place, 60, UNSURE)
@@ -294,7 +294,7 @@ IN_STORED_DATA: dict[str, tuple[str, tuple[str, ...], set[str]]] = {
 
 
 def small(place: Path, use_case: str, fates: dict[int, Fate] | None = None, send: Send | None = None) -> Stand:
-    """Two hours of six things every minute, then sixty writes."""
+    """Return two hours of six series every minute, then sixty writes."""
     world = world_of(use_case, 6, interval_s=60)
     stand = Stand(world, TARGET, WAL, f"sqlite://{place / 'small.db'}", 120).load()
     return stand.write(place, 60, fates or {}, send)
@@ -302,7 +302,7 @@ def small(place: Path, use_case: str, fates: dict[int, Fate] | None = None, send
 
 @pytest.fixture(scope="module")
 def smalls(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], tuple[Stand, Gold]]:
-    """Small databases by use case, and whether all writes were acknowledged."""
+    """Return small databases by use case, and whether all writes were acknowledged."""
     made = {}
     for use_case in ("cpu-only", "sensors"):
         for certain in (True, False):
@@ -342,7 +342,7 @@ def test_sound_data_is_not_accused(smalls: dict[tuple[str, bool], tuple[Stand, G
 
 
 class Sender:
-    """Sends writes, some of them not as it says: `chosen` by number."""
+    """Sends writes, the `chosen` ones not as claimed."""
 
     def __init__(self, *chosen: int) -> None:
         self.chosen = chosen
@@ -433,7 +433,7 @@ def test_half_of_an_unknown_write_may_be_stored(tmp_path: Path) -> None:
 
 
 def first(change: Callable[[list[Any]], list[Any]]) -> Callable[[list[list[Any]]], list[list[Any]]]:
-    """The first row changed."""
+    """Change the first row."""
     return lambda rows: [change(list(rows[0])), *rows[1:]]
 
 
@@ -454,7 +454,7 @@ IN_GIVEN_ANSWERS: dict[str, tuple[str, Callable[[list[list[Any]]], list[list[Any
 
 
 def given(stand: Stand, path: Path, kind: str, change: Callable[[list[list[Any]]], list[list[Any]]]) -> Answers:
-    """Answers kept as a load process keeps them, the last of three changed, checked."""
+    """Keep answers as a load process does, change the last of three, and check them."""
     gold, answers = stand.gold(), Answers()
     session = stand.connect()
     lines = []
@@ -491,7 +491,7 @@ ORDERLY, MESSY = Disorder(), Disorder(late=0.1, out_of_order=0.1, duplicate=0.1,
 
 @dataclass(frozen=True)
 class Sound:
-    """A sound database: how many questions it is asked."""
+    """A database without defects, and the number of queries to run on it."""
 
     target: str
     schema: str

@@ -1,4 +1,4 @@
-"""Starts the real command line in a directory of its own, and sees to it that nothing that it started is left."""
+"""The real command line in a directory of its own, with a check that no process remains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = Path(sys.executable).parent
 PATIENCE_S = 90.0
-"""For what takes a second or two on an idle machine."""
+"""Time limit for steps that take a second or two on an idle machine."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 TINY = """
@@ -48,7 +48,7 @@ name = "sqlite"
 
 
 def complaint(stderr: str) -> str:
-    """The one line with which a command ends badly."""
+    """Return the single line with which a command fails."""
     assert "Traceback" not in stderr, stderr
     lines = [line for line in stderr.splitlines() if line.startswith("tsbench:")]
     assert len(lines) == 1, stderr
@@ -56,12 +56,12 @@ def complaint(stderr: str) -> str:
 
 
 def says(line: str, *words: str) -> None:
-    """Check that a complaint has all the words that its reader needs."""
+    """Verify that a complaint has all expected words."""
     assert [word for word in words if word not in line] == [], line
 
 
 def failed_gates(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What each gate that failed says."""
+    """Return the text of each failed gate."""
     return {gate["gate"]: gate["text"] for gate in summary["gates"] if gate["state"] == "fail"}
 
 
@@ -102,7 +102,7 @@ class Command:
         self.wait_until(lambda: f": {name}\n" in self.stderr)
 
     def until_measured(self) -> None:
-        """Wait until a load process has written what it did in two seconds, of which one may be a moment only."""
+        """Wait until a load process has recorded two seconds, of which the first may be incomplete."""
 
         def seconds(path: Path) -> int:
             lines = path.read_text(encoding="utf-8").splitlines()[:-1]  # the last one may not be whole
@@ -120,11 +120,11 @@ class Command:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """Its exit code."""
+        """Return its exit code."""
         return self.process.wait(PATIENCE_S)
 
     def end(self) -> None:
-        """Kill it if a failed test has left it running; its children go with it."""
+        """Kill the command if a failed test has left it running; its children end with it."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -132,7 +132,7 @@ class Command:
 
 @contextmanager
 def nothing_left(*, within_s: float = 15.0) -> Iterator[None]:
-    """See to it that all processes that are started meanwhile are gone at the end, orphans too.
+    """Verify that all processes which are started meanwhile have ended at the end, orphans too.
 
     Orphans become children of this process, as those of a container's first process do.
     """
@@ -166,7 +166,7 @@ def _running(processes: set[psutil.Process]) -> list[psutil.Process]:
 
 
 def scenario(place: Path, *changes: tuple[str, str]) -> Path:
-    """The tiny scenario, with texts replaced, as a file."""
+    """Write the tiny scenario, with texts replaced, and return its path."""
     text = TINY
     for old, new in changes:
         assert old in text
@@ -177,7 +177,7 @@ def scenario(place: Path, *changes: tuple[str, str]) -> Path:
 
 
 def only(place: Path, pattern: str) -> Path:
-    """The one path that fits."""
+    """Return the only path that matches."""
     (found,) = place.glob(pattern)
     return found
 

@@ -1,4 +1,4 @@
-"""What a user can get wrong before anything is started: one line that names the place and the cure, and exit code 2.
+"""The user's mistakes before anything is started: one line that names the place and the cure, and exit code 2.
 
 Runs that end before their time are in bad_input/test_stops.py.
 """
@@ -30,7 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
-    """The line with which a command refuses to work; it has written no results."""
+    """Return the line with which a command refuses; verify that it wrote no results."""
     assert main([*words]) == code
     return complaint(capsys.readouterr().err)
 
@@ -298,7 +298,7 @@ def half(path: Path) -> None:
 
 
 def noise(path: Path) -> None:
-    """Spoil the middle third; lines stay lines."""
+    """Overwrite the middle third; lines stay lines."""
     whole = path.read_bytes()
     third = len(whole) // 3
     spoilt = bytes(byte if byte == 10 else 0xFF for byte in whole[third:-third])

@@ -1,4 +1,4 @@
-"""Nine cases through the real command line, on small runs: the exit code and what JUnit says of each gate."""
+"""Nine cases on small runs of the real command line: the exit code and the JUnit result of each gate."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ name = "{target}"
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario, its gates, and what is to come out: the exit code, and what JUnit says of each gate."""
+    """A scenario, its gates, and the expected exit code and JUnit results."""
 
     name: str
     code: int

@@ -1,4 +1,4 @@
-"""Runs that end before their time say so in a line, leave nothing running and lose nothing."""
+"""Runs that end early print one line, leave nothing running and lose nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def embedded(postgres_server: PostgresServer) -> None:
-    """Skips where there is no embedded PostgreSQL."""
+    """Skip the test without the embedded PostgreSQL."""
 
 
 def started(place: Path, *words: str, **env: str | None) -> Command:

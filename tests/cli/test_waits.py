@@ -1,4 +1,4 @@
-"""Servers that hang, are locked or are lost: every wait ends, its cause is named, and the next cell is run."""
+"""Servers that hang, are locked or are lost: every wait ends, its cause is named, and the next cell runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def own_server(place: Path) -> Iterator[PostgresServer]:
-    """A PostgreSQL that the command is pointed at, and which the test may spoil."""
+    """Start a PostgreSQL for the command's endpoint, which the test may damage."""
     server = PostgresServer(place / "own", {"fsync": "off", "shared_buffers": "64MB"})
     try:
         server.start()
@@ -82,7 +82,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def stop(pid: int) -> None:
-    """SIGSTOP a server with all its processes: the kernel goes on to accept connections for it."""
+    """Suspend a server with all its processes (SIGSTOP): the kernel still accepts connections for it."""
     for process in family(pid):
         with suppress(psutil.NoSuchProcess):
             process.suspend()
@@ -90,7 +90,7 @@ def stop(pid: int) -> None:
 
 @contextmanager
 def asleep(pid: int) -> Iterator[None]:
-    """Stop a server, and wake all of it in any case: who waits for it in this test would wait for ever."""
+    """Suspend a server, and resume it in any case: a waiting test would never end otherwise."""
     stop(pid)
     try:
         yield
@@ -102,7 +102,7 @@ def asleep(pid: int) -> Iterator[None]:
 
 @contextmanager
 def locked(server: PostgresServer, mode: str) -> Iterator[None]:
-    """Hold a lock on the table as soon as it is there."""
+    """Hold a lock on the table as soon as it exists."""
     with psycopg.connect(server.endpoint, autocommit=True) as other:
         give_up = time.monotonic() + 30
         while not other.execute("SELECT to_regclass('tsbench.cpu')").fetchall()[0][0]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Clicks:
-    """A counter that grows by one every time it is read, and cannot be read the third time."""
+    """A counter that grows by one at every read, and cannot be read the third time."""
 
     def __init__(self) -> None:
         self.read, self.closed = 0, False

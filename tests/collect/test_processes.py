@@ -1,4 +1,4 @@
-"""What is sampled agrees with the kernel's own books, whoever comes and goes meanwhile."""
+"""Samples agree with the kernel's own accounting, whichever processes start and end meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEGABYTE = 1_000_000
 
 @contextmanager
 def running(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process that has said something."""
+    """Start a Python process and wait for its first output."""
     command = [sys.executable, "-u", "-c", textwrap.dedent(program), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -38,7 +38,7 @@ def running(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def tell(child: subprocess.Popen[str]) -> str:
-    """Let it go on, and hear what it says next."""
+    """Let the process continue, and return its next output."""
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdin.write("go\n")
@@ -78,7 +78,7 @@ def test_cpu_is_what_ps_says_also_of_children_that_came_and_went() -> None:
 
 
 def book(pid: int) -> float:
-    """CPU seconds of a process and its collected children, from /proc/PID/stat."""
+    """Return the CPU seconds of a process and its collected children, from /proc/PID/stat."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

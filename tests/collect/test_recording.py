@@ -1,4 +1,4 @@
-"""What sysstat recorded elsewhere is put to the runs that went on at the same time."""
+"""Rows that sysstat recorded elsewhere are added to the runs of the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = 3_600
 
 
 def run_at(results: Path, name: str, go_s: float, *, seconds: int = 4) -> RunDir:
-    """A run whose load began at a moment, with a second of warm-up."""
+    """Return a run whose load began at a moment, with a second of warm-up."""
     run = RunDir.create(results, name)
     run.write_json("spec.json", {"cell": name})
     write_json(run / "process/clock.json", {"go_s": go_s, "start_s": go_s + 1, "end_s": go_s + 1 + seconds})

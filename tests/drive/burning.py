@@ -1,4 +1,4 @@
-"""The scenario's locustfile beside a greenlet that burns its process's CPU: a load generator that is in its own way.
+"""The scenario's locustfile with a greenlet that uses its process's CPU: a load generator that slows itself down.
 
 It stops the event loop for BURN_S (8 ms unless set) and lets it go on for REST_S (1 ms).
 """

@@ -1,4 +1,4 @@
-"""Runs a cell of a scenario given as a dict, through the same code as `tsbench run`."""
+"""A helper that runs a cell of a scenario given as a dict, by the same code as `tsbench run`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Quiet:
-    """Progress that nobody watches."""
+    """Progress without output."""
 
     def phase(self, name: str, total: float | None = None) -> None: ...
 
@@ -26,7 +26,7 @@ def run(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def document(**tables: Any) -> dict[str, Any]:
-    """A small scenario; the tables given go over these."""
+    """Return a small scenario, in which the given tables replace its own."""
     base: dict[str, Any] = {
         "world": {"use_case": "cpu-only", "scale": 8, "streams": 4},
         "load": {"window": "10m", "batch": 1_000},

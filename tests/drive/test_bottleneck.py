@@ -1,4 +1,4 @@
-"""Is a run that measured its own load generator called that, and no other?"""
+"""A run that measured its own load generator is reported so, and no other run is."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Is a stall seen as its callers felt it?"""
+"""A stall appears in the latencies as its callers experienced it."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ RATE, STALL_S, SECONDS = 200, 2.0, 12
 
 
 def analytic_p99_s() -> float:
-    """Of all arrivals the slowest 1 %: those due first in the stall, which waited nearly all of it."""
+    """Return the p99 of all arrivals: of those due first in the stall, which waited nearly all of it."""
     slowest = 0.01 * RATE * SECONDS
     return STALL_S - slowest / RATE
 

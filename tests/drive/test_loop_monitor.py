@@ -1,4 +1,4 @@
-"""Does a second have the CPU that was used in it, and no other?"""
+"""Every second has the CPU that was used in it, and no other."""
 
 import time
 

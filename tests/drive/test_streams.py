@@ -1,4 +1,4 @@
-"""Whoever writes it, the data is the same."""
+"""The data is the same, whichever process writes it."""
 
 import hashlib
 import sqlite3

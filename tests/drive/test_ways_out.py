@@ -1,4 +1,4 @@
-"""However a bare Locust run ends: a status, a summary of what was measured, and a true last line and exit code."""
+"""Ends of a bare Locust run, of any kind: a status, a summary of the measurement, a true last line and exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 class Bare:
-    """A bare headless Locust, and what it leaves behind."""
+    """A bare headless Locust, and its results."""
 
     def __init__(self, place: Path, *words: str, target: str = "sqlite", **env: str | None) -> None:
         port = str(free_port())
@@ -66,7 +66,7 @@ class Bare:
         return [child for child in children if child.cmdline() == psutil.Process(self.command.process.pid).cmdline()]
 
     def ended(self) -> tuple[int, dict[str, Any], dict[str, Any]]:
-        """Its exit code, its status, its summary; its last line must tell the result."""
+        """Return its exit code, its status, its summary; verify that its last line has the result."""
         code = self.command.wait()
         assert "Traceback" not in self.said, self.said
         (status,) = self.place.rglob("status.json")

@@ -1,4 +1,4 @@
-"""Gates: what can be said, what is refused with a cure, and what comes out on a run's figures."""
+"""Gates: which are possible, which are refused with a cure, and their results on a run's figures."""
 
 from __future__ import annotations
 

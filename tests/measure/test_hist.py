@@ -24,7 +24,7 @@ PERCENTS = (0.001, 1.0, 25.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0)
 
 
 def reference(values: list[int]) -> HdrHistogram:
-    """What the reference implementation makes of the values, one by one."""
+    """Return the reference implementation's result for the values, one by one."""
     histogram = HdrHistogram(1, HIGHEST_NS, DIGITS)
     for value in values:
         assert histogram.record_value(value)

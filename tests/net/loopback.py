@@ -1,4 +1,4 @@
-"""A small real server on loopback that answers HTTP requests as a test says, byte by byte if need be."""
+"""A small real server on loopback that answers HTTP requests as a test specifies, byte by byte if needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Peer:
         self._rest = b""
 
     def request(self) -> bytes | None:
-        """The next request, head and body; None at the connection's end."""
+        """Return the next request, head and body; None at the connection's end."""
         data = self._rest
         while True:
             head, end, body = data.partition(b"\r\n\r\n")
@@ -51,7 +51,7 @@ class Peer:
 
 
 class Loopback:
-    """Calls `act(peer, request)` for every request; `requests` are all that came, `connections` how many there were."""
+    """Calls `act` for every request; `requests` has all requests, `connections` counts the connections."""
 
     def __init__(
         self, act: Callable[[Peer, bytes], None], wrap: Callable[[socket.socket], socket.socket] | None = None

@@ -40,7 +40,7 @@ LINE = TAGS.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), Writ
 
 @dataclass(frozen=True)
 class Framing:
-    """A response on the wire and what it says; `closes` tells that its end is the connection's."""
+    """A response's bytes and content; `closes` means that the end of the connection ends it."""
 
     wire: bytes
     status: int
@@ -50,7 +50,7 @@ class Framing:
 
 
 def framing(seed: int) -> Framing:
-    """Any correct response: interim ones before it, chunks with extensions and trailers, odd spellings."""
+    """Draw any correct response: interim ones before it, chunks with extensions and trailers, odd spellings."""
     draw = random.Random(seed)
     minor = draw.choice((0, 1, 1, 1))
     status = draw.choice((200, 200, 204, 204, 304, 400, 404, 500, 503))
@@ -90,7 +90,7 @@ def chunked(draw: random.Random, body: bytes) -> bytes:
 
 
 def parse(pieces: list[bytes]) -> Response:
-    """What a connection would read that brings these pieces and then ends."""
+    """Return the response that a connection reads from these pieces."""
     parser = ResponseParser()
     for number, piece in enumerate(pieces):
         response = parser.feed(piece)
@@ -203,7 +203,7 @@ def request(server: Loopback) -> Request:
 
 
 def fails(act: Callable[[Peer, bytes], None], *, timeout_s: float = 5.0) -> tuple[Outcome, str]:
-    """How a request ends that this server answers; the next one must find a server that is well again."""
+    """Return the error of a request that this server answers; the next request finds a correct server."""
     broken = [True]
 
     def once(peer: Peer, asked: bytes) -> None:
@@ -396,7 +396,7 @@ def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def answered(status: str, body: bytes) -> Callable[[Peer, bytes], None]:
-    """A server that lets sessions connect and answers so to everything else."""
+    """Return the action of a server that accepts sessions and sends one answer to all other requests."""
     wire = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     hello = b'{"results":[{}]}'
 

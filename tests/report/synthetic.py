@@ -1,4 +1,4 @@
-"""Synthetic result sets: the exact shape that `run/lifecycle.py` writes, with plausible figures, for tests.
+"""Synthetic result sets: the exact form that `run/lifecycle.py` writes, with plausible figures, for tests.
 
 `python -m tests.report.synthetic DIRECTORY [CELLS]` writes one to look at.
 """
@@ -27,7 +27,7 @@ ALIVE = GateResult("server deaths<=0", 0.0, "pass", "the server was alive to the
 
 @dataclass(frozen=True)
 class Shape:
-    """What a synthetic run looks like."""
+    """Properties of a synthetic run."""
 
     cell: str = "postgres-btree"
     loop: str = "open"
@@ -82,7 +82,7 @@ def make_results(results: Path, shapes: list[Shape]) -> Path:
 
 
 def twelve(seconds: int = 20) -> list[Shape]:
-    """A matrix of four layouts and three user counts, in which a few things went wrong."""
+    """Make a matrix of four layouts and three user counts with some failures."""
     layouts = ("postgres-btree", "postgres-brin", "mongodb-timeseries", "influxdb-native")
     cells = [f"{layout}-users-{users}" for layout in layouts for users in (10, 100, 1000)]
     shapes = [

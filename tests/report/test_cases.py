@@ -1,4 +1,4 @@
-"""The figure by case shows what the summaries and the sampled seconds of the measured window say, in scenario order."""
+"""The plots by case show the summaries' figures and the samples of the measured window, in scenario order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHAPES = [replace(SINGLE, cell="single-100", seed=3), SINGLE, BATCH]  # neither 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    """Three cases as study F has them, whose window is 4 s: one point a write, or 252."""
+    """Make three cases as in study F, with windows of 4 s: one point per write, or 252."""
     return make_results(tmp_path / "low-end", SHAPES)
 
 
@@ -59,7 +59,7 @@ def widths(panel: Axes) -> list[float]:
 
 
 def marked(panel: Axes, marker: str) -> dict[int, Line2D]:
-    """The marks of one kind by row."""
+    """Return the marks of one kind by row."""
     return {int(np.asarray(line.get_ydata())[0]): line for line in panel.lines if line.get_marker() == marker}
 
 

@@ -1,4 +1,4 @@
-"""Frames give what the files hold, over the measured window, for every run that left something."""
+"""Frames have the files' content, over the measured window, for every run that has files."""
 
 from __future__ import annotations
 

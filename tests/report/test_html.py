@@ -1,4 +1,4 @@
-"""The page stands alone, hides no run, and prints nothing unescaped."""
+"""The page is self-contained, shows every run, and prints nothing unescaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VOID = {"meta", "br", "img", "link", "hr", "input"}
 
 
 class Checker(HTMLParser):
-    """Whether elements nest, which ids there are, and what is referred to."""
+    """Verifies the nesting of elements and the targets of references."""
 
     def __init__(self) -> None:
         super().__init__()

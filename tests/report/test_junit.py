@@ -1,4 +1,4 @@
-"""JUnit XML: well-formed whatever servers say, a case per check and gate, and nothing doubtful counted as a pass."""
+"""JUnit XML: well-formed for any messages of servers, a case per check and gate, nothing doubtful counted as passed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gated(tmp_path: Path) -> Path:
 
 
 def cases(text: str) -> dict[tuple[str, str], str]:
-    """What became of each case."""
+    """Return the result of each case."""
     root = ET.fromstring(text)  # our own
     return {
         (case.get("classname", ""), case.get("name", "")): (case[0].tag if len(case) else "pass")

@@ -1,4 +1,4 @@
-"""The Markdown summary: tables that GitHub lays out, every figure of the other tables, and nothing that links."""
+"""The Markdown summary: tables in GitHub's form, all figures of the other tables, and no links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page strikes out what was not measured right, and shows a gate that failed beside a figure that stands."""
+"""Every output strikes out invalid figures, and shows a failed gate next to a valid figure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(tmp_path: Path, **changes: object) -> Path:
 
 
 def struck(results: Path) -> dict[str, set[str]]:
-    """What each kind of page strikes out."""
+    """Return the figures that each output strikes out."""
     out = io.StringIO()
     print_summary(Console(file=out, width=300, force_terminal=True, color_system="truecolor"), results)
     cells = load_cells(results)

@@ -1,4 +1,4 @@
-"""The bulk load's end, whatever ends it."""
+"""The end of the bulk load, for every cause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDPOINT = "null://?service=20ms"
 
 @dataclass(frozen=True)
 class Watched(NullTarget):
-    """Sessions that know whether they were closed in the middle of a write."""
+    """Sessions that record whether they were closed in the middle of a write."""
 
     refused: int = 1_000_000
     sessions: list[WatchedSession] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Which sessions are opened for a server's counters: none that cannot have any, none that would be in the way."""
+"""Sessions for a server's counters are opened only if the target has counters and allows another process."""
 
 from __future__ import annotations
 

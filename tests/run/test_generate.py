@@ -1,4 +1,4 @@
-"""Files of points: formats, places, and what goes wrong with them."""
+"""Files of points: formats, outputs, and errors."""
 
 from __future__ import annotations
 

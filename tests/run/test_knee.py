@@ -1,4 +1,4 @@
-"""A ramp has found what it was asked if a gate that was asked for failed on valid figures and a lower load held."""
+"""A ramp is complete if a gate of the scenario failed on valid figures and a lower load held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life cycle of a run, seen as the list of what was done in what order."""
+"""The life cycle of a run, as a list of its steps in order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LIFE = [
 
 
 class Log(list[str]):
-    """What was done; the same thing several times in a row is one entry with a number."""
+    """The steps; repetitions of a step are one entry with a number."""
 
     def note(self, what: str) -> None:
         same = self[-1].partition(" x ")[0] == what if self else False
@@ -66,7 +66,7 @@ class Log(list[str]):
 
 
 class LoggedSession:
-    """A memory session that tells what it is asked for."""
+    """A memory session that logs its calls."""
 
     def __init__(self, log: Log, store: Store) -> None:
         self._log, self._session = log, MemorySession(KEEP, store)

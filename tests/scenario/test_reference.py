@@ -29,7 +29,7 @@ def mistakes(document: dict[str, Any]) -> list[str]:
 
 
 def changed(**keys: Any) -> dict[str, Any]:
-    """The smallest scenario with dotted keys (`.` as `__`) replaced; None takes one out."""
+    """Return the smallest scenario with dotted keys (`.` as `__`) replaced; None removes one."""
     document = copy.deepcopy(tomllib.loads(SMALLEST))
     for key, value in keys.items():
         *parents, last = key.split("__")

@@ -52,7 +52,7 @@ def only_cell(place: Path, text: str = PLAIN, *overrides: str) -> RunSpec:
 
 
 def mistake(place: Path, text: str = PLAIN, *overrides: str) -> str:
-    """The one line that a user gets, without the file's directory."""
+    """Return the message for the user, without the file's directory."""
     with pytest.raises(UserMistake) as caught:
         load(place, text, *overrides).expand()
     line = str(caught.value)

@@ -1,4 +1,4 @@
-"""What the checks before a run refuse, by what the target declares."""
+"""Checks before a run refuse scenarios that the target's declared abilities do not allow."""
 
 from __future__ import annotations
 

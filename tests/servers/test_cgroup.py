@@ -1,4 +1,4 @@
-"""Caps hold from a server's first instruction, for it and its children, and go with it."""
+"""Caps apply from a server's first instruction, to it and its children, and end with it."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _until(condition: object, within_s: float = 10) -> None:
 
 @pytest.fixture
 def second(tmp_path: Path) -> Path:
-    """A made-up system with cgroups 2: this process in user.slice/app.slice/run.scope."""
+    """Make a simulated system with cgroups 2: this process is in user.slice/app.slice/run.scope."""
     proc, top = tmp_path / "proc", tmp_path / "fs"
     own = top / "user.slice" / "app.slice" / "run.scope"
     own.mkdir(parents=True)

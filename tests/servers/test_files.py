@@ -23,7 +23,7 @@ _PAGES = 512
 
 
 def resident_pages(path: Path) -> int:
-    """How many pages of a file are in the page cache, by mincore."""
+    """Return the number of a file's pages in the page cache, by mincore."""
     libc = ctypes.CDLL(None, use_errno=True)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         view = (ctypes.c_char * len(mapped)).from_buffer(mapped)

@@ -1,4 +1,4 @@
-"""A run may be anywhere: a space, or what means something in a URL, a shell or a configuration, is part of a name."""
+"""Results may be in any directory: spaces, and characters with a meaning in URLs, shells or configuration files."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def serving(tmp_path: Path, program: str, **more: object) -> ServerProcess:
 
 
 def when(condition: Callable[[], object]) -> Callable[[], None]:
-    """What `ServerProcess.start` tries, which is ready when the condition holds."""
+    """Return a `ready` for `ServerProcess.start` that succeeds when the condition holds."""
 
     def ready() -> None:
         if not condition():

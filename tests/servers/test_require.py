@@ -1,4 +1,4 @@
-"""`--require NAME` is what keeps CI from passing because a server was missing."""
+"""`--require NAME` keeps CI from passing when a server was missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As root a server runs as `nobody`, also where that user can go neither to its programs nor to its directory."""
+"""As root a server runs as `nobody`, also if that user can enter neither its programs' nor its own directory."""
 
 from __future__ import annotations
 

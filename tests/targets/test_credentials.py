@@ -1,4 +1,4 @@
-"""Who gets which secret, and where none may stand."""
+"""Which endpoint may receive which secret, and where a secret is refused."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_form_cannot_name_a_file_of_this_machine(option: str) -> None:
 
 @contextmanager
 def postgres_that_asks_for_a_password() -> Iterator[tuple[int, list[bytes]]]:
-    """A stranger who speaks PostgreSQL's protocol as far as a password in plain text; and all that it was sent."""
+    """Start a stranger's server that asks for a PostgreSQL password in plain text; record all bytes."""
     sent: list[bytes] = []
 
     def serve() -> None:
@@ -208,7 +208,7 @@ SECRET = st.just(SENTINEL)
 
 @st.composite
 def spelled(draw: st.DrawFn, word: str) -> str:
-    """The word with any of its letters in capitals or percent-encoded, once or twice."""
+    """Draw the word with any of its letters in capitals or percent-encoded, once or twice."""
 
     def letter(char: str) -> str:
         how = draw(st.sampled_from(["as it is", "capital", "encoded", "encoded twice"]))

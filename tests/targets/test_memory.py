@@ -1,4 +1,4 @@
-"""The answer key against loops that anybody can check by reading."""
+"""The in-memory database's answers equal those of plain loops."""
 
 from __future__ import annotations
 

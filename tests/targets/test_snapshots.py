@@ -1,4 +1,4 @@
-"""What is measured, to be read: the texts that each target sends, one file per layout.
+"""Snapshots of the texts that each target sends, one file per layout.
 
 `pytest tests/targets/test_snapshots.py --update-snapshots` writes them anew; the diff is for the reviewer.
 """

@@ -1,4 +1,4 @@
-"""What does not come as it should: how much, and by how far."""
+"""Disorder of points: the shares and the distances are as configured."""
 
 from __future__ import annotations
 

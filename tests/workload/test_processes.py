@@ -1,4 +1,4 @@
-"""The processes have the distributions that they claim."""
+"""The processes have the configured distributions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the use cases against what the peers and the studies say."""
+"""The tables of the use cases agree with TSBS and with the studies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY_TICKS = 8_640
 
 
 def day(form: str, scale: int = 4) -> dict[str, NDArray[Any]]:
-    """Every field of a day: (ticks, scale) by name."""
+    """Return every field of a day: (ticks, scale) by name."""
     world = World(spec("devops", scale=scale, form=form))
     found = {}
     for batch in world.batches(0, points=DAY_TICKS * scale, last_tick=DAY_TICKS):
@@ -30,7 +30,7 @@ def day(form: str, scale: int = 4) -> dict[str, NDArray[Any]]:
 
 
 def commonest_share(column: NDArray[Any]) -> float:
-    """The largest share of a single value in one host's points, averaged over hosts."""
+    """Return the largest share of a single value in one host's points, averaged over hosts."""
     shares = [np.unique(host, return_counts=True)[1].max() / len(host) for host in column.T]
     return float(np.mean(shares))
 

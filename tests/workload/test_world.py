@@ -1,4 +1,4 @@
-"""The points of a world do not depend on how they are asked for."""
+"""The points of a world do not depend on the calls that generate them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spec(use_case: str = "devops", scale: int = 7, seed: int = 1, **more: Any) -
 
 
 def rows(batches: Iterable[Batch]) -> list[str]:
-    """Every point as one line of text."""
+    """Return every point as one line of text."""
     found = []
     for batch in batches:
         fields = zip(*(column.tolist() for column in batch.fields.values()), strict=True)

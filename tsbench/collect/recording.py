@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tsbench.collect.processes import Tree
 
 COUNTERS_TIMEOUT_S = 10.0
-"""Time limit for reading the server's counters once, in seconds."""
+"""How long the server's counters are waited for, each time."""
 _TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
 
 

@@ -1,7 +1,7 @@
-"""The only package that imports locust or gevent; locustfiles take what they need from here.
+"""The only package that imports locust or gevent; locustfiles import from here.
 
-The two names are imported when they are asked for: importing locust patches the whole process for gevent, and parts of
-this package (figures, clocks, the exchange of files) can be used and tested without that.
+The two names are imported lazily: importing locust patches the whole process for gevent, and parts of this package
+(figures, clocks, the exchange of files) can be used and tested without that.
 """
 
 from typing import TYPE_CHECKING, Any

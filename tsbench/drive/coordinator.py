@@ -1,7 +1,7 @@
-"""Ties Locust's events to a run: who writes which streams, when the clock starts, and what is left at the end.
+"""Connects Locust's events with a run: the assignment of streams, the start of the clock, and the results at the end.
 
-The same object lives in every Locust process. A single process does all of it; a master decides and instructs its
-workers through `MasterProtocol`; a worker follows through `WorkerProtocol`.
+Every Locust process has a coordinator. That of a single process does everything; a master's decides and instructs its
+workers through `MasterProtocol`; a worker's follows through `WorkerProtocol`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tsbench")
 
 LEAD_NS = 300_000_000
-"""From the decision to start until the first op: time for the message to reach every worker."""
+"""Time from the decision to start until the first op, for the message to reach every worker."""
 
 
 class Coordinator:
-    """One per Locust environment; `Coordinator.of(environment)` finds it."""
+    """The coordinator of one Locust environment; `Coordinator.of(environment)` returns it."""
 
     def __init__(self, environment: Environment, plan: Callable[[Environment], RunPlan]) -> None:
         self.environment = environment
@@ -48,13 +48,13 @@ class Coordinator:
         self.tally = LocustStats(environment)
         self.began: list[Callable[[LoadProcess], None]] = []
         self.finished: list[Callable[[RunPlan, str], None]] = []
-        """Called when a test has ended, with the reason if its files are not complete."""
+        """Callback when a test has ended, with the reason if its files are not complete."""
         self.failed: list[Callable[[str], None]] = []
-        """Called with the reason when a test could not begin."""
+        """Callback when a test could not begin, with the reason."""
         self.trouble = ""
-        """Why the last test could not begin, if it could not."""
+        """Reason why the last test could not begin, "" if it could."""
         self.patient = False
-        """Whether such a test is no reason to end: a web UI has a start form that can be corrected."""
+        """True if the process continues after such a test: the user of a web UI can correct its start form."""
         self._plan = plan
         self._run: RunPlan | None = None
         self._clock: Clock | None = None
@@ -74,12 +74,12 @@ class Coordinator:
 
     @staticmethod
     def of(environment: Environment) -> Coordinator:
-        """The coordinator of an environment."""
+        """Return the coordinator of an environment."""
         return _coordinators[id(environment)]
 
     @property
     def start_s(self) -> int | None:
-        """When the measured window begins, in epoch seconds; None before that is known."""
+        """Start of the measured window in epoch seconds; None before it is known."""
         return None if self._clock is None else self._clock.start_ns // NS_PER_S
 
     # --- start --------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Coordinator:
                 gevent.sleep(1)  # until `_abort` ends this greenlet, which would start users of no run
 
     def _expect_share(self, member: WorkerProtocol) -> None:
-        if member.has_share or self.patient:  # a patient one's master could not begin either, and has said why
+        if member.has_share or self.patient:  # a patient one's master could not begin either and has said why
             return
         raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
 
@@ -118,7 +118,7 @@ class Coordinator:
         self._quit(reason, code)
 
     def _cannot_record(self, reason: str) -> None:
-        """End a test of which no more results can be kept; what was kept is summarised."""
+        """End a test whose results can no longer be recorded; earlier ones are summarised."""
         if not self._unrecorded:
             self._unrecorded = reason
             self._quit(reason, 1)
@@ -133,7 +133,7 @@ class Coordinator:
             gevent.spawn(self.environment.runner.quit)
 
     def _abort(self) -> None:
-        """End the test, and a start of it that is under way, as Locust's own stop button does."""
+        """End the test, also one that is just starting, as Locust's own stop button does."""
         web_ui, runner = self.environment.web_ui, self.environment.runner
         if web_ui is not None and web_ui._swarm_greenlet is not None:  # noqa: SLF001
             web_ui._swarm_greenlet.kill(block=True)  # noqa: SLF001
@@ -141,8 +141,8 @@ class Coordinator:
             runner.stop()
 
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
-        """Take a share of a run: make its payloads and its files."""
-        self.close_process()  # of a test that another worker could not take part in
+        """Prepare this process's share of a run: make its first payloads and its files."""
+        self.close_process()  # left by a test that another worker could not take part in
         process = self.process = LoadProcess(spec, share, endpoint, directory, Timebase(clock_offset_ns))
         process.failed = self._cannot_record
         self.tally.start()
@@ -162,7 +162,7 @@ class Coordinator:
             self._start_clock(run)
 
     def _start_clock(self, run: RunPlan) -> None:
-        """Set the measured window, the same for all processes, and let users begin."""
+        """Set the measured window, equal for all processes, and let users start."""
         go_ns = time.time_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
         start_s = -(-(go_ns + run.spec.drive.warmup) // NS_PER_S)
@@ -182,25 +182,25 @@ class Coordinator:
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def _end_in_time(self, run: RunPlan, end_ns: int) -> None:
-        """Stop after the measured window; an open loop first gets time to work off what is overdue."""
+        """Stop after the measured window; an open loop first gets time to run overdue ops."""
         drained = self._drained if self._team is None else self._team.drained
         left_s = max(0.0, (end_ns - time.time_ns()) / NS_PER_S)
         if run.spec.drive.loop == "open":
             gevent.sleep(left_s)
             drained.wait(timeout=run.spec.drive.stop_timeout / NS_PER_S)
-        else:  # it may also have written all that the scenario's window has
+        else:  # it may also end early, with all points of the scenario's window written
             drained.wait(timeout=left_s)
         if self.environment.runner is not None:
             self.environment.runner.quit()
 
     def stop(self) -> None:
-        """End the test whatever Locust has done so far: its quit may have killed the greenlet that was ending it."""
+        """End the test in any state: Locust's quit may have killed the greenlet that was ending it."""
         if self._run is not None:
             self._on_test_stopping()
             self._on_test_stop()
 
     def _on_test_stopping(self, **_: Any) -> None:
-        with self._stopping:  # a second one waits until the first is done
+        with self._stopping:  # a second call waits for the first one
             first = self._stopped_ns is None
             self._stopped_ns = self._stopped_ns or time.time_ns()
             if first and self._team is not None and self._run is not None:
@@ -232,7 +232,7 @@ class Coordinator:
             listener(run, reason)
 
     def _write_end(self, run: RunPlan, clock: Clock, stopped_ns: int) -> None:
-        """Write what only the leader knows: the window, cut to whole seconds where the run was stopped, and counts."""
+        """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
         end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
         times = {
             "go_s": clock.go_ns // NS_PER_S,
@@ -257,5 +257,5 @@ _coordinators: dict[int, Coordinator] = {}
 
 
 def read_spec(directory: Path) -> RunSpec:
-    """The spec of a run directory."""
+    """Return the spec of a run directory."""
     return RunSpec.model_validate(json.loads((directory / "spec.json").read_text(encoding="utf-8")))

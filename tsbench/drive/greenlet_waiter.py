@@ -1,6 +1,6 @@
-"""Waits for a connection on gevent's event loop, at less than the price of gevent's own sockets.
+"""Waiting for a connection on gevent's event loop, at less cost than by gevent's own sockets.
 
-Those try every read before they wait for it, and set a timer for every wait.
+Those try every read before they wait, and set a timer for every wait.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tsbench.net.tcp import left
 
 
 class GreenletWaiter:
-    """Lets other greenlets run.
+    """Waits while other greenlets run.
 
-    A timer is not set for each wait but when none is running, and looks when it ends whether a deadline has passed; if
-    not, it runs on to the one that holds then.
+    A timer is not set for each wait but only if none is running; when it ends, it checks whether the deadline has
+    passed, and if not, it runs on to the current deadline.
     """
 
     __slots__ = ("_deadline", "_greenlet", "_hub", "_read", "_timer", "_timer_ends", "_write")
@@ -30,11 +30,9 @@ class GreenletWaiter:
         self._greenlet: Any = None
 
     def readable(self, deadline: float) -> None:
-        """Wait until there is something to read, or the end."""
         self._wait(self._read, deadline)
 
     def writable(self, deadline: float) -> None:
-        """Wait until there is room."""
         self._wait(self._write, deadline)
 
     def _wait(self, watcher: Any, deadline: float) -> None:
@@ -71,7 +69,6 @@ class GreenletWaiter:
             timer.close()
 
     def close(self) -> None:
-        """The descriptor is about to be closed."""
         self._stop_timer()
         for watcher in (self._read, self._write):
             watcher.stop()

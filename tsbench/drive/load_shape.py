@@ -1,4 +1,4 @@
-"""Load shapes: how many users there are at a time of the run."""
+"""Load shapes: the number of users over time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def users_at(steps: Sequence[Step], second: float) -> int | None:
-    """The users of a stepped load after so many seconds; None when the last step is over.
+    """Return the number of users of a stepped load after `second` seconds; None when the last step is over.
 
-    A step that ramps goes from the users of the step before (or none) to its own in a straight line.
+    A step with `ramp` goes from the users of the previous step (or none) to its own in a straight line.
     """
     begin_s, before = 0.0, 0
     for step in steps:
@@ -28,13 +28,13 @@ def users_at(steps: Sequence[Step], second: float) -> int | None:
 
 
 class SteppedLoad(LoadTestShape):
-    """Locust's form of it; after the last step the users stay until the run ends by itself."""
+    """A Locust load shape; after the last step the users stay until the run ends."""
 
     abstract = True
     steps: Sequence[Step] = ()
 
     def tick(self) -> tuple[int, float] | None:
-        """Users and how many of them may start per second."""
+        """Return the number of users, and how many of them may start per second."""
         users = users_at(self.steps, self.get_run_time())
         users = self.steps[-1].users if users is None else users
         return users, float(max(10, users))

@@ -1,8 +1,8 @@
-"""Ops on their way into Locust's own statistics, a fifth of a second at a time.
+"""Transfer of ops into Locust's own statistics, in batches of a fifth of a second.
 
-Firing Locust's request event for every op costs more than a write's own recording. Where nobody but Locust listens, ops
-that went well are merged into its statistics as a master merges its workers'; failures, which carry their error, and
-everything as soon as a locustfile listens too, are fired one by one.
+Firing Locust's request event for every op costs more than recording a write. If only Locust listens, successful ops are
+merged into its statistics as a master merges its workers'; failures, which carry their error, and all ops if a
+locustfile listens too, are fired one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PERIOD_S = 0.2
 
 
 class _Op:
-    """What was seen of one op since the last flush."""
+    """Data of one op since the last flush."""
 
     __slots__ = ("length", "response_ns")
 
@@ -33,7 +33,7 @@ class _Op:
 
 
 class LocustStats:
-    """One per Locust process."""
+    """The batches of one Locust process."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -42,18 +42,18 @@ class LocustStats:
         self._flusher: gevent.Greenlet | None = None
 
     def start(self) -> None:
-        """A test begins."""
-        self._shared = len(self._environment.events.request._handlers) > 1  # noqa: SLF001 - nothing else tells
+        """Prepare for a test that begins."""
+        self._shared = len(self._environment.events.request._handlers) > 1  # noqa: SLF001 - Locust has no public way to know
         self._flusher = gevent.spawn(self._flush_often)
 
     def stop(self) -> None:
-        """It has ended: nothing is held back."""
+        """Flush after a test has ended; nothing is held back from now on."""
         if self._flusher is not None:
             self._flusher.kill()
         self.flush()
 
     def add(self, request_type: str, name: str, response_ns: int, length: int, error: Exception | None) -> None:
-        """An op that has ended; `length` in bytes or rows."""
+        """Add an op that has ended; `length` in bytes or rows."""
         if error is None and not self._shared:
             op = self._ops[request_type, name]
             op.response_ns.append(response_ns)
@@ -74,7 +74,7 @@ class LocustStats:
             self.flush()
 
     def flush(self) -> None:
-        """Merge what was seen; it counts for the second of the flush."""
+        """Merge the batch into Locust's statistics; its ops count for the second of the flush."""
         ops, self._ops = self._ops, defaultdict(_Op)
         stats = self._environment.stats
         for (request_type, name), op in ops.items():
@@ -84,7 +84,7 @@ class LocustStats:
 
 
 def _entry(stats: RequestStats, name: str, request_type: str, op: _Op) -> StatsEntry:
-    """One of Locust's, with times in ms and their fractions, as its own clients give them."""
+    """Return one entry of Locust's statistics, with times in ms with fractions, as from Locust's own clients."""
     times_ms = np.frombuffer(op.response_ns, dtype=np.int64) / 1e6
     entry = StatsEntry(stats, name, request_type)
     entry.last_request_timestamp = entry.start_time  # which is now

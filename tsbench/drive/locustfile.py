@@ -1,4 +1,4 @@
-"""The locustfile that `tsbench run` gives to Locust: one user class whose tasks and weights are the scenario's ops."""
+"""The locustfile of `tsbench run`: one user class whose tasks and weights are the scenario's ops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ forked_workers.end_with_master()
 
 
 def task_of(op: Op) -> Callable[[TimeSeriesUser], None]:
-    """The task that does one op."""
+    """Return the Locust task for one op."""
     if op.query is not None:
         kind = op.query
         return lambda user: user.query(kind)
@@ -37,7 +37,7 @@ def task_of(op: Op) -> Callable[[TimeSeriesUser], None]:
 
 
 class SpecUser(TimeSeriesUser):
-    """A user of the scenario."""
+    """The Locust user of a scenario: its tasks are the scenario's ops."""
 
     target = SPEC.target.name
     wait_time = between(SPEC.drive.wait[0] / 1e9, SPEC.drive.wait[1] / 1e9)

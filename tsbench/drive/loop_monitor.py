@@ -1,4 +1,4 @@
-"""Watches the load process itself: how late its event loop runs, and how much of a core that loop's thread uses."""
+"""A monitor of the load process itself: the lateness of its event loop, and the CPU of that loop's thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tsbench.drive.webui.live_updates import Outbox
 
 PERIOD_S = 0.005
-"""How often the event loop is asked to be on time; 200 samples a second cost about 1 % of a core."""
+"""Period at which the event loop's lateness is sampled; 200 samples a second cost about 1 % of a core."""
 
 
 def _watch(clock: LoopClock) -> list[Any]:
@@ -33,7 +33,7 @@ def _watch(clock: LoopClock) -> list[Any]:
 
 
 class LoopMonitor:
-    """Samples until it is killed; `flush` writes what was seen, by epoch second.
+    """Samples until it is killed; `flush` writes the samples, by epoch second.
 
     Only the event loop's thread counts as its CPU: threads of a pool in which an embedded database works are the
     database's time, not the load generator's.
@@ -41,7 +41,7 @@ class LoopMonitor:
 
     def __init__(self, directory: Path, process: str, timebase: Timebase) -> None:
         self.outbox: Outbox | None = None
-        """Is given what is written, too."""
+        """Receives everything that is written, too."""
         self._timebase = timebase
         self._log = (directory / "process" / f"{process}.self.hlog").open("w", encoding="utf-8")
         self._cpu = (directory / "process" / f"{process}.cpu.jsonl").open("w", encoding="utf-8")
@@ -71,9 +71,9 @@ class LoopMonitor:
         return self._timebase.now_ns() // NS_PER_S
 
     def _end_second(self) -> None:
-        """Note what was used of the second that has ended: a window of whole seconds has only its own.
+        """Record the use of the second that has ended, so that a window of whole seconds has only its own.
 
-        What comes before the window (payloads made, tables collected) keeps a core busy and is nobody's load.
+        Work before the window (making payloads, collecting tables) keeps a core busy but is not part of the load.
         """
         second, cpu_ns, wall_ns = self._mark
         self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
@@ -87,7 +87,7 @@ class LoopMonitor:
         return self._clock.unread_ns(sent_ns, now_ns)
 
     def waited(self, wait_ns: int) -> None:
-        """Note how long an op waited for a thread of the pool."""
+        """Record how long an op waited for a thread of the pool."""
         self._waits.setdefault(self._second(), array("q")).append(wait_ns)
 
     def flush(self) -> None:

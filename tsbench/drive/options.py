@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: LocustArgumentParser) -> None:
-    """Add them. None may be a secret: Locust shows options in a page and sends them to its workers unencrypted."""
+    """Add the options. None may be a secret: Locust shows options in a page and sends them to workers unencrypted."""
     login.set_defaults(parser)
     group = parser.add_argument_group("tsbench")
 
@@ -43,7 +43,7 @@ def add_options(parser: LocustArgumentParser) -> None:
 
 
 def endpoint_at_start(environment: Environment) -> str:
-    """Return the endpoint that the process was started with, and let the environment's secrets belong to it alone.
+    """Return the endpoint at the process's start, and restrict the environment's secrets to it.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def endpoint_at_start(environment: Environment) -> str:
 
 
 def endpoint_of(environment: Environment) -> str:
-    """Return the endpoint as the command line, the environment or the start form has it; empty where none was given.
+    """Return the endpoint in the command line, the environment or the start form; "" without one.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def endpoint_of(environment: Environment) -> str:
 
 
 def _endpoint(environment: Environment) -> str:
-    """--endpoint or Locust's own --host; one with a secret is taken out of the options, which are shown and sent."""
+    """Return --endpoint or Locust's --host; one with a secret is removed from the options, which are shown and sent."""
     options = environment.parsed_options or Namespace()
     endpoint = options.endpoint or options.host or ""
     try:
@@ -81,7 +81,7 @@ def _endpoint(environment: Environment) -> str:
 
 
 def _schemas() -> tuple[list[str], str]:
-    """The schemas of the locustfile's target, and the one that is taken unless told; none if it has several targets."""
+    """Return the schemas of the locustfile's target and its default; empty if the locustfile has several targets."""
     users = [user for user in _subclasses(TimeSeriesUser) if user.target]
     if len({user.target for user in users}) != 1 or users[0].target not in registry.TARGETS:
         return [], ""

@@ -1,7 +1,7 @@
-"""Hands out encoded writes of the streams that this process owns, and knows where in its stream each one lies.
+"""A queue of encoded writes from this process's streams, with each write's position in its stream.
 
 A stream is cut into blocks of `block_points` rows, numbered from the end of the bulk load; a write is some rows of one
-block. (stream, block, offset, points) therefore names the points of a write for good: the ledger keeps these numbers,
+block. (stream, block, offset, points) therefore identifies a write's points for good: the ledger keeps these numbers,
 and the audit regenerates the points from them.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)  # not frozen, as `Payload`
 class Write:
-    """One encoded write and its place."""
+    """One encoded write and its position."""
 
     payload: Payload
     stream: int
@@ -34,7 +34,7 @@ class Write:
 
 
 class _Ready:
-    """Writes of one kind that are encoded, block by block."""
+    """Encoded writes of one kind, block by block."""
 
     __slots__ = ("_blocks", "count")
 
@@ -56,9 +56,9 @@ class _Ready:
 
 
 class PayloadQueue:
-    """Writes of whatever size is asked for, taken in turn from the owned streams.
+    """A queue of writes of any size, taken in turn from the process's streams.
 
-    Payloads are made a block at a time; the time that takes is added up in `encode_ns` and is in no op's latency.
+    Payloads are made a block at a time; that time is added up in `encode_ns` and is in no op's latency.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class PayloadQueue:
         self._ready: dict[tuple[int, WriteMode], _Ready] = defaultdict(_Ready)
 
     def take(self, points: int, mode: WriteMode) -> Write | None:
-        """The next write of so many points (fewer at the very end of a bounded stream); None when none is left.
+        """Return the next write of `points` points (fewer at the very end of a bounded stream); None at the end.
 
         Raises
         ------
         UserMistake
-            If writes of this size cannot be cut from the blocks without a remainder.
+            If a block cannot be divided into writes of this size without a remainder.
         """
         ready = self._ready[points, mode]
         if not ready.count:
@@ -98,7 +98,7 @@ class PayloadQueue:
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything was handed out, in whatever size."""
+        """True if all points were handed out, in writes of any size."""
         return not self._blocks and not any(ready.count for ready in self._ready.values())
 
     def prepare(self, points: int, mode: WriteMode, count: int) -> None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What is to be done, by which server, and the directory that keeps the results.
+    """The specification, the server's endpoint, and the directory for the results.
 
     A `timed` run (of a scenario) begins when all users have been spawned and ends after the scenario's duration. Any
-    other begins with its first user, so that a ramp is measured as one, and ends when Locust or somebody stops it.
+    other begins with its first user, so that a ramp is measured as one, and ends when Locust or the user stops it.
     """
 
     spec: RunSpec

@@ -1,4 +1,4 @@
-"""How a session's blocking calls are made from Locust users: on the event loop, or in a thread pool as large as needed.
+"""Calls of a session from Locust users: on the event loop, or in a thread pool as large as needed.
 
 A driver that does not yield to gevent (sqlite3, mysqlclient) stops every user of the process while one of them waits:
 20 users doing 5 ms queries reached 183/s directly and 3,638/s through a pool.
@@ -22,21 +22,21 @@ A = TypeVarTuple("A")
 
 @dataclass(slots=True)  # not frozen: one is made for every op, and a frozen one takes three times as long to make
 class Timed(Generic[T]):
-    """What a call gave, or raised, and the ns it took itself and had to wait for a thread."""
+    """Result or exception of a call, and the ns that it took and waited for a thread."""
 
     value: T | None
     error: Exception | None
     service_ns: int
     wait_ns: int = 0
     response_ns: int = 0
-    """From when the op was due until it ended; known once it is recorded."""
+    """Time from when the op was due until it ended; set when it is recorded."""
 
 
 class Caller(Protocol):
-    """Makes timed calls; exceptions are returned, not raised, so that they are timed too."""
+    """Makes timed calls; exceptions are returned, not raised, so that failed calls have a time too."""
 
     def call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
-        """Call it and time it."""
+        """Call the function and time it."""
         ...
 
     def add_user(self) -> None:
@@ -45,26 +45,26 @@ class Caller(Protocol):
 
 
 def timed(function: Callable[[*A], T], *args: *A) -> Timed[T]:
-    """Call and time in the current thread."""
+    """Call a function in the current thread and time it."""
     started = time.perf_counter_ns()
     try:
         value = function(*args)
-    except Exception as error:  # noqa: BLE001 - handed to the caller, who sorts it
+    except Exception as error:  # noqa: BLE001 - returned to the caller
         return Timed(None, error, time.perf_counter_ns() - started)
     return Timed(value, None, time.perf_counter_ns() - started)
 
 
 class Direct:
-    """For drivers that yield while they wait."""
+    """Calls drivers that yield while they wait."""
 
     call = staticmethod(timed)
 
     def add_user(self) -> None:
-        """Nothing to do: greenlets are cheap."""
+        """Do nothing: greenlets are cheap."""
 
 
 class Pooled:
-    """For drivers that block: one thread per user, so that waiting for a thread stays the exception."""
+    """Calls drivers that block, in one thread per user, so that ops rarely wait for a thread."""
 
     def __init__(self) -> None:
         self._pool = ThreadPool(1)
@@ -76,7 +76,7 @@ class Pooled:
         self._pool.maxsize = max(1, self._users)
 
     def call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
-        """Call in a thread; the event loop goes on. The wait is from asking for a thread to running in it."""
+        """Call the function in a thread while the event loop runs. The wait ends when the thread starts it."""
         asked = time.perf_counter_ns()
 
         def work() -> tuple[Timed[T], int]:
@@ -89,12 +89,12 @@ class Pooled:
 
 
 def caller_for(*, cooperative: bool) -> Caller:
-    """The way to call a target's sessions."""
+    """Return the way to call a target's sessions."""
     return Direct() if cooperative else Pooled()
 
 
 def sleep_until_ns(moment_ns: int, now_ns: int) -> None:
-    """Sleep to a moment of the epoch clock in ns; returns at once when it has passed."""
+    """Sleep until a moment of the epoch clock in ns; return at once if it has passed."""
     left_ns = moment_ns - now_ns
     if left_ns > 0:
         gevent.sleep(left_ns / 1e9)

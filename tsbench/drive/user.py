@@ -1,4 +1,4 @@
-"""The Locust user that locustfiles build on: `write` and `query` are all that a task needs."""
+"""The Locust user for locustfiles: tasks need only `write` and `query`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Session
 
 FAILURE_PAUSE_S = 0.1
-"""A closed-loop user rests so long after a failed op, or a dead server would be asked ten thousand times a second."""
+"""Pause of a closed-loop user after a failed op; else a dead server would get ten thousand requests a second."""
 
 
 class TimeSeriesUser(User):
-    """A user with one session to the target, which writes its process's streams and asks seeded questions.
+    """A Locust user with one session to the target, which writes its process's streams and runs seeded queries.
 
-    Class attributes say what bare `locust -f` should do; `tsbench run` takes all of that from the scenario.
+    Class attributes configure bare `locust -f`; `tsbench run` takes all of that from the scenario.
     """
 
     abstract = True
@@ -44,7 +44,7 @@ class TimeSeriesUser(User):
     def on_start(self) -> None:
         """Connect, and wait for the run's start, which in bare Locust is that of its first user."""
         process = self._process = self._coordinator.process
-        if process is None:  # the run could not begin; the coordinator has said why
+        if process is None:  # the run could not begin; the coordinator has printed the reason
             raise StopUser
         try:
             self._session = process.connect()
@@ -55,7 +55,7 @@ class TimeSeriesUser(User):
         process.wait_for_go()
 
     def on_stop(self) -> None:
-        """Close the session, off the event loop if its driver blocks: SQLite checkpoints when the last one closes."""
+        """Close the session, outside the event loop if its driver blocks: SQLite's last one writes a checkpoint."""
         session, self._session = self._session, None
         process = self._process
         if session is not None and process is not None:
@@ -75,14 +75,14 @@ class TimeSeriesUser(User):
         self._done(process, "write", name, write.payload.nbytes, result)
 
     def _nothing_left(self, process: LoadProcess) -> None:
-        """Everything of this size that the scenario's window has was written; other sizes may still have some."""
+        """Handle the end of all points for writes of this size; other sizes may still have some."""
         if process.feed.exhausted:
             process.drained.set()
             raise StopUser
         gevent.sleep(0.001)
 
     def query(self, kind: str) -> None:
-        """Ask the next question of a kind (`tsbench list queries`) and fetch the whole answer."""
+        """Run the next query of a kind (`tsbench list queries`) and fetch the whole answer."""
         process, session = self._process, self._session
         if process is None or session is None or (due_ns := process.next_due_ns()) is None:
             raise StopUser

@@ -1,1 +1,1 @@
-"""The files of a run: their layout, formats and columns. Everything after a run reads only these."""
+"""Files of a run: layout, formats and columns. All steps after a run read only these."""

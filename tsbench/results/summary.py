@@ -1,7 +1,7 @@
-"""Summary: what summary.json of a run says, in the one shape that everybody writes and reads.
+"""Summary: the content of a run's summary.json, in the one form that all writers and readers use.
 
-*Validity* says whether the figures were measured right, *gates* whether they were good enough. Only validity strikes
-figures out: the figure of a gate that failed is as true as any other.
+*Validity* says whether the figures were measured right, *gates* whether they were good enough. Only invalid figures are
+struck out: the figure of a failed gate is as true as any other.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NOT_CHECKED = "the run ended before its figures were checked"
 
 
 def highest_percentile(figure: str) -> float:
-    """Return the highest percentile that a figure rests on: 99 for `p99`, 100 for `max` and `mean`, 0 for a rate."""
+    """Return the highest percentile that a figure depends on: 99 for `p99`, 100 for `max` and `mean`, 0 for a rate."""
     found = _PERCENTILE.fullmatch(figure)
     return float(found[1]) if found else 100.0 if figure in {"max", "mean"} else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """Whether the figures of a run were measured right, and the checks that say so.
+    """Validity of a run's figures, and the checks behind it.
 
     Figures above `believable_percentile` (None: all can be believed) are struck out one by one.
     """
@@ -47,22 +47,22 @@ class Validity:
 
     @classmethod
     def of(cls, checks: Mapping[str, Verdict]) -> Validity:
-        """Return the validity that follows from the checks: the worst of them."""
+        """Return the worst validity among the checks."""
         worst = merge_verdicts(checks.values())
         return cls(worst.state, worst.reason, dict(checks))
 
     @property
     def is_valid(self) -> bool:
-        """Whether the figures stand."""
+        """True if the figures are valid."""
         return self.state == "valid"
 
     def believes(self, figure: str) -> bool:
-        """Return whether a figure (`p99`, `max`, `ops_per_s`) stands; if not, it is struck out."""
+        """Return True if a figure (`p99`, `max`, `ops_per_s`) is valid; if not, it is struck out."""
         limit = self.believable_percentile
         return self.is_valid and (limit is None or highest_percentile(figure) <= limit)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as summary.json keeps it."""
+        """Return the validity in the form of summary.json."""
         return {
             "state": self.state,
             "reason": self.reason,
@@ -72,7 +72,7 @@ class Validity:
 
     @classmethod
     def from_json(cls, content: object) -> Validity:
-        """Return what summary.json says; inconclusive where it says nothing."""
+        """Return the validity in a summary.json; inconclusive if it has none."""
         if not isinstance(content, Mapping) or content.get("state") not in _VALID:
             return cls("inconclusive", _NOT_CHECKED)
         checks = {str(name): _check(found, _VALID[found["state"]]) for name, found in _states(content.get("checks"))}
@@ -81,9 +81,9 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What a gate came to; `measured` is in the figure's own unit: ns, a share, points or ops per second, bytes.
+    """Result of a gate; `measured` is in the figure's own unit: ns, a share, points or ops per second, bytes.
 
-    `text` is the figure as printed with what it rests on, or why there is none. Built-in gates need not be asked for.
+    `text` is the figure as printed with its basis, or the reason why it is missing. Built-in gates apply to every run.
     """
 
     gate: str
@@ -94,13 +94,13 @@ class GateResult:
 
     @property
     def sentence(self) -> str:
-        """The gate and what it came to."""
+        """The gate and its result in one sentence."""
         return f"gate {self.gate} {_GATE_WORDS[self.state]}: {self.text}"
 
     def under(self, validity: Validity, figure: str = "") -> GateResult:
-        """Return the result as it counts in a run of that validity: no figure that is struck out passes or fails.
+        """Return the result in a run of that validity: a gate on an invalid figure is not judged.
 
-        A built-in gate that failed stays failed: one server that died is one too many, however the rest was measured.
+        A built-in gate that failed stays failed: one dead server is one too many, however valid the other figures are.
         """
         if self.state == "not judged" or validity.believes(figure) or (self.built_in and self.state == "fail"):
             return self
@@ -115,7 +115,7 @@ class Summary:
     """The summary of one run.
 
     `parts` holds the figures by part, as plain JSON: `measured`, `schedule`, `limit`, `load`, `size`, `answers`,
-    `writes`, `caps`, `failures` and others; a part that the run did not come to is missing or None.
+    `writes`, `caps`, `failures` and others; parts that the run did not reach are missing or None.
     """
 
     cell: str
@@ -135,25 +135,25 @@ class Summary:
 
     @classmethod
     def of(cls, content: Mapping[str, Any], validity: Validity, gates: Sequence[GateResult]) -> Summary:
-        """Return a summary of parts by name, those that have a field of their own among them."""
+        """Return a summary from the content by name; names of fields become fields, the others parts."""
         own = {name: content[name] for name in _OWN if content.get(name) is not None}
         parts = {name: part for name, part in content.items() if name not in _OWN}
         return cls(**{"cell": "", **own}, validity=validity, gates=tuple(gates), parts=parts)
 
     @property
     def passed(self) -> bool:
-        """Whether the figures are valid and every gate passed."""
+        """True if the figures are valid and every gate passed."""
         return self.validity.is_valid and self.gate_state == "pass"
 
     @property
     def gate_state(self) -> GateState:
-        """All gates together: failed if one failed, else not judged if one was not."""
+        """State of all gates together: failed if one failed, else not judged if one was not."""
         states = {gate.state for gate in self.gates}
         return "fail" if "fail" in states else "not judged" if "not judged" in states else "pass"
 
     @property
     def headline(self) -> str:
-        """Validity and gates in one line, with the reasons for what is not good."""
+        """Validity and gates in one line, with reasons unless all is well."""
         if self.passed:
             return f"valid, all {len(self.gates)} gates passed" if self.gates else "valid"
         failed = [gate.sentence for gate in self.gates if gate.state == "fail"]
@@ -163,7 +163,7 @@ class Summary:
         return f"valid, but {'; '.join([*failed, *unjudged])}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as summary.json keeps it."""
+        """Return the summary in the form of summary.json."""
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in _OWN},
@@ -174,7 +174,7 @@ class Summary:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Summary:
-        """Return what summary.json says, in this format or the one before; what is missing is None or empty."""
+        """Return the summary in a summary.json of this format or the previous one; missing parts are None or empty."""
         if content.get("format") == 1:
             validity, gates = _of_format_1(content)
         else:
@@ -205,7 +205,7 @@ def _check(content: Mapping[str, Any], valid: bool | None) -> Verdict:
 
 
 def _of_format_1(content: Mapping[str, Any]) -> tuple[Validity, list[GateResult]]:
-    """Return validity and gates of a summary in which a gate that failed made the run's verdict false."""
+    """Return validity and gates of a summary in format 1, where a failed gate made the run's verdict false."""
     verdicts = content.get("verdicts")
     found = {
         str(name): _check(one, one["valid"])

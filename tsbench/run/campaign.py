@@ -1,4 +1,4 @@
-"""Runs the cells of a scenario one after the other into one result set, and takes up again where it was stopped."""
+"""Campaigns: run the cells of a scenario one after the other into one result set, and resume an interrupted one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Path | None) -> Path:
-    """Check every cell, and make the result set's directory (or take the one to resume).
+    """Check every cell, and create the result set's directory (or return the one to resume).
 
     Raises
     ------
     UserMistake
-        Before anything was started: a cell that cannot work, an unwritable place, a result set of something else.
+        If a cell cannot run, the directory is not writable, or the result set is of another scenario.
     """
     read_claims(scenario.path)
     for cell in cells:
@@ -54,11 +54,9 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
 
 
 def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf) -> list[Summary]:
-    """Run what is not complete yet; after every cell the set's summary is true for what there is.
+    """Run the cells that are not complete, and return all summaries; update the set's summary after every cell.
 
-    So is the report, except that a large one is left for later: it takes a tenth of the time at most.
-
-    Returns the summaries of the cells.
+    The report is updated too, unless that would take more than a tenth of the time.
     """
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
@@ -86,7 +84,7 @@ def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progre
 
 
 def _report(results: Path) -> float:
-    """Write the report; the seconds that it took."""
+    """Write the report and return the seconds that it took."""
     started = time.monotonic()
     write_report(results)
     return time.monotonic() - started
@@ -110,7 +108,7 @@ def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path
 
 
 def _formats(results: Path) -> Iterator[int]:
-    """Yield the formats that the files of a result set say they have."""
+    """Yield the format numbers in the files of a result set."""
     for path in (results / "summary.json", *results.glob("*/summary.json"), *results.glob("*/status.json")):
         number = read_optional(path).get("format")
         if isinstance(number, int):
@@ -124,7 +122,7 @@ def _near(results: Path) -> str:
 
 
 def _done(results: Path, cell: RunSpec) -> Summary | None:
-    """The summary of a cell that an earlier attempt completed; None, so that it is run again, where it is damaged."""
+    """Return the summary of a cell that an earlier attempt completed; None if it is missing or damaged."""
     run = RunDir(results / cell.id)
     try:
         if not run.path.is_dir() or run.status()["state"] != "complete":
@@ -147,7 +145,7 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
 
 
 def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> None:
-    """Write the set's summary; cells of earlier attempts that are not in `summaries` stay."""
+    """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
     path = results / "summary.json"
     earlier = [Summary.from_json(content) for content in read_optional(path).get("cells", [])]
     cells = {summary.cell: summary for summary in [*earlier, *summaries]}
@@ -161,7 +159,7 @@ def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> N
 
 
 def _knee(cells: Sequence[Summary]) -> dict[str, Any]:
-    """Return the last cell of the ramp that passed, and which did not, why, and whether it could be judged at all."""
+    """Return the last cell of the ramp that passed, the first that did not, the reason, and whether it was judged."""
     held = None
     for cell in cells:
         if not cell.passed:
@@ -171,9 +169,9 @@ def _knee(cells: Sequence[Summary]) -> dict[str, Any]:
 
 
 def is_knee(cells: Sequence[Summary], cell: Summary) -> bool:
-    """Return True for the end that a ramp looks for: a gate that was asked for failed, and a lower load held.
+    """Return True for a successful end of a ramp: a gate of the scenario failed, and a lower load held.
 
-    Its figures must be valid. Ops that failed may come with it; a server that died is no end that anybody looks for.
+    The cell's figures must be valid. Failed ops may accompany the gate; a server that died is not a knee.
     """
     failed = [gate for gate in cell.gates if gate.state == "fail"]
     sought = any(not gate.built_in for gate in failed) and all(gate.gate != SERVER_DEATHS for gate in failed)
@@ -182,6 +180,6 @@ def is_knee(cells: Sequence[Summary], cell: Summary) -> bool:
 
 
 def short(path: Path) -> str:
-    """The path as one would type it from here."""
+    """Return the path relative to the working directory, as a user would type it."""
     relative = os.path.relpath(path)
     return relative if len(relative) < len(str(path)) else str(path)

@@ -1,4 +1,4 @@
-"""Published claims beside what was measured here: directions and rough ratios, never figures of other hardware."""
+"""Comparison with published claims: directions and rough ratios, not figures of other hardware."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Claim(BaseModel):
-    """[[claim]]: a figure of one cell, or its ratio to another cell's, as it was published.
+    """[[claim]]: a published figure of one cell, or its ratio to another cell's.
 
     `holds` says what must agree: the `value` within a share, the `direction` of a ratio and its rough size, or nothing
-    (`shown`): a time or a size that other hardware has every right to have different.
+    (`shown`): times and sizes may differ on other hardware.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     text: str
-    """What is claimed, as the report prints it."""
+    """Text of the claim in the report."""
     cell: str
-    """Id of the run that the figure is of."""
+    """Id of the run with the figure."""
     figure: str
     """A figure as in a gate, such as `ops/s` or `write:service:p50`."""
     published: float | str
@@ -53,17 +53,17 @@ class Claim(BaseModel):
 
     @property
     def published_value(self) -> float:
-        """The published figure in the unit that is measured: ns for a time."""
+        """The published figure in the unit of the measurement: ns for a time."""
         return float(parse_duration_ns(self.published)) if isinstance(self.published, str) else self.published
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """The claims of a scenario file; none is the rule.
+    """Return the claims of a scenario file; most have none.
 
     Raises
     ------
     UserMistake
-        If one of them is malformed: one line that names file and key.
+        If a claim is malformed: one line that names file and key.
     """
     tables = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
     try:
@@ -75,9 +75,9 @@ def read_claims(path: Path) -> list[Claim]:
 
 
 def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[dict[str, Any]]:
-    """The claims table of a result set: claim, published, measured, holds (true, false, or None for could not tell).
+    """Return the claims table of a result set: claim, published, measured, holds (None: undecided).
 
-    A claim about a cell that is not valid is not judged, whatever its figures are; one whose gate failed is.
+    A claim about an invalid cell is not judged, whatever its figures are; a cell with a failed gate is.
     """
     return [_row(claim, summaries) for claim in claims]
 

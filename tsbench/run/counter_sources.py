@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 
 def server_counters(target: Target, endpoint: str, schema: Schema) -> list[Source]:
-    """Open a session for the server's counters; none where the target has none or belongs to the load process."""
+    """Open a session for the server's counters; empty if the target has none, or only its opener sees the data."""
     if not target.has_counters or target.access is not Access.ANY_PROCESS:
         return []
     return [cast("Source", target.connect(endpoint, schema, timeout_s=COUNTERS_TIMEOUT_S))]
 
 
 class GroupCounters:
-    """What the kernel counts of a control group, as a source of `collect.counters`."""
+    """A control group's counters as a source for `collect.counters`."""
 
     def __init__(self, group: cgroup.Group) -> None:
         self._group = group
 
     def counters(self) -> dict[str, float]:
-        """The group's counters, as `group.<name>`."""
+        """Return the group's counters, as `group.<name>`."""
         return {f"group.{name}": value for name, value in self._group.counters().items()}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def group_counters() -> list[GroupCounters]:
-    """The current group, if there is one."""
+    """Return the current control group as a source, if the server has caps."""
     group = cgroup.current()
     return [GroupCounters(group)] if group is not None else []

@@ -1,4 +1,4 @@
-"""The manifest: on what a run was made, so that a reader can judge it and somebody else can repeat it."""
+"""The manifest: the environment of a run, so that readers can judge it and others can repeat it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = ("locust", "gevent", "numpy", "polars", "psycopg", "pymongo", "influx
 
 
 def manifest() -> dict[str, Any]:
-    """Host, kernel, Python and package versions, the checkout's git state, clocks and load before the run."""
+    """Return host, kernel, Python and package versions, the checkout's git state, clocks and load before the run."""
     memory = psutil.virtual_memory()
     return {
         "tsbench": {"version": __version__, "git": _git()},
@@ -44,7 +44,7 @@ def manifest() -> dict[str, Any]:
 
 
 def warnings_of(content: dict[str, Any]) -> list[str]:
-    """What about a host makes results shaky, one sentence each."""
+    """Return the properties of a host that make results unreliable, one sentence each."""
     host = content["host"]
     found = []
     if host["load_average"][0] > 0.5 * (host["cores"] or 1):

@@ -1,4 +1,4 @@
-"""Findings: what a step after the measuring adds to a run's summary."""
+"""Findings: the contribution of one step after the measurement to a run's summary."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Parts of a summary, the checks of its figures and built-in gates; `death` says why the server is gone, if it is.
+    """Parts of a summary, checks of its figures and built-in gates; `death` describes the server's death, if any.
 
-    Checks say whether the figures were measured right; a server that died or ops that failed are no matter for them.
+    Checks say whether the figures were measured right; a dead server or failed ops do not affect them.
     """
 
     parts: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Who can reach a port that tsbench opens: this machine's users, or others who must know a secret."""
+"""Rules for ports that tsbench opens: only this machine can reach them, or a secret is required."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WEB_PASSWORD = "TSBENCH_WEB_PASSWORD"  # noqa: S105 - the variable's name
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address; an empty one and `*` are all of its interfaces."""
+    """Return True if only this machine can reach an address; an empty one and `*` mean all interfaces."""
     if host == "localhost":
         return True
     try:
@@ -21,12 +21,12 @@ def is_loopback(host: str) -> bool:
 
 
 def secret_for(host: str, variable: str, option: str) -> str | None:
-    """Return the secret that guards a port on this address; None where there is none and only this machine reaches it.
+    """Return the secret for a port on this address; None if no secret is set and only this machine can reach it.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If others reach it and there is none, or if its file cannot be read.
+        If other machines can reach it and no secret is set, or if the secret's file cannot be read.
     """
     found = credentials.read(variable)
     if found is None and not is_loopback(host):

@@ -1,4 +1,4 @@
-"""Starts Locust as a child process for one run and waits for it."""
+"""Locust as a child process for one run: start it and wait for it."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 LOCUSTFILE = Path(__file__).parent.parent / "drive" / "locustfile.py"
 LOCUSTFILES = (Path(__file__).parent.parent / "locustfiles", Path(__file__).parent.parent.parent / "locustfiles")
-"""Where the locustfiles of the databases are: in an installed package, or in a checkout."""
+"""Directory of the locustfiles: in an installed package, or in a checkout."""
 KILLED_S = 30.0
-"""How long a killed process may take to go: one that waits for a broken disk never does."""
+"""Time limit for a killed process to end, in seconds: one that waits for a broken disk never does."""
 START_S = 60.0
-"""Locust's own start, connecting all users and the end's bookkeeping may take so long beyond the run itself."""
+"""Time limit beyond the run itself for Locust's start, connecting all users and writing results, in seconds."""
 
 
 def expected_s(spec: RunSpec) -> float:
-    """How long the driving lasts, from go to the end of the measured window."""
+    """Return the duration of the load in seconds, from the start signal to the end of the measured window."""
     return (spec.drive.warmup + spec.drive.duration) / NS_PER_S
 
 
 def drive(
     spec: RunSpec, run: RunDir, endpoint: str, *, tick: Callable[[float], None], alive: Callable[[], bool]
 ) -> None:
-    """Run Locust over the run directory until it ends; `tick` is told the seconds since it started.
+    """Run Locust on the run directory until it ends; `tick` is called with the seconds since its start.
 
     Raises
     ------
     Broken
-        If Locust fails, hangs, or never begins: one line with what it said last.
+        If Locust fails, hangs, or never begins: one line with its last message.
     """
     with (run / "locust.log").open("wb") as log:
         child = subprocess.Popen(
@@ -69,7 +69,7 @@ def drive(
             passed_s = time.monotonic() - started
             if passed_s > limit_s:
                 raise Broken(f"the load processes did not end within {limit_s:.0f} s; see {run / 'locust.log'}")
-            if not alive():  # there is nobody left to measure; the processes still write what they have
+            if not alive():  # no server is left to measure; the processes still write their results
                 break
             tick(passed_s)
             time.sleep(0.1)
@@ -83,7 +83,7 @@ def drive(
 
 
 def command(spec: RunSpec) -> list[str]:
-    """The command line: nothing secret is in it."""
+    """Return the command line, which contains no secret."""
     drive = spec.drive
     users = str(drive.users)
     words = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
@@ -97,19 +97,19 @@ def command(spec: RunSpec) -> list[str]:
 
 
 def environment(run: RunDir, endpoint: str) -> dict[str, str]:
-    """The child's environment: ours without Locust's own variables, which would change the run unseen."""
+    """Return the child's environment: ours without Locust's own variables, which would change the run."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
     ours = {"TSBENCH_RUN": str(run.path.absolute()), "TSBENCH_ENDPOINT": endpoint, credentials.ENTITLED: endpoint}
     return {**inherited, **ours}
 
 
 def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
-    """Become Locust with its web UI and the locustfile of a target: signals and the exit code are then Locust's own.
+    """Replace this process by Locust with its web UI and a target's locustfile, so that signals reach Locust.
 
     Raises
     ------
     UserMistake
-        If there is no such locustfile, the port is taken, or other machines would reach the page without a password.
+        If the target has no locustfile, the port is taken, or other machines could reach the page without a password.
     """
     place = next((place for place in LOCUSTFILES if place.is_dir()), LOCUSTFILES[-1])
     known = sorted(path.stem for path in place.glob("*.py"))
@@ -127,7 +127,7 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
 
 
 def end(child: subprocess.Popen[bytes], *, patience_s: float) -> None:
-    """Ask the child to stop, wait, then kill it and everything it started."""
+    """Ask the child to stop, wait, then kill it and everything that it started."""
     if child.poll() is None:
         child.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

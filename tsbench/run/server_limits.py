@@ -1,4 +1,4 @@
-"""[server] of a scenario: caps on what a server may use, from the file to the manifest."""
+"""[server] of a scenario: caps on a server's resources, from the file to the manifest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
-    """Have the servers that are started in here share these caps; env.json then tells what the kernel counted.
+    """Start servers with these caps in a `with` block; afterwards env.json has the kernel's counts.
 
     Raises
     ------
     ServerDied
-        In place of an error of which the cause is that the kernel killed the server for lack of memory.
+        In place of any error after the kernel killed the server for lack of memory.
     """
     if not part.caps:
         yield
@@ -44,20 +44,20 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
 
 
 def killed() -> str:
-    """That the server in the current group was killed for lack of memory, as a sentence; else empty."""
+    """Return a message if the server in the current group was killed for lack of memory, else ""."""
     group = cgroup.current()
     return group.killed() if group is not None else ""
 
 
 def mark() -> None:
-    """The measuring begins: from here on is counted apart."""
+    """Record the cgroup counters at the start of the measured window."""
     group = cgroup.current()
     if group is not None:
         group.mark()
 
 
 def summary() -> dict[str, Any]:
-    """The part of a run's summary about its caps; nothing where there are none."""
+    """Return the part of a run's summary about its caps; empty without caps."""
     group = cgroup.current()
     if group is None:
         return {}

@@ -1,1 +1,1 @@
-"""One package or module per database; `registry` lists them."""
+"""Databases: one package or module each, listed in `registry`."""

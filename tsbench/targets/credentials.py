@@ -1,9 +1,9 @@
-"""The one loader of secrets, and the rule to which endpoint they belong.
+"""The only loader of secrets, and the rule for the endpoints to which they may be sent.
 
 A secret comes from an environment variable (`TSBENCH_PASSWORD`) or from the file that `<variable>_FILE` names, never
-from a URL. TSBENCH_CREDENTIALS_FOR stands beside it in the environment and says to whom it may be sent: `none`, or,
-one a line, the endpoints that the user gave when the process was started. Child processes inherit both. Where it is not
-set, the endpoints that a process is asked to connect to are its user's own.
+from a URL. The environment variable TSBENCH_CREDENTIALS_FOR lists the endpoints to which it may be sent: `none`, or,
+one per line, those that the user passed when the process was started. Child processes inherit both. Without that
+variable, a process may send secrets to all endpoints that it connects to: its user chose them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from urllib.parse import unquote
 from tsbench.errors import UserMistake
 
 DATABASE = ("TSBENCH_PASSWORD", "TSBENCH_TOKEN")
-"""The variables whose secrets are for databases."""
+"""Environment variables with secrets for databases."""
 ENTITLED = "TSBENCH_CREDENTIALS_FOR"
 _NOBODY = "none"
 
 WITHIN = frozenset({"bucket", "consistency", "gzip", "org", "retention", "rp", "shard"})
-"""Options that choose something within a server. Any other may lead to another server (`host`) or name a local file."""
+"""Options that select something within a server. Any other may name another server (`host`) or a local file."""
 _HARMLESS = WITHIN | {"application_name", "connect_timeout", "options", "sslmode"}
 
-# Strict on purpose: what libpq and urllib may read differently (`@` or `#` behind the host, a backslash) does not fit.
+# Strict on purpose: URLs that libpq and urllib may parse differently (`@` or `#` after the host) do not match.
 _URL = re.compile(
     r"(?P<place>[a-z][a-z0-9+.-]*://(?:[^@/?#:\\\s]*@)?[a-z0-9._~%,:\[\]-]*)(?:/[^?#@\\\s]*)?(?:\?(?P<query>[^#@\\\s]*))?",
     re.IGNORECASE,
@@ -80,12 +80,12 @@ def read_file(label: str, path: str) -> str:
 
 
 def is_set(*names: str) -> bool:
-    """Return whether one of these variables is set, itself or as `<name>_FILE`."""
+    """Return True if one of these variables is set, itself or as `<name>_FILE`."""
     return any(os.environ.get(name) or os.environ.get(f"{name}_FILE") for name in names)
 
 
 def read_for(endpoint: str, *names: str) -> str | None:
-    """Return the secret as `read` does if the endpoint is entitled to it, else None.
+    """Return the secret as `read` does if it may be sent to the endpoint, else None.
 
     Raises
     ------
@@ -96,23 +96,23 @@ def read_for(endpoint: str, *names: str) -> str | None:
 
 
 def cure(endpoint: str, variables: str) -> str:
-    """Return what to do about a refused login: set the variables, or name the endpoint when tsbench is started."""
+    """Return the cure for a refused login: set the variables, or pass the endpoint when tsbench is started."""
     if is_entitled(endpoint):
         return f"set {variables}"
-    return "no secret was sent, since they belong to the endpoint given at the start; give this one there"
+    return "no secret was sent, since secrets are for the endpoint given at the start; start tsbench with this one"
 
 
-# --- whom they belong to ----------------------------------------------------------------------------------------------
+# --- endpoints that may receive secrets -------------------------------------------------------------------------------
 
 
 def entitled() -> tuple[str, ...] | None:
-    """Return the endpoints that the environment's secrets belong to; None where nothing was said."""
+    """Return the endpoints that the environment's secrets may be sent to; None if the variable is not set."""
     text = os.environ.get(ENTITLED)
     return None if text is None else tuple(line for line in text.splitlines() if line != _NOBODY)
 
 
 def entitle(*endpoints: str) -> None:
-    """Say in the environment that secrets belong to these endpoints, and to those that it has already; to no others.
+    """Allow secrets to be sent to these endpoints, in addition to those in the environment, and to no others.
 
     Called once at the start of a process that later takes endpoints from elsewhere: a web form, a message.
     """
@@ -121,22 +121,22 @@ def entitle(*endpoints: str) -> None:
 
 
 def is_entitled(endpoint: str) -> bool:
-    """Return whether the environment's secrets may be sent to an endpoint."""
+    """Return True if the environment's secrets may be sent to an endpoint."""
     known = entitled()
     return known is None or any(is_same_server(endpoint, own) for own in known)
 
 
 def is_same_server(one: str, other: str) -> bool:
-    """Return whether two endpoints lead the same user to the same server, whatever the database there.
+    """Return True if two endpoints are the same user on the same server, with any databases.
 
-    In doubt they do not: a host's other name or a default port written out counts as another server.
+    In doubt they are not: another name of the host, or a default port that is written out, counts as another server.
     """
     first, second = _place(one), _place(other)
     return one == other or (first is not None and first == second)
 
 
 def _place(endpoint: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return scheme, user, host and port as written, and the options that do not stay within the server."""
+    """Return scheme, user, host and port as written, and the options that may lead outside the server."""
     found = _URL.fullmatch(endpoint)
     if found is None:
         return None
@@ -151,7 +151,7 @@ def _key(part: str) -> str:
 
 
 def check_foreign(endpoint: str, place: str) -> None:
-    """Refuse an endpoint of a web form that would be given what belongs to another.
+    """Refuse an endpoint from a web form that would receive another server's secrets.
 
     Raises
     ------
@@ -171,16 +171,16 @@ def check_foreign(endpoint: str, place: str) -> None:
         raise UserMistake(f"{place}: the option '{odd[0]}' cannot be given here; start tsbench with that --endpoint")
 
 
-# --- where they may not be --------------------------------------------------------------------------------------------
+# --- texts that must hold no secret -----------------------------------------------------------------------------------
 
 
 def holds_secret(text: str) -> bool:
-    """Return whether a URL or a libpq connection string holds a password or token, in any spelling."""
+    """Return True if a URL or a libpq connection string holds a password or token, in any spelling."""
     seen = ""
     for _ in range(5):  # `pass%2577ord` is decoded to `pass%77ord` first
         if text == seen:
             break
-        # Parsers drop tabs and line breaks (urllib) or take them for separators (libpq): both are tried.
+        # Parsers drop tabs and line breaks (urllib) or treat them as separators (libpq): both are tried.
         for form in (text.casefold().strip(), re.sub(r"[\x00-\x1f\x7f]", "", text.casefold())):
             if any(pattern.search(form) for pattern in _SECRETS):
                 return True
@@ -189,12 +189,12 @@ def holds_secret(text: str) -> bool:
 
 
 def refuse_secrets(text: str, place: str) -> None:
-    """Refuse an endpoint with a secret, without repeating it: endpoints are kept in results and shown in reports.
+    """Refuse an endpoint with a secret, without repeating it: endpoints appear in results and reports.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If there is one.
+        If the text holds a secret.
     """
     if holds_secret(text):
         what = "holds a password or token, which would end up in results and process lists"

@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - names are quoted, values are parameters
-"""Queries as SQL, for every layout with a table per measurement and one `tags` table.
+"""The query compiler for SQL databases: a table per measurement and one `tags` table.
 
-The shapes are the peers' (TSBS's generators), with what they leave out: both bounds of every window, the key in the
-answer, an order where people expect one. A database overrides the words it says differently.
+The forms of the queries are TSBS's, completed: both bounds of every window, the key in the answer, and an order where
+people expect one. Each database has a subclass for its dialect.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ _TIME = 'm."time"'
 
 
 def quoted(name: str) -> str:
-    """A name as a quoted SQL identifier."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def names(of: Iterable[str]) -> str:
-    """Names as a list of quoted identifiers."""
+    """Return names as a list of quoted identifiers."""
     return ", ".join(map(quoted, of))
 
 
 class SqlText(ABC):
-    """One compilation. Parameters are collected in the order in which their placeholders stand in the text."""
+    """Compilation of one query. Parameters are collected in the order of their placeholders in the text."""
 
     def __init__(self) -> None:
         self.params: list[Any] = []
 
     @abstractmethod
     def mark(self, number: int) -> str:
-        """The placeholder of the parameter with this number, from 1."""
+        """Return the placeholder for a parameter by its number, from 1."""
 
     @abstractmethod
     def bound(self, time_ns: int) -> Any:
-        """The parameter that stands for a bound of a window."""
+        """Return the parameter for a bound of a window."""
 
     @abstractmethod
     def bucket(self, column: str, bucket_ns: int) -> str:
-        """The expression for the start of the bucket in which a time lies."""
+        """Return the expression for the start of the bucket that contains a time."""
 
     @abstractmethod
     def among(self, column: str, keys: Sequence[str]) -> str:
-        """The condition that a column holds one of the keys."""
+        """Return the condition that a column holds one of the keys."""
 
     @abstractmethod
     def latest(self, query: Latest) -> str:
-        """The newest row of every series; only for measurements with tags."""
+        """Return the text for the newest row of every series; only for measurements with tags."""
 
     def statement(self, query: Query) -> Statement:
-        """The query's text and parameters."""
+        """Return the query's text and parameters."""
         match query:
             case Raw():
                 text = self._rows(query, None)
@@ -79,14 +79,14 @@ class SqlText(ABC):
         return Statement(text, tuple(self.params))
 
     def arg(self, value: Any) -> str:
-        """The placeholder of a new parameter."""
+        """Add a parameter and return its placeholder."""
         self.params.append(value)
         return self.mark(len(self.params))
 
     def chosen(self, measurement: Measurement, keys: Sequence[str] | None, *, tag_table: str = "") -> list[str]:
-        """The condition that a row's series is one of the keys, as a list of none or one.
+        """Return the condition that a row's series is one of the keys, as a list of none or one.
 
-        `tag_table` is the alias under which the tags are joined already; without it they are looked up by a subquery.
+        `tag_table` is the alias of the tags if they are joined already; otherwise a subquery looks them up.
         """
         if keys is None or measurement.key is None:
             return []
@@ -157,7 +157,7 @@ class SqlText(ABC):
 
 
 def fields(table: str, of: Iterable[str]) -> str:
-    """Columns of one table, in order."""
+    """Return the columns of one table, in order."""
     return ", ".join(f"{table}.{quoted(name)}" for name in of)
 
 

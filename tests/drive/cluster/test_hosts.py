@@ -22,7 +22,7 @@ pytestmark = pytest.mark.netns
 
 
 def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> subprocess.Popen[bytes]:
-    """Locust on a host; a `blind` one has a results directory of its own, as another machine would."""
+    """Start Locust on a host; a `blind` one has a results directory of its own, as another machine would."""
     locust = shutil.which("locust", path=str(Path(sys.executable).parent))
     hide = f"mount -t tmpfs none {results} && " if blind else ""
     words = [str(locust), "-f", str(LOCUSTFILE), *options]
@@ -37,7 +37,7 @@ def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> su
 
 
 def distributed(hosts, tmp_path, server, *, blind, kill=None):
-    """Run over the hosts; `kill` is the worker to be killed in the middle. Gives the summary and the exit code."""
+    """Run on the hosts, kill the worker `kill` in the middle; return the summary and the exit code."""
     results = tmp_path / "results"
     results.mkdir()
     # the file system is shared, and with it the server's socket, which no network namespace hides

@@ -1,4 +1,4 @@
-"""What an attacker who sees and sends all messages between a master and its workers can make either of them take."""
+"""Messages of an attacker, who reads and sends on the connections between a master and its workers, are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NODE = b"worker-on-a-pi"
 
 
 def connected(seal: Seal = SEAL, node: bytes = NODE) -> tuple[WorkerEnd, MasterEnd, list[bytes]]:
-    """A worker and a master that have said hello, and what went over the wire: hello, welcome, first message."""
+    """Return a connected worker and master, and their bytes: hello, welcome, first message."""
     worker, master = WorkerEnd(seal, node), MasterEnd(seal)
     (hello,) = worker.send(b"ready")
     (welcome,) = master.receive(node, hello)[2]

@@ -1,4 +1,4 @@
-"""Real masters and workers, and strangers on the same port who speak Locust's protocol without the secret."""
+"""Real masters and workers, and strangers on the same port who use Locust's protocol without the secret."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
 
 def expect_workers(command: Command, count: int) -> None:
-    """Check that so many workers wrote and came to their end."""
+    """Verify that `count` workers wrote results and finished."""
     summary = content(only(command.place, "results/*/*/summary.json"))
     assert summary["validity"]["checks"]["workers"]["state"] == "valid"
     assert summary["validity"]["checks"]["workers"]["counts"] == {"workers": count}
@@ -65,7 +65,7 @@ def worker(port: str) -> list[str]:
 
 
 class Stranger:
-    """A worker's socket in the hands of somebody else."""
+    """A socket that sends as a worker, used by an attacker."""
 
     def __init__(self, port: str, name: bytes = b"stranger") -> None:
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)

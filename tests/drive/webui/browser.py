@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its DevTools protocol: what a test of a page needs, and no more."""
+"""A headless Chromium, driven by its DevTools protocol: only the functions that tests of a page need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLAGS = (
 
 
 def program() -> str | None:
-    """Where Chromium is on this machine, if it is."""
+    """Return the path of Chromium, None if this machine has none."""
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
@@ -81,17 +81,17 @@ class Browser:
         self.until("document.readyState === 'complete'", "the page to load")
 
     def ask(self, script: str) -> Any:
-        """The value of a JavaScript expression; promises are awaited."""
+        """Return the value of a JavaScript expression; promises are awaited."""
         found = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, f"{script}: {found['exceptionDetails']}"
         return found["result"].get("value")
 
     def until(self, script: str, what: str, timeout_s: float = 30) -> Any:
-        """Wait until an expression is true, and give its value."""
+        """Wait until an expression is true, and return its value."""
         return wait_until(lambda: self.ask(script), what, timeout_s)
 
     def click(self, element: str) -> None:
-        """Click in the middle of what an expression finds, as a mouse does."""
+        """Click in the middle of the element that an expression finds, as a mouse does."""
         self.until(f"Boolean({element})", f"{element} to be there")
         self.ask(f"({element}).scrollIntoView({{block: 'center'}})")
         middle = f"(r => [r.x + r.width / 2, r.y + r.height / 2])(({element}).getBoundingClientRect())"
@@ -115,11 +115,11 @@ class Browser:
         self._session = session
 
     def shoot(self, path: Path) -> None:
-        """Save what is seen as a PNG."""
+        """Save the visible page as a PNG."""
         path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
 
     def close(self) -> None:
-        """End it."""
+        """End the browser."""
         self._socket.close()
         self._child.terminate()
         try:
@@ -130,7 +130,7 @@ class Browser:
 
 
 def wait_until(condition: Any, what: str, timeout_s: float = 30) -> Any:
-    """Ask twice a second until it is true."""
+    """Poll twice a second until the condition is true."""
     end = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < end, f"waited {timeout_s:.0f} s for {what}"

@@ -1,4 +1,4 @@
-"""A Locust with its web UI, started as a user starts it, and spoken to over HTTP."""
+"""A Locust with its web UI, started as by a user, and requests to it over HTTP."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Served:
             )
 
     def ready(self) -> Served:
-        """Wait until it answers."""
+        """Wait until the web UI answers."""
         wait_until(lambda: self.child.poll() is not None or self._answers(), "Locust to answer")
         assert self.child.poll() is None, self.log()
         return self

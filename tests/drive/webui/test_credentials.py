@@ -1,4 +1,4 @@
-"""What a form of the web UI can make tsbench send to whom: real servers, and a proxy that keeps all that it is sent."""
+"""Forms of the web UI cannot send secrets to other servers: real servers, and a proxy that records all bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_DATA = {"TSBENCH_SCALE": "10", "TSBENCH_LOAD_WINDOW": "10m"}
 
 
 class Stranger:
-    """Passes connections on to a server that wants no password, and keeps what came."""
+    """A proxy that passes connections on to a server without a password, and records all bytes."""
 
     def __init__(self, port: int) -> None:
         self._port, self.received, self.connections = port, bytearray(), 0
@@ -63,7 +63,7 @@ class Stranger:
 
 @pytest.fixture
 def strangers(influxdb_server: Callable[[str], InfluxServer1 | InfluxServer2]) -> Iterator[Callable[[], Stranger]]:
-    """Servers of others, in front of a real InfluxDB."""
+    """Start servers of others, in front of a real InfluxDB."""
     made: list[Stranger] = []
 
     def make() -> Stranger:

@@ -1,4 +1,4 @@
-"""Live figures are the files' figures, however the news of the processes are cut up and in what order they come."""
+"""Live figures equal the files' figures, however the processes' updates are divided and ordered."""
 
 from __future__ import annotations
 

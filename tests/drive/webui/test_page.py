@@ -1,4 +1,4 @@
-"""The web UI as a user has it: in a real Chromium, with workers, with a password, with mistakes in the start form."""
+"""The web UI in a real Chromium: with workers, with a password, with mistakes in the start form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A Locust for tests that start nothing in it."""
+    """Return a Locust for tests that start nothing in it."""
     locust = Served(tmp_path_factory.mktemp("one")).ready()
     yield locust
     locust.close()

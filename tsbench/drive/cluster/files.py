@@ -1,4 +1,4 @@
-"""Files of a worker that does not share the leader's file system: sent in pieces when the worker ends."""
+"""Transfer of files from a worker without access to the leader's file system, in pieces, when the worker ends."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from tsbench.units import format_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-TOKEN = "process/leader"  # noqa: S105 - not a secret: it only tells one run directory from another
+TOKEN = "process/leader"  # noqa: S105 - not a secret: it identifies a run directory
 PIECE_BYTES = 1_000_000
 FILE_BYTES = 2_000_000_000
 TOTAL_BYTES = 10_000_000_000
-"""What a master takes of one file, and of all files of a test. The ledger grows fastest, by 21 bytes a write."""
+"""Maximum size of one file, and of all files of a test. The ledger grows fastest, by 21 bytes a write."""
 _NAMES = re.compile(r"(latency|process)/[A-Za-z0-9_.-]+")
 
 
 def mark(directory: Path) -> str:
-    """Mark a run directory, so that a worker can tell whether it sees the same one."""
+    """Write a token into a run directory, by which a worker recognises it."""
     token = secrets.token_hex(8)
     (directory / TOKEN).write_text(token, encoding="utf-8")
     return token
 
 
 def place_for(directory: Path, token: str) -> tuple[Path, bool]:
-    """Where a worker writes: the run directory if it is the leader's own, else a new one; and whether to send it."""
+    """Return the directory for a worker's files, and whether they must be sent to the leader.
+
+    It is the run directory if the worker shares it with the leader, else a new one.
+    """
     try:
         if (directory / TOKEN).read_text(encoding="utf-8") == token:
             return directory, False
@@ -43,7 +46,7 @@ def place_for(directory: Path, token: str) -> tuple[Path, bool]:
 
 
 def pieces(directory: Path) -> Iterator[dict[str, Any]]:
-    """The files of a directory as messages, each small enough not to hold up the others."""
+    """Yield the files of a directory as messages, each small enough not to delay others."""
     for path in sorted([*(directory / "latency").iterdir(), *(directory / "process").iterdir()]):
         name = f"{path.parent.name}/{path.name}"
         with path.open("rb") as file:
@@ -51,14 +54,14 @@ def pieces(directory: Path) -> Iterator[dict[str, Any]]:
                 yield {"name": name, "data": zlib.compress(data)}
 
 
-class Refused(Exception):  # noqa: N818 - what a worker sent cannot be taken
-    """A worker sent what the master does not take: one line that names the worker."""
+class Refused(Exception):  # noqa: N818 - a worker's files are refused
+    """Raised for files of a worker that the master does not accept: one line that names the worker."""
 
 
 class Inbox:
-    """Where the master puts the files of its workers, up to a size.
+    """The master's store for the files of its workers, with a size limit.
 
-    A worker is trusted to do its work, not to be without faults: it must not fill the master's disk or memory.
+    A worker is trusted to be honest, but may have errors: it must not fill the master's disk or memory.
     """
 
     def __init__(self, directory: Path, *, file_bytes: int = FILE_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
@@ -72,8 +75,8 @@ class Inbox:
         Raises
         ------
         Refused
-            If the name is not one of that worker's own files, the piece cannot be unpacked, or there is too much of it.
-            The worker's files are deleted then: it counts as one that did not come to its end.
+            If the name is not one of the worker's own files, the piece cannot be unpacked, or a size limit is exceeded.
+            The worker's files are deleted then: it counts as one that did not finish.
         """
         if worker in self._refused:
             return

@@ -1,7 +1,7 @@
 """Workers that Locust forks (`--processes`) end with the master that forked them, however it ends.
 
-Locust asks its workers to quit at an ordinary end. After any other (its port taken, killed) they would go on for
-minutes, looking for a master that is gone.
+Locust asks its workers to quit at an ordinary end. After any other end (its port was taken, it was killed) they would
+run on for minutes, looking for a master that is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tsbench.servers.children import bind_to_parent
 
 
 class _Binding:
-    """What a fork needs to know of the process that forks."""
+    """State of the forking process for its forks."""
 
     def __init__(self) -> None:
         os.register_at_fork(before=self._prepare, after_in_child=self._bind)
@@ -26,5 +26,5 @@ class _Binding:
 
 
 def end_with_master() -> None:
-    """Have all processes that are forked from here on end with the one that forks them."""
+    """Make all processes that are forked from now on end with the process that forks them."""
     _Binding()

@@ -3,7 +3,7 @@
 `MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message: they are signed
 (see `signing`), not encrypted.
 
-A worker sends its secrets to an endpoint that its master names only where the master would send its own.
+A worker sends its secrets only to those endpoints of its master to which the master would send its own.
 """
 
 from __future__ import annotations
@@ -42,15 +42,18 @@ PING, PONG, SHARE, READY, GO, DRAINED, STOP, FILE, STOPPED = (
 PINGS = 8
 PING_TIMEOUT_S = 2.0
 READY_TIMEOUT_S = 60.0
-"""How long workers may take to make their first payloads: on a busy small device that is seconds."""
+"""Time limit for workers to make their first payloads, in seconds: a busy small device needs some."""
 WATCH_PERIOD_S = 0.5
 SILENCE_S = 10
-"""A worker that has sent no heartbeat for so long counts as lost. Locust's own 3 s are less than a worker on a busy
-machine needs for its first payloads, or one of a loaded host for a turn on the processor."""
+"""Seconds without a heartbeat after which a worker counts as lost.
+
+Locust's own 3 s are less than a worker on a busy machine needs for its first payloads, or one on a loaded host for a
+turn on the processor.
+"""
 
 
 class MasterProtocol:
-    """The workers of a run, as their master knows them."""
+    """The workers of a run, from their master's side."""
 
     def __init__(self, runner: MasterRunner) -> None:
         self._runner = runner
@@ -77,12 +80,12 @@ class MasterProtocol:
         runners.HEARTBEAT_LIVENESS = SILENCE_S // runners.HEARTBEAT_INTERVAL
 
     def share_out(self, run: RunPlan) -> None:
-        """Give every connected worker its streams and its clock's offset; return when all of them are ready.
+        """Send every connected worker its streams and its clock's offset; return when all of them are ready.
 
         Raises
         ------
         UserMistake
-            If there are no workers, more than streams, or one of them cannot take part.
+            If no worker is connected, more than the world has streams, or one of them cannot take part.
         Broken
             If a worker is lost or does not get ready in time.
         """
@@ -121,7 +124,7 @@ class MasterProtocol:
         self._await_ready()
 
     def _await_ready(self) -> None:
-        """Wait for all workers: one whose heartbeat is overdue because it is busy is still waited for."""
+        """Wait for all workers, also for one whose heartbeat is overdue because it is busy."""
         give_up = time.monotonic() + READY_TIMEOUT_S
         ours = {share["client"]: share["name"] for share in self.shares}
         while True:
@@ -145,7 +148,7 @@ class MasterProtocol:
             self._watcher = self._watcher or gevent.spawn(self._watch_local)
 
     def _watch_local(self) -> None:
-        """Report a worker of this machine as lost when its process has ended, instead of after a time of silence."""
+        """Report a worker of this machine as lost as soon as its process has ended, before its silence limit."""
         while True:
             gevent.sleep(WATCH_PERIOD_S)
             for client, pid in self._pids.items():
@@ -185,7 +188,8 @@ class MasterProtocol:
     def stop(self, run: RunPlan) -> None:
         """Let every worker finish, write its files and report its counts, before Locust ends any of them.
 
-        At quit Locust's master sends its workers a message and goes on; what they report later than 0.5 s is lost.
+        At quit Locust's master sends its workers a message and goes on; reports that come more than 0.5 s later are
+        lost.
         """
         self._awaited = self._present()
         if not self._awaited:
@@ -214,10 +218,10 @@ class MasterProtocol:
 
 
 class Role(Protocol):
-    """What a worker's coordinator does when its master speaks."""
+    """Callbacks of a worker's coordinator for its master's messages."""
 
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
-        """Take a share of a run."""
+        """Prepare a share of a run."""
         ...
 
     def go(self, clock: Clock) -> None:
@@ -225,17 +229,17 @@ class Role(Protocol):
         ...
 
     def close_process(self) -> None:
-        """Finish, and write all files."""
+        """Finish the ops in flight and write all files."""
         ...
 
 
 class WorkerProtocol:
-    """A worker, as it sees its master."""
+    """The messages of a run from a worker's side."""
 
     def __init__(self, runner: WorkerRunner, role: Role) -> None:
         self._runner, self._role = runner, role
         self.has_share = False
-        """Whether the master has given it streams for the test that begins next."""
+        """True if the master has assigned streams for the test that begins next."""
         self._sends_from: Path | None = None
         runner.register_message(PING, self._on_ping)
         runner.register_message(SHARE, self._on_share)
@@ -246,7 +250,7 @@ class WorkerProtocol:
         self._runner.send_message(PONG, {"time_ns": time.time_ns()})
 
     def _on_share(self, msg: Any, **_: Any) -> None:
-        """Get ready for a test before its users are spawned, and report that, or why it is not possible."""
+        """Prepare for a test before its users are spawned, and report success or the reason for failure."""
         error = ""
         try:
             self._take(msg.data)
@@ -265,7 +269,7 @@ class WorkerProtocol:
         self._role.begin(RunSpec.model_validate(given["spec"]), given["endpoint"], place, own, share["clock_offset_ns"])
 
     def drained(self) -> None:
-        """Tell the master that nothing is left to do."""
+        """Report to the master that no work remains."""
         gevent.spawn(self._runner.send_message, DRAINED, {})
 
     def _on_go(self, msg: Any, **_: Any) -> None:
@@ -277,14 +281,14 @@ class WorkerProtocol:
         if self._sends_from is not None:
             for piece in files.pieces(self._sends_from):
                 self._runner.send_message(FILE, piece)
-            shutil.rmtree(self._sends_from, ignore_errors=True)  # on a small device nobody would clear it away
+            shutil.rmtree(self._sends_from, ignore_errors=True)  # on a small device nobody would delete it
             self._sends_from = None
         self._runner._send_stats()  # noqa: SLF001 - or the master's count lacks up to 3 s
         self._runner.send_message(STOPPED, {})
 
 
 def _machine() -> str:
-    """Return what is the same for processes that know each other by their process ids, and for no others."""
+    """Return an identifier that is equal for processes which see each other's process ids, and for no others."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     space = Path("/proc/self/ns/pid")
     return f"{boot.read_text('ascii').strip()} {space.stat().st_ino}" if boot.exists() and space.exists() else ""

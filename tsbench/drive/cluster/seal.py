@@ -1,12 +1,12 @@
-"""How messages between a master and its workers are signed: the two ends of a connection as values, without sockets.
+"""Signatures of messages between a master and its workers: the two ends of a connection as values, without sockets.
 
 Each message has an HMAC-SHA256 under a key that both ends know. Signed are:
 
-- the message and its kind, so that none is taken for one of the other direction,
-- the worker's name, so that none is taken for another worker's,
-- a random number of the worker and one of the master, both made when they connect, so that nothing recorded on one
-  connection, from an earlier test say, is taken on another,
-- a serial number that must rise, so that none is taken twice or after a later one.
+- the message and its kind, so that it is not accepted in the other direction,
+- the worker's name, so that it is not accepted as another worker's,
+- a random number of the worker and one of the master, both made when they connect, so that a message recorded on one
+  connection, for example of an earlier test, is not accepted on another,
+- a serial number that must rise, so that it is not accepted twice or after a later one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 
 WAITING = 1_000
-"""Messages that a worker keeps until its master has answered; older ones are dropped."""
+"""Maximum number of messages that a worker keeps until its master has answered; older ones are dropped."""
 
 _HEAD = struct.Struct("!4sB16s16sQ")
 _MARK = b"tsb1"
@@ -30,7 +30,7 @@ HELLO, WELCOME, TO_MASTER, TO_WORKER = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A message whose signature was right."""
+    """A message with a valid signature."""
 
     kind: int
     worker: bytes
@@ -46,12 +46,12 @@ class Seal:
         self._key = hashlib.sha256(b"tsbench cluster\0" + secret).digest()
 
     def close(self, node: bytes, frame: Frame) -> bytes:
-        """Return a message of or for the worker called `node` as bytes, signed."""
+        """Return a message for the worker `node`, or from it, as signed bytes."""
         head = _HEAD.pack(_MARK, frame.kind, frame.worker, frame.master, frame.number)
         return head + self._mac(head, node, frame.payload) + frame.payload
 
     def open(self, node: bytes, data: bytes) -> Frame | None:
-        """Return the message if its signature is right, else None."""
+        """Return the message if its signature is valid, else None."""
         if len(data) < _HEAD.size + _MAC_BYTES:
             return None
         head, mac = data[: _HEAD.size], data[_HEAD.size : _HEAD.size + _MAC_BYTES]
@@ -66,7 +66,7 @@ class Seal:
 
 
 class WorkerEnd:
-    """A worker's end of its connection to the master: it says hello, and sends all else after the master's answer."""
+    """A worker's end of its connection to the master: it sends hello, and other messages after the master's answer."""
 
     def __init__(self, seal: Seal, node: bytes) -> None:
         self._seal, self._node = seal, node
@@ -78,11 +78,11 @@ class WorkerEnd:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the master has answered."""
+        """True if the master has answered."""
         return self._master != _NO_NONCE
 
     def send(self, payload: bytes) -> list[bytes]:
-        """Return what to put on the wire for a message."""
+        """Return the bytes to send for a message."""
         if not self.is_connected:
             self._waiting.append(payload)
             return [self._seal.close(self._node, Frame(HELLO, self._own, _NO_NONCE, 0, b""))]
@@ -90,7 +90,7 @@ class WorkerEnd:
         return [self._seal.close(self._node, Frame(TO_MASTER, self._own, self._master, self._sent, payload))]
 
     def receive(self, data: bytes) -> tuple[bool, bytes | None, list[bytes]]:
-        """Return whether bytes are to be trusted, the message that they hold if any, and what to answer."""
+        """Return whether bytes are trusted, the message in them if any, and the bytes to answer."""
         frame = self._seal.open(self._node, data)
         if frame is None or frame.worker != self._own:
             return False, None, []
@@ -119,14 +119,14 @@ class MasterEnd:
         self._received: dict[tuple[bytes, bytes], int] = {}
 
     def send(self, node: bytes, payload: bytes) -> list[bytes]:
-        """Return what to put on the wire for a worker; nothing if it has not connected."""
+        """Return the bytes to send to a worker; empty if it has not connected."""
         if node not in self._workers:
             return []
         self._sent += 1
         return [self._seal.close(node, Frame(TO_WORKER, self._workers[node], self._own, self._sent, payload))]
 
     def receive(self, node: bytes, data: bytes) -> tuple[bool, bytes | None, list[bytes]]:
-        """Return whether bytes are to be trusted, the message that they hold if any, and what to answer."""
+        """Return whether bytes are trusted, the message in them if any, and the bytes to answer."""
         frame = self._seal.open(node, data)
         if frame is None or frame.kind not in {HELLO, TO_MASTER}:
             return False, None, []

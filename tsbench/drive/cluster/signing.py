@@ -1,16 +1,16 @@
-"""Signed messages between a Locust master and its workers: what is not signed with their secret is dropped unread.
+"""Signed messages between a Locust master and its workers: messages without a valid signature are dropped unread.
 
 Locust's own messages carry no proof of who sent them, and its master listens on all interfaces. Here every message has
 an HMAC-SHA256 under a secret that master and workers share: TSBENCH_CLUSTER_SECRET, or, between a master and workers
-that it forks (`--processes`), a random one that they inherit. It is checked before the message is decoded; `seal` says
-what is signed, and how nothing recorded earlier is taken again.
+that it forks (`--processes`), a random one that they inherit. It is checked before the message is decoded; `seal`
+has the details, and the protection against recorded messages.
 
 Not prevented: messages can be read on their way (nothing is encrypted), held back, or lost; and whoever knows the
 secret can speak for any worker and for the master. `locust -f -`, which fetches the locustfile from a master before any
 of this is loaded, does not work with a signing master.
 
-All that depends on Locust's private side is `install` and the two classes above it: Locust keeps its socket in the
-attribute `socket`, sends with `send` (worker) or `send_multipart` (master), receives with `recv` or `recv_multipart`.
+Only `install` and the two classes above it depend on Locust's private API: Locust keeps its socket in the attribute
+`socket`, sends with `send` (worker) or `send_multipart` (master), receives with `recv` or `recv_multipart`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ logger = logging.getLogger("tsbench")
 
 VARIABLE = "TSBENCH_CLUSTER_SECRET"
 SHORTEST = 16
-"""Characters of a secret at least: whoever records a message can try secrets on it at leisure."""
+"""Minimum length of a secret in characters: an attacker who records a message can test secrets on it offline."""
 MAX_BYTES = 16_000_000
-"""A longer message ends its connection before it is read; pieces of files are 1 MB, reports a few kilobytes."""
+"""Maximum length of a message; a longer one ends its connection unread. Pieces of files are 1 MB, reports a few kB."""
 SILENCE_S = 8.0
 WARN_EVERY_S = 60.0
 
@@ -48,7 +48,7 @@ WARN_EVERY_S = 60.0
 
 
 class _Family:
-    """The processes that Locust forks (`--processes`), which share what this one had in memory."""
+    """The processes that Locust forks (`--processes`), which share this process's memory at the fork."""
 
     def __init__(self) -> None:
         self.secret = secrets.token_bytes(32)
@@ -68,7 +68,7 @@ def seal_for(host: str, option: str) -> Seal:
     Raises
     ------
     UserMistake
-        If there is no secret, or a short one.
+        If no secret is set, or a short one.
     """
     given = listening.secret_for(host, VARIABLE, option)
     if given is not None:
@@ -84,7 +84,7 @@ def seal_for(host: str, option: str) -> Seal:
 
 
 class _Signed:
-    """Locust's socket with signatures; what is not overridden is the socket's own."""
+    """Locust's socket with signatures; other attributes are the socket's own."""
 
     def __init__(self, socket: Any) -> None:
         socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
@@ -148,7 +148,7 @@ class _MasterSocket(_Signed):
 
 
 def _wrapped(wrap: str) -> property:
-    """The attribute in which Locust puts its socket, once, before it binds or connects: it gets a signing one."""
+    """Return a property for Locust's socket attribute that wraps the socket in a signing one when it is set."""
 
     def put(self: Any, socket: Any) -> None:
         make: Callable[[Any], _Signed] = getattr(self, wrap)
@@ -195,5 +195,5 @@ def _or_exit(make: Callable[[], Seal]) -> Seal:
 
 
 def install() -> None:
-    """Let Locust's master and workers of this process, and of those that it forks, sign their messages."""
+    """Make Locust's master and workers of this process, and of those that it forks, sign their messages."""
     zmqrpc.Server, zmqrpc.Client = _Server, _Client  # type: ignore[misc]

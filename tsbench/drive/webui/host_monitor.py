@@ -1,4 +1,4 @@
-"""Watches this host once a second while somebody looks: the whole of it, the load generator and the server."""
+"""A monitor of this host once a second while a page is open: the whole host, the load generator and the server."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PERIOD_S = 1.0
 
 
 class HostMonitor:
-    """Calls `tell` with a row a second. Looking is done in a thread of the pool: the event loop must not wait for it.
+    """Calls `tell` with a row a second. Sampling is done in a thread of the pool: the event loop must not wait for it.
 
     Parameters
     ----------
     server
-        The server's processes, where they are on this host and known.
+        Returns the ids of the server's processes, if they are known and on this host.
     tell
-        Is given each row.
+        Callback for each row.
     """
 
     def __init__(self, server: Callable[[], Sequence[int]], tell: Callable[[dict[str, float]], None]) -> None:
@@ -35,9 +35,9 @@ class HostMonitor:
         self._disk: Any = None
 
     def run(self) -> None:
-        """Watch until killed."""
+        """Sample until killed."""
         last = time.monotonic()
-        gevent.get_hub().threadpool.apply(self._look, (0.0,))  # the mark that the first difference is taken from
+        gevent.get_hub().threadpool.apply(self._look, (0.0,))  # start of the first difference
         while True:
             gevent.sleep(PERIOD_S)
             passed_s, last = time.monotonic() - last, time.monotonic()

@@ -1,4 +1,4 @@
-"""Who may use the web UI: this host alone, or whoever knows the password in TSBENCH_WEB_PASSWORD.
+"""Access to the web UI: from this host alone, or with the password in TSBENCH_WEB_PASSWORD.
 
 Locust's own UI listens on all interfaces, answers any origin, and leaves one route without its login.
 """
@@ -30,19 +30,19 @@ logger = logging.getLogger("tsbench")
 
 HERE = "127.0.0.1"
 PAUSE_S = 1.0
-"""After a wrong password, so that guessing is slow."""
+"""Pause after a wrong password, which slows down guessing."""
 OPEN = {"locust.login", "locust.send_assets", "tsbench.login"}
-"""What can be had without being logged in."""
+"""Paths that need no login."""
 
 
 class _Someone(UserMixin):  # type: ignore[misc]  # flask_login is untyped
-    """Whoever knew the password."""
+    """A user who knows the password."""
 
     id = "tsbench"
 
 
 def set_defaults(parser: LocustArgumentParser) -> None:
-    """Make 127.0.0.1 the default of --web-host and --master-bind-host; log in where a password is set."""
+    """Make 127.0.0.1 the default of --web-host and --master-bind-host; require a login if a password is set."""
     wanted = credentials.is_set(WEB_PASSWORD)
     parser.set_defaults(web_host=HERE, master_bind_host=HERE, **({"web_login": True} if wanted else {}))
     texts = {
@@ -54,12 +54,12 @@ def set_defaults(parser: LocustArgumentParser) -> None:
 
 
 def protect(web_ui: WebUI, routes: Blueprint) -> None:
-    """Install the login, if there is a password; refuse pages of other sites and what no form has a field for.
+    """Install the login, if a password is set; refuse requests from other sites and fields that no form has.
 
     Raises
     ------
     UserMistake
-        If other machines reach the web UI and there is no password, or if its file cannot be read.
+        If other machines can reach the web UI and no password is set, or if its file cannot be read.
     """
     secret = listening.secret_for(web_ui.host, WEB_PASSWORD, "--web-host")
     app: Any = web_ui.app
@@ -107,7 +107,7 @@ def _install_login(web_ui: WebUI, routes: Blueprint, secret: str) -> None:
 
 
 def _refuse_foreign(*, only_loopback: bool) -> Response | None:
-    """Refuse requests that a page of another site makes, or that reach us by a name that is not ours."""
+    """Refuse requests from a page of another site, or to a host name that is not ours."""
     if _is_foreign():
         return make_response("Refused: this request comes from another site.", 403)
     if only_loopback and not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
@@ -116,12 +116,12 @@ def _refuse_foreign(*, only_loopback: bool) -> Response | None:
 
 
 def _is_foreign() -> bool:
-    """Return whether a page that is not ours made the request.
+    """Return True if a page of another site made the request.
 
-    "same-site" is not ours: it is any other port of this host, and any other name of its domain.
+    "same-site" is another site: it is any other port of this host, and any other name of its domain.
     """
     site = request.headers.get("Sec-Fetch-Site")
-    if site is None:  # no browser, or an old one
+    if site is None:  # not a browser, or an old one
         origin = request.headers.get("Origin")
         return origin is not None and urlsplit(origin).netloc != request.host
     if site == "same-origin":

@@ -1,7 +1,7 @@
 """tsbench in Locust's web UI: the tabs Latency, Writes and Host, their charts, and the run's report.
 
-Locust's UI takes tables for tabs of others, nothing else. The tables are given to it that way; the charts below them
-are put into the same tabs by a script of ours, which also draws a page of its own, `/tsbench`.
+Locust's UI accepts tables for additional tabs, nothing else. Our script adds the charts below the tables in the same
+tabs, and draws a page of its own, `/tsbench`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tsbench.drive.run_plan import RunPlan
 
 WATCH = "tsbench-watch"
-"""The master's word to its workers that somebody watches test so-and-so."""
+"""Message of the master to its workers: a page watches a test, whose id follows."""
 STATIC = Path(__file__).parent / "static"
 WORKERS_LATE_S = 4
 REPORT = "import sys; from tsbench.cli.main import main; sys.exit(main(['report', sys.argv[1]]))"
@@ -43,7 +43,7 @@ INDEX_EXTRA = (
 
 
 class WorkerReporter:
-    """In a worker: sends the news of its load process along with Locust's reports, while a web UI shows them."""
+    """Sends a worker's updates along with Locust's reports, while a web UI shows them."""
 
     def __init__(self, environment: Environment, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -73,7 +73,7 @@ def _attach(test: str, process: LoadProcess) -> Outbox:
 
 
 class WebPage:
-    """Beside the web UI: keeps the figures of the test and answers for them."""
+    """tsbench's part of the web UI: keeps the figures of the test and serves them."""
 
     def __init__(
         self, environment: Environment, coordinator: Coordinator, server_pids: Callable[[], Sequence[int]]
@@ -99,14 +99,14 @@ class WebPage:
     # --- the test -----------------------------------------------------------------------------------------------------
 
     def planning(self) -> None:
-        """A test is about to begin."""
+        """Prepare for a test that is about to begin."""
         self._planning = True
         self._results, self._why_no_report = None, "The test is running; stop it first."
         if self._master is not None:  # should it not begin, its workers need not end
             self._master.send_message(WATCH, {"test": ""})
 
     def planned(self, run: RunPlan) -> None:
-        """It is known what is to be done."""
+        """Start the figures of a test whose plan is known."""
         test = str(run.directory)
         self.figures.begin(test)
         if self._master is not None:
@@ -114,7 +114,7 @@ class WebPage:
         self._watcher = self._watcher or gevent.spawn(self._watch)
 
     def reported(self, results: Path) -> None:
-        """A test was checked, and its results are in this directory."""
+        """Show the result of a test that was checked; `results` is its directory."""
         self._results, self._why_no_report = results, ""
 
     def _on_began(self, process: LoadProcess) -> None:
@@ -150,10 +150,10 @@ class WebPage:
 
     @property
     def _state(self) -> str:
-        """Locust's state, but a test that is being prepared counts as begun.
+        """Locust's state, but a test in preparation counts as begun.
 
-        Locust says "ready" or "stopped" until its `test_start` listeners return; its page would then offer the start
-        form again, and look no more for what comes of the test.
+        Locust reports "ready" or "stopped" until its `test_start` listeners return; its page would then show the start
+        form again, and not watch the test.
         """
         if self._running or self._coordinator.trouble:
             self._planning = False
@@ -207,7 +207,7 @@ class WebPage:
         return int(self._runner.user_count)
 
     def _live(self) -> Response:
-        """What changed since the reader asked last."""
+        """Return the changes since the reader's last request."""
         same = request.args.get("test", "") == self.figures.test
         found = self.figures.since(request.args.get("revision", 0, int) if same else 0)
         name, why = self.figures.limit(self._users) if self._running else ("", "")
@@ -232,7 +232,7 @@ class WebPage:
         )
 
     def _report(self) -> Response:
-        """The report of the last test: as a file, or with `?show=1` as a page."""
+        """Return the report of the last test: as a file, or with `?show=1` as a page."""
         results = self._results
         if results is None:
             return make_response(self._coordinator.trouble or self._why_no_report, 409)

@@ -1,4 +1,4 @@
-"""What a request to Locust's web UI may change: the fields of its forms, and nothing else.
+"""The fields that a request to Locust's web UI may set: those of its forms, and no others.
 
 Locust itself sets any option that a request names (`results`, `logfile`), and any attribute of a user class.
 """
@@ -19,11 +19,11 @@ ALWAYS = frozenset({"user_count", "spawn_rate", "host", "run_time", "profile"})
 PICKED = frozenset({"user_classes", "shape_class"})
 """Fields that the start form has only with --class-picker."""
 OF_A_USER = frozenset({"user_class_name", "host", "weight", "fixed_count", "tasks"})
-"""Fields of the form that --class-picker has for each user class."""
+"""Fields that --class-picker adds to the form for each user class."""
 
 
 def guard(web_ui: WebUI) -> None:
-    """Refuse requests that set what the forms have no field for, before Locust sees them."""
+    """Refuse requests with fields that no form has, before Locust handles them."""
     picker = bool(web_ui.userclass_picker_is_active)
     fields = ALWAYS | set(ui_extra_args_dict()) | (PICKED if picker else set())
     allowed = {"locust.swarm": fields, "locust.update_user": OF_A_USER if picker else frozenset()}
@@ -42,7 +42,7 @@ def guard(web_ui: WebUI) -> None:
 
 
 def _keys(body: bytes) -> set[str]:
-    """The keys of a JSON object; something that no form has for a body that is none."""
+    """Return the keys of a JSON object; for any other body a name that no form has."""
     try:
         content = json.loads(body)
     except ValueError:

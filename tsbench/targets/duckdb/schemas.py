@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names are quoted by sql.quoted, values are parameters
-"""DuckDB's layout: tables without indexes, and how batches and queries are said to it."""
+"""The schema of DuckDB: tables without indexes, and statements for batches and queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
 
 BATCH = "tsbench_batch"
-"""The name under which a session finds the columns of a bulk write."""
+"""Name by which a bulk write's statement refers to the session's columns."""
 MAX_PARAMETERS = 16_384  # of one statement: DuckDB has no limit, but binding them takes 15 us each
 _COLUMN_TYPE = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
 
@@ -65,14 +65,14 @@ class _Text(SqlText):
 
 @dataclass(frozen=True, slots=True)
 class DuckdbSchema:
-    """A table per measurement beside `tags`, without indexes: row groups are skipped by their columns' min and max."""
+    """A schema of DuckDB: tables of measurements and tags without indexes; row groups are skipped by min and max."""
 
     name: str
     keeps_duplicates: bool = True
     modes: frozenset[WriteMode] = frozenset(WriteMode)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Empty tables, whatever was there before."""
+        """Return the statements that create empty tables in place of existing ones."""
         made = list(self.drop(measurements))
         if tags:
             made.append(Statement(f'CREATE TABLE "tags" ("id" INTEGER, {_columns_of(tags, "VARCHAR")})'))
@@ -86,15 +86,15 @@ class DuckdbSchema:
         return made
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """The tables and the tags, where they exist."""
+        """Return the statements that drop the tables and the tags, where they exist."""
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in (*(m.name for m in measurements), "tags")]
 
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002 - it is all tables'
-        """Write what the log holds into the file, compressed."""
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002 - a checkpoint covers all tables
+        """Return the statement that writes the log into the file, compressed."""
         return [Statement("CHECKPOINT")]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """One row, statements of many rows in one transaction, or columns that DuckDB reads as they are."""
+        """Return one row, statements of many rows for one transaction, or columns that DuckDB reads directly."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         m = batch.measurement
@@ -110,14 +110,13 @@ class DuckdbSchema:
         return Payload(mode, m.name, pieces[0].text if pieces else "", pieces, len(batch), nbytes)
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One payload per point."""
         columns = _python(batch)
         text, name = f"{_insert(batch.measurement)} VALUES ({', '.join('?' * len(columns))})", batch.measurement.name
         each = sql.width_bytes(columns) // max(1, len(batch))
         return (Payload(WriteMode.SINGLE, name, text, [Statement(text, row)], 1, each) for row in sql.rows(columns))
 
     def compile(self, query: Query) -> Statement:
-        """The query as SQL."""
+        """Return the query as SQL."""
         return _Text().statement(query)
 
 
@@ -147,7 +146,7 @@ def _python(batch: Batch) -> list[Sequence[Any]]:
 
 
 def _arrow(batch: Batch) -> pa.Table:
-    """The batch's columns as an Arrow table, in the order of `_insert`; numbers are not copied."""
+    """Return the batch's columns as an Arrow table, in the order of `_insert`; numbers are not copied."""
     import pyarrow as pa  # noqa: PLC0415 - not in the memory of workers that write single points
 
     m = batch.measurement

@@ -1,4 +1,4 @@
-"""InfluxDB's counters out of its own pages, /debug/vars of 1.x and /metrics of 2.x: pure, sums over all shards."""
+"""InfluxDB's counters, parsed from /debug/vars of 1.x and /metrics of 2.x: pure functions, sums over all shards."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ METRICS = re.compile(
 
 
 def of_vars(page: bytes) -> dict[str, float]:
-    """`<module>.<counter>` as 1.x tells them, without its own database `_internal`.
+    """Return the counters of 1.x as `<module>.<counter>`, without those of its own database `_internal`.
 
     Raises
     ------
     ValueError
-        If this is no such page.
+        If the page has another format.
     """
     found: dict[str, float] = defaultdict(float)
     for entry in json.loads(page).values():
@@ -37,7 +37,7 @@ def of_vars(page: bytes) -> dict[str, float]:
 
 
 def of_metrics(page: bytes) -> dict[str, float]:
-    """The metrics of 2.x that METRICS names, without the buckets of histograms."""
+    """Return the metrics of 2.x in METRICS, without the buckets of histograms."""
     found: dict[str, float] = defaultdict(float)
     for match in METRICS.finditer(page):
         if not match[1].endswith(b"_bucket"):

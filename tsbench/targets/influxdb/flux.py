@@ -1,7 +1,7 @@
-"""Queries as Flux, over a variable `bucket` that the session defines, and the annotated CSV that answers them.
+"""The query compiler for Flux, and the parser for its answers in annotated CSV.
 
-Flux labels the first bucket of a window with the window's start where that lies within the bucket, hence
-`truncateTimeColumn`, which aligns to the epoch as buckets are.
+Queries use a variable `bucket` that the session defines. Flux labels the first bucket of a window with the window's
+start if that lies within the bucket, hence `truncateTimeColumn`, which aligns to the epoch as our buckets are.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 
 def text_literal(value: str) -> str:
-    """A text as a literal; `${` would begin an expression."""
+    """Return a text as a literal; `${` would begin an expression."""
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("${", "\\${")):
         value = value.replace(plain, escaped)
     return f'"{value}"'
 
 
 def compile_query(query: Query) -> str:
-    """The query's text."""
+    """Return the text of the query."""
     m = query.measurement
     match query:
         case Raw():
@@ -76,13 +76,13 @@ def _span(query: Raw | Above | Bucketed | Grouped) -> str:
 
 
 def _until(before_ns: int | None) -> str:
-    """Up to a time, or up to now, which is what `range` takes when it is told nothing."""
+    """Return the end of `range`: a time, or nothing, which means now."""
     stop = "" if before_ns is None else f", stop: {moment(before_ns)}"
     return f"range(start: {_EPOCH}{stop})"
 
 
 def _points(m: Measurement, fields: Sequence[str], keys: Sequence[str] | None) -> list[str]:
-    """Filters of one form each, which the storage engine applies itself."""
+    """Return the filters for the points of a query, in forms that the storage engine applies itself."""
     found = [
         f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})',
         _any_of("_field", fields),
@@ -91,7 +91,7 @@ def _points(m: Measurement, fields: Sequence[str], keys: Sequence[str] | None) -
 
 
 def _any_of(column: str, values: Sequence[str]) -> str:
-    """A tag without text is one that is not there."""
+    """Return the condition that a tag has one of the values; an empty tag is stored as a missing one."""
     name = _column(column)
     parts = [f"{name} == {text_literal(value)}" if value else f"not exists {name}" for value in values]
     return f"filter(fn: (r) => {' or '.join(parts) or 'false'})"
@@ -107,7 +107,7 @@ def _buckets(query: Bucketed | Grouped | LatestBuckets, by: Sequence[str]) -> li
 
 
 def _newest(m: Measurement) -> list[str]:
-    """The newest of each series, which the storage engine finds itself, and of those the newest of each key."""
+    """Return the steps for the newest row of each key, from the newest of each series by the storage engine."""
     by = f"group(columns: {_texts(['_field', *([m.key] if m.key else [])])})"
     return ["last()", by, 'sort(columns: ["_time"])', "last()"]
 
@@ -118,7 +118,7 @@ def _kept(query: Raw | Above | Latest) -> str:
 
 
 def moment(time_ns: int) -> str:
-    """A time as a literal, to the nanosecond."""
+    """Return a time as a literal, to the nanosecond."""
     seconds, rest = divmod(time_ns, 10**9)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}Z" if rest else f"{text}Z"
@@ -127,19 +127,19 @@ def moment(time_ns: int) -> str:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-class Failed(Exception):  # noqa: N818 - what the query has
-    """An answer whose table tells an error, which it can after its status said that all is well."""
+class Failed(Exception):  # noqa: N818 - the state of the query
+    """Raised for an answer with an error in its table, which may follow a status of success."""
 
 
 def records(text: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """The rows of an annotated CSV answer (with `datatype`) under the columns asked for.
+    """Return the rows of an annotated CSV answer (with `datatype`) under the requested columns.
 
     Raises
     ------
     Failed
-        If the answer tells an error.
+        If the answer has an error.
     ValueError
-        If it is no annotated CSV.
+        If the text is no annotated CSV.
     """
     wanted = ["_time" if name == "time" else name for name in columns]
     found: list[tuple[Any, ...]] = []
@@ -153,7 +153,7 @@ def records(text: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]:
-    """Types, names and rows of each table; tables begin with their types, and end with an empty line."""
+    """Yield types, names and rows of each table; tables begin with their types, and end with an empty line."""
     types: list[str] = []
     names: list[str] = []
     rows: list[list[str]] = []

@@ -1,7 +1,7 @@
-"""Queries as InfluxQL.
+"""The query compiler for InfluxQL.
 
-The shapes are the peers' (TSBS's generator), with what is wrong there put right: bounds in nanoseconds instead of whole
-seconds, no rows for empty buckets, and the newest buckets and rows where theirs gives the oldest for want of `DESC`.
+The forms of the queries are TSBS's, corrected: bounds in nanoseconds instead of whole seconds, no rows for empty
+buckets, and the newest buckets and rows where TSBS returns the oldest because `DESC` is missing.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def quoted(name: str) -> str:
-    """A name as a quoted identifier."""
+    """Return a name as a quoted identifier."""
     return '"' + _escaped(name).replace('"', '\\"') + '"'
 
 
 def text_literal(value: str) -> str:
-    """A text as a literal."""
+    """Return a text as a literal."""
     return "'" + _escaped(value).replace("'", "\\'") + "'"
 
 
 def compile_query(query: Query) -> str:
-    """The query's text. Tags by which it groups are told by the answer's series, not as columns."""
+    """Return the text of the query. The answer has tags of GROUP BY per series, not as columns."""
     m = query.measurement
     match query:
         case Raw():
@@ -64,7 +64,7 @@ def _names(of: Sequence[str]) -> str:
 
 
 def _by_key(m: Measurement) -> list[str]:
-    """The key is told once by each series of the answer; as a column it would be told by every row."""
+    """Return the clause for the key: GROUP BY sends it once per series; as a column it would be in every row."""
     return [f"GROUP BY {quoted(m.key)}"] if m.key else []
 
 
@@ -81,13 +81,13 @@ def _before(time_ns: int | None) -> list[str]:
 
 
 def _by_time(query: Bucketed | Grouped | LatestBuckets, key: str | None = None) -> str:
-    """Buckets are aligned to the epoch, and without `fill(none)` empty ones would be rows of nulls."""
+    """Return the clause for buckets, aligned to the epoch; `fill(none)` prevents rows for empty ones."""
     by_key = f", {quoted(key)}" if key else ""
     return f"GROUP BY time({duration(query.bucket_ns)}){by_key} fill(none)"
 
 
 def _chosen(m: Measurement, keys: Sequence[str] | None) -> list[str]:
-    """One of the keys, as a list of none or one condition; a tag without text is one that is not there."""
+    """Return the condition for the keys as a list of none or one; an empty tag is stored as a missing one."""
     if keys is None or m.key is None:
         return []
     name = quoted(m.key)
@@ -97,7 +97,7 @@ def _chosen(m: Measurement, keys: Sequence[str] | None) -> list[str]:
 
 
 def duration(length_ns: int) -> str:
-    """A length of time in the largest unit in which it is whole."""
+    """Return a length of time in the largest unit that divides it."""
     for unit, size in (("d", 86_400 * 10**9), ("h", 3_600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6)):
         if length_ns % size == 0:
             return f"{length_ns // size}{unit}"
@@ -105,6 +105,6 @@ def duration(length_ns: int) -> str:
 
 
 def number(value: float) -> str:
-    """A number without an exponent, which InfluxQL and Flux do not have, and with a fraction, so that it is a float."""
+    """Return a number without an exponent, which InfluxQL and Flux lack, and with a fraction, so that it is a float."""
     text = format(Decimal(repr(float(value))), "f")
     return text if "." in text else f"{text}.0"

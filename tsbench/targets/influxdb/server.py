@@ -1,10 +1,10 @@
 """InfluxDB 1.x and 2.x as local processes.
 
-The programs are looked for as `influxd-1.8`, `influxd-1.6` and `influxd-2` in `$TSBENCH_SERVERS/bin`, without that
-variable in `~/.cache/tsbench-servers/bin`, and then on PATH; `.ci/servers` puts them there. For `influxdb1` the setting
-`version` says which, else it is the newest that is there. All listen on 127.0.0.1 only. Version 1 runs without log-ins:
-what it holds is made up, and it runs no programs for anybody. Version 2 cannot; its random token lies in a file that
-only its owner may read, and which the endpoint names.
+The programs are `influxd-1.8`, `influxd-1.6` and `influxd-2` in `$TSBENCH_SERVERS/bin` (without that variable in
+`~/.cache/tsbench-servers/bin`), or on PATH; `.ci/servers` installs them. For `influxdb1` the setting `version` selects
+one, else the newest is used. All listen on 127.0.0.1 only. Version 1 runs without log-ins: its data is simulated, and
+it runs no programs for users. Version 2 needs a log-in; its random token is in a file that only its owner may read, and
+the endpoint names the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that 
 
 
 class _InfluxServer(ManagedServer):
-    """What both generations have in common."""
+    """Base of the servers of both versions."""
 
     def _programs(self) -> Path:
         program = self._program().absolute()
@@ -53,14 +53,14 @@ class _InfluxServer(ManagedServer):
 
     @abstractmethod
     def _program(self) -> Path:
-        """Find the program."""
+        """Return the path of the program."""
 
     @abstractmethod
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
-        """Return the command line and what it needs of an environment."""
+        """Return the command line and its environment variables."""
 
     def _expect_answer(self, path: str) -> None:
-        """Ask for a path of the server, as `_ready` does."""
+        """Request a path of the server; raise `NotReady` if it does not answer."""
         try:
             status, body = _request(self._port, "GET", path)
         except PermissionError as error:
@@ -75,7 +75,7 @@ class _InfluxServer(ManagedServer):
 
 
 class InfluxServer1(_InfluxServer):
-    """InfluxDB 1.x with a configuration of ours. Settings are `section.key`, as in its file (`data.index-version`)."""
+    """InfluxDB 1.x with tsbench's configuration. Settings are `section.key`, as in its file (`data.index-version`)."""
 
     log_name = "influxdb1.log"
 
@@ -91,11 +91,11 @@ class InfluxServer1(_InfluxServer):
 
     @property
     def endpoint(self) -> str:
-        """The URL with the database; it has a port once the server was started."""
+        """URL with the database; it has a port after the first start."""
         return f"http://127.0.0.1:{self._port}/tsbench"
 
     def settings(self) -> Mapping[str, str]:
-        """What tsbench sets; everything else is the default of the server."""
+        """Return the settings by tsbench; the others are the server's defaults."""
         return {**self._configured(), **super().settings()}
 
     def _configured(self) -> dict[str, str]:
@@ -108,7 +108,7 @@ class InfluxServer1(_InfluxServer):
             # Two lines of log for every request would be measured too.
             "http.log-enabled": "false",
             "data.query-log-enabled": "false",
-            # The default, said here because a comparison stands or falls with it: every write is synced.
+            # The default, set here because any comparison depends on it: every write is synced.
             "data.wal-fsync-delay": "0s",
         }
 
@@ -134,7 +134,7 @@ class InfluxServer1(_InfluxServer):
         return found
 
     def _check_settings(self, program: Path) -> None:
-        """The server ignores what it does not know; its own print of the configuration shows whether it took it."""
+        """Verify that the server accepts the settings: it ignores unknown ones, but prints all that it uses."""
         try:
             done = subprocess.run(
                 [str(program), "config", "-config", "influxdb.conf"], capture_output=True, text=True, check=False,
@@ -160,22 +160,22 @@ class InfluxServer1(_InfluxServer):
 
 
 class InfluxServer2(_InfluxServer):
-    """InfluxDB 2.x. Settings are its options without dashes in front (`storage-wal-fsync-delay`)."""
+    """InfluxDB 2.x. Settings are its options without the leading dashes (`storage-wal-fsync-delay`)."""
 
     log_name = "influxdb2.log"
 
     @property
     def endpoint(self) -> str:
-        """The URL with organisation, bucket and the token's file; it has a port once the server was started."""
+        """URL with organisation, bucket and token file; it has a port after the first start."""
         query = urlencode({"org": "tsbench", "bucket": "tsbench", "token_file": str(self._token_file)}, safe="/")
         return f"http://127.0.0.1:{self._port}/?{query}"
 
     def settings(self) -> Mapping[str, str]:
-        """What tsbench sets; everything else is the default of the server."""
+        """Return the settings by tsbench; the others are the server's defaults."""
         return {**self._options(), **super().settings()}
 
     def _options(self) -> dict[str, str]:
-        # The first is the default, said here because a comparison stands or falls with it: every write is synced.
+        # The first is the default, set here because any comparison depends on it: every write is synced.
         return {"storage-wal-fsync-delay": "0s", "ui-disabled": "true", **self._settings}
 
     @property
@@ -204,7 +204,7 @@ class InfluxServer2(_InfluxServer):
             self._set_up()
 
     def _set_up(self) -> None:
-        """Make the first user and organisation. The password is thrown away: the token is what logs in."""
+        """Create the first user and organisation. The password is discarded: log-ins use the token."""
         token = secrets.token_hex(32)
         first = {"username": "tsbench", "password": secrets.token_hex(16), "org": "tsbench", "bucket": "first"}
         status, body = _request(self._port, "POST", "/api/v2/setup", {**first, "token": token})
@@ -225,14 +225,14 @@ def _request(port: int, method: str, path: str, document: object = None) -> tupl
 
 
 def _program(name: str) -> Path | None:
-    """The program of that name, from the cache of `.ci/servers` or from PATH."""
+    """Return the path of a program in the cache of `.ci/servers` or on PATH, None if it is in neither."""
     cache = Path(os.environ.get("TSBENCH_SERVERS") or Path.home() / ".cache" / "tsbench-servers")
     found = shutil.which(name, path=str(cache / "bin")) or shutil.which(name)
     return Path(found) if found else None
 
 
 def _toml(settings: Mapping[str, str]) -> str:
-    """Settings as InfluxDB's configuration file. The port of its back-up service is any, on loopback."""
+    """Return the settings as InfluxDB's configuration file. Its backup service gets any free port on loopback."""
     lines = ["reporting-disabled = true", 'bind-address = "127.0.0.1:0"']
     for section in dict.fromkeys(name.partition(".")[0] for name in settings):
         lines.append(f"[{section}]")

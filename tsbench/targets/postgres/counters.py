@@ -1,4 +1,4 @@
-"""PostgreSQL's counters: which, and in which view each version has them. One statement, one row of JSON objects."""
+"""PostgreSQL's counters: their names, and the views that have them in each version. One statement, one row of JSON."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _OLD_CHECKPOINTER = {  # up to 16 these were the background writer's
     "buffers_written": "buffers_checkpoint",
 }
 PARTS = ("database", "writer", "checkpointer", "wal")
-"""What the names of the counters begin with, in the order of the columns."""
+"""Prefixes of the counters' names, in the order of the columns."""
 
 
 def text(version: int) -> str:
-    """The statement for a server's version, as libpq numbers it (160004)."""
+    """Return the statement for a server's version, as libpq numbers it (160004)."""
     checkpointer = "pg_stat_checkpointer" if version >= 170_000 else "pg_stat_bgwriter"
     names = _CHECKPOINTER if version >= 170_000 else _OLD_CHECKPOINTER
     wal = f"(SELECT {_object(_WAL)} FROM pg_stat_wal)" if version >= 140_000 else "'{}'::jsonb"  # noqa: S608 - our own names
@@ -45,7 +45,7 @@ def text(version: int) -> str:
 
 
 def named(row: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The row of that statement as counters."""
+    """Return the counters by name, from the row that the statement returns."""
     return {
         f"{part}.{name}": float(value) for part, found in zip(PARTS, row, strict=True) for name, value in found.items()
     }

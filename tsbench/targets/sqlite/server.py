@@ -1,4 +1,4 @@
-"""The directory of an SQLite database, in the place of a server."""
+"""The counterpart of a server for SQLite: a directory."""
 
 from __future__ import annotations
 
