@@ -22,7 +22,7 @@ from tsbench.check.comparison import canonical, compare
 from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Count, Field, Latest, Measurement, OpError, Outcome, Query, Raw, Window, WriteMode
-from tsbench.targets.base import Access, Schema, Session, Statement, Target, Unsupported
+from tsbench.targets.base import Access, Operation, Schema, Session, Statement, Target, Unsupported
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
 from tsbench.targets.registry import TARGETS
 
@@ -229,7 +229,12 @@ class TargetContract:
 
     def test_nonsense_is_a_failure(self, session: Session, schema: Schema) -> None:
         nonsense = Statement("this is nonsense")
-        for act in (lambda: session.run([nonsense]), lambda: session.query(nonsense, ("x",))):
+        foreign = Operation(schema.settle([CPU])[-1].text)  # an operation is told by its type, not by its text
+        for act in (
+            lambda: session.run([nonsense]),
+            lambda: session.run([foreign]),
+            lambda: session.query(nonsense, ("x",)),
+        ):
             with pytest.raises(OpError) as caught:
                 act()
             assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "statement")

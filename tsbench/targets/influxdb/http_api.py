@@ -16,13 +16,14 @@ from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Payload, Unsupported
+from tsbench.targets.base import Operation, Payload, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Batch
+    from tsbench.model import Batch, Measurement
     from tsbench.net.http_parser import Response
+    from tsbench.targets.base import Command
 
 _QUIET_S = 0.2
 
@@ -33,6 +34,13 @@ class Connected(Protocol):
     def close(self) -> None:
         """Close the connection."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForCompactions(Operation):
+    """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
+
+    text: str = "wait until no compaction is active or queued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,11 @@ class LineSchema:
         with _expressible():
             data = line_protocol.encode(batch)
         return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Wait for the compactions that the load has caused."""
+        del measurements
+        return [WaitForCompactions()]
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One line per payload."""
