@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.model import Count, Outcome, Verdict
+from tsbench.model import Count, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Points by fate. `acknowledged` includes the bulk load; `unknown` may or may not be stored; `failed` must not be.
+    """Points by fate. `acknowledged` includes the bulk load; `unknown` may or may not be stored; `refused` must not be.
 
-    `expected` is what `acknowledged` comes to where the schema keeps one of several points at the same time.
+    `expected` is what `acknowledged` comes to where the schema keeps one of several points at the same time. Of a write
+    that was refused in part, the points are counted one by one.
     """
 
     acknowledged: int
     expected: int
     stored: int
     unknown: int
-    failed: int
+    refused: int
 
     @property
     def lost(self) -> int:
@@ -61,23 +62,20 @@ class Account:
         return Verdict(True, "", counts)
 
 
-def points_by_outcome(ledger: NDArray[np.void]) -> dict[Outcome, int]:
-    """How many points of the measured writes ended how."""
-    return {o: int(ledger["points"][ledger["outcome"] == o].sum(dtype=np.int64)) for o in Outcome}
-
-
 def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
     """Count what is stored and put it beside what was acknowledged."""
-    by_outcome = points_by_outcome(ledger)
+    points, acknowledged, refused = (
+        int(ledger[key].sum(dtype=np.int64)) for key in ("points", "acknowledged", "refused")
+    )
     stored = 0
     for measurement in gold.world.measurements:
         query = Count(measurement)
         rows = session.query(schema.compile(query), query.columns)
         stored += int(rows.records[0][0])
     return Account(
-        acknowledged=loaded_points + by_outcome[Outcome.OK],
+        acknowledged=loaded_points + acknowledged,
         expected=gold.count(),
         stored=stored,
-        unknown=by_outcome[Outcome.UNKNOWN],
-        failed=by_outcome[Outcome.FAILED],
+        unknown=points - acknowledged - refused + gold.unsure_points,
+        refused=refused,
     )

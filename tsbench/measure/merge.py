@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
+_ENDED = ("done", "failed", "unknown", "partial", "points")
+"""What is counted of the ops that ended in a second."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,7 @@ class OpTotals:
     unknown: int = 0
     points: int = 0
     causes: Counter[str] = field(default_factory=Counter)
+    partial: int = 0
 
     def add(self, other: OpTotals) -> None:
         """Take in another op's."""
@@ -39,6 +42,7 @@ class OpTotals:
         self.done += other.done
         self.failed += other.failed
         self.unknown += other.unknown
+        self.partial += other.partial
         self.points += other.points
         self.causes.update(other.causes)
 
@@ -47,9 +51,10 @@ class OpTotals:
         wanted = PERCENTS | dict(percents or {})
         return {
             "count": len(self.response),
-            "ok": self.done - self.failed - self.unknown,
+            "ok": self.done - self.failed - self.unknown - self.partial,
             "failed": self.failed,
             "unknown": self.unknown,
+            "partial": self.partial,
             "points": self.points,
             "ops_per_s": self.done / duration_s,
             "points_per_s": self.points / duration_s,
@@ -95,11 +100,11 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
         second, op = int(line["second"]), str(line["op"])
         counted += int(line.get("done", 0))
         row = seconds[second, op]
-        for key in ("count", "done", "failed", "unknown", "points"):
+        for key in ("count", *_ENDED):
             row[key] += int(line.get(key, 0))
         if start_s <= second < end_s:
             total = totals[op]
-            for key in ("done", "failed", "unknown", "points"):
+            for key in _ENDED:
                 setattr(total, key, getattr(total, key) + int(line.get(key, 0)))
             total.causes.update(line.get("causes", {}))
     rows = [_second_row(second - start_s, op, row) for (second, op), row in sorted(seconds.items())]
@@ -144,6 +149,7 @@ def _empty_second() -> dict[str, Any]:
         "done": 0,
         "failed": 0,
         "unknown": 0,
+        "partial": 0,
         "points": 0,
         "response": Histogram(),
         "service": Histogram(),
@@ -155,7 +161,7 @@ def _second_row(second: int, op: str, row: Mapping[str, Any]) -> dict[str, Any]:
     for kind in ("response", "service"):
         for name, value in zip(("p50", "p99", "max"), row[kind].percentiles_ns((50, 99, 100)), strict=True):
             latencies[f"{kind}_{name}_ns"] = value
-    counts = {key: row[key] for key in ("count", "done", "failed", "unknown", "points")}
+    counts = {key: row[key] for key in ("count", *_ENDED)}
     return {"second": second, "op": op, **counts, **latencies}
 
 

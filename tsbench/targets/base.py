@@ -124,7 +124,13 @@ class Session(Protocol):
         ...
 
     def write(self, payload: Payload) -> int:
-        """Send a payload, wait for the acknowledgement, return the number of points acknowledged."""
+        """Send a payload, wait for the acknowledgement, return the number of points acknowledged: all of them.
+
+        Raises
+        ------
+        tsbench.model.PartialWrite
+            If the database refused some of the points and not others; only if the target `acknowledges_in_part`.
+        """
         ...
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
@@ -185,6 +191,10 @@ class Target(Protocol):
     @property
     def embedded(self) -> bool:
         """Whether it runs inside the processes that open it, so that there is no server to cap, kill or watch."""
+
+    @property
+    def acknowledges_in_part(self) -> bool:
+        """Whether it may refuse some points of a write and store the others; if not, it stores all or none."""
 
     @property
     def has_counters(self) -> bool:

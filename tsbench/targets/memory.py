@@ -246,6 +246,7 @@ class MemoryTarget:
     cooperative: bool = True
     access: Access = Access.OPENER
     embedded: bool = True
+    acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
 

@@ -129,6 +129,7 @@ class NullTarget:
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = True
+    acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-COUNTS = ("done", "failed", "unknown", "points")
+COUNTS = ("done", "failed", "unknown", "partial", "points")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +53,7 @@ class Tally:
     done: int = 0
     failed: int = 0
     unknown: int = 0
+    partial: int = 0
     points: int = 0
     causes: Counter[str] = field(default_factory=Counter)
 

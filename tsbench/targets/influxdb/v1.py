@@ -208,6 +208,7 @@ class Influx1Target:
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = False
+    acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
 

@@ -239,6 +239,7 @@ class Influx2Target:
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = False
+    acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
 
