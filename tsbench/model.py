@@ -294,11 +294,16 @@ class Rows:
 
 
 class Outcome(IntEnum):
-    """The outcome of an op. UNKNOWN: no answer came, so the op may or may not have taken effect."""
+    """The outcome of an op.
+
+    UNKNOWN: no answer came, so the op may or may not have taken effect. PARTIAL: the database refused some points of a
+    write and not others.
+    """
 
     OK = 0
     FAILED = 1
     UNKNOWN = 2
+    PARTIAL = 3
 
 
 class OpError(Exception):
@@ -312,6 +317,29 @@ class OpError(Exception):
         super().__init__(message)
         self.outcome = outcome
         self.cause = cause
+
+
+class PartialWrite(OpError):  # noqa: N818 - names what happened
+    """A write of which the database refused some points and not others; raised by `Session.write`.
+
+    `acknowledged` points are stored and `refused` ones are not; nobody knows of the rest, if there is one.
+    `refused_rows` are the places of the refused points in the batch, ascending, if the database says which they are;
+    then all others are acknowledged.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        acknowledged: int,
+        refused: int,
+        refused_rows: tuple[int, ...] = (),
+        cause: str = "partial write",
+    ) -> None:
+        super().__init__(Outcome.PARTIAL, cause, message)
+        self.acknowledged = acknowledged
+        self.refused = refused
+        self.refused_rows = refused_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,9 +108,10 @@ class Stand:
         session = self.connect()
         for number, (stream, block, offset, piece) in enumerate(islice(self._pieces(), count)):
             outcome, stored = fates.get(number, (Outcome.OK, True))
+            error = None
             if stored:
-                outcome = _sent(session, self.schema.encode(piece, WriteMode.MULTI), outcome, send)
-            recorder.wrote(stream, block, offset, len(piece), outcome)
+                outcome, error = _sent(session, self.schema.encode(piece, WriteMode.MULTI), outcome, send)
+            recorder.wrote(stream, block, offset, len(piece), outcome, error)
         session.close()
         recorder.close()
         self.ledger = read_ledgers([place / "process" / "p0.ledger"])
@@ -164,10 +165,10 @@ class Stand:
         return {name for name, verdict in verdicts.items() if verdict.valid is False}
 
 
-def _sent(session: Session, payload: Payload, outcome: Outcome, send: Send | None) -> Outcome:
+def _sent(session: Session, payload: Payload, outcome: Outcome, send: Send | None) -> tuple[Outcome, OpError | None]:
     try:
         acknowledged = send(session, payload) if send else session.write(payload)
     except OpError as error:
-        return error.outcome
+        return error.outcome, error
     assert acknowledged == payload.points
-    return outcome
+    return outcome, None

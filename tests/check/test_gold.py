@@ -9,6 +9,7 @@ import pytest
 
 from tests.check.stand import START_NS, world_of
 from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
+from tsbench.check.audit import account
 from tsbench.check.gold import Gold, written
 from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
@@ -30,14 +31,19 @@ MINUTE_NS = 60 * NS_PER_S
 BLOCK = 12
 LOADED = 30
 MESSY = Disorder(late=0.2, out_of_order=0.2, duplicate=0.2, missing=0.2)
-OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
+OK, FAILED, UNKNOWN, PARTIAL = Outcome
 
 Entry = tuple[int, int, int, int, Outcome]
 """Stream, block, offset, points, outcome."""
 
 
-def ledger(*entries: Entry) -> NDArray[np.void]:
-    return np.array([tuple(map(int, entry)) for entry in entries], dtype=LEDGER_DTYPE)
+def ledger(*entries: Entry, in_part: tuple[int, int] = (0, 0)) -> NDArray[np.void]:
+    """Entries as records; of a partial one so many points were acknowledged and refused."""
+
+    def fates(points: int, outcome: Outcome) -> tuple[int, int]:
+        return in_part if outcome is PARTIAL else (points * (outcome is OK), points * (outcome is FAILED))
+
+    return np.array([(*e[:4], *fates(e[3], e[4]), int(e[4])) for e in entries], dtype=LEDGER_DTYPE)
 
 
 def points(batches: Iterable[Batch]) -> list[tuple[Any, ...]]:
@@ -91,10 +97,10 @@ BLOCKS = blocks(CPU_WORLD, 0)  # stream 0 has the series 0, 2, 4: a block of 12 
 ALL_TIME = Window(START_NS, START_NS + 24 * 60 * MINUTE_NS)
 
 
-def gold(*entries: Entry, keeps: bool = True, at: World = CPU_WORLD) -> Gold:
+def gold(*entries: Entry, keeps: bool = True, at: World = CPU_WORLD, in_part: tuple[int, int] = (0, 0)) -> Gold:
     made = Gold(at, loaded_ticks=LOADED, keeps_duplicates=keeps)
     made.load()
-    made.add(ledger(*entries), block_points=BLOCK)
+    made.add(ledger(*entries, in_part=in_part), block_points=BLOCK)
     return made
 
 
@@ -125,6 +131,42 @@ def test_a_window_reaches_to_the_last_write_however_it_ended() -> None:
         key = gold((0, 0, 0, 12, OK), (0, 3, 0, 12, outcome))
         assert key.until_ns == START_NS + (LOADED + 15) * MINUTE_NS + 1
     assert gold().until_ns == START_NS + LOADED * MINUTE_NS
+
+
+@pytest.mark.parametrize(
+    ("stored", "lost", "unexpected"),
+    [(range(2, 12), 0, 0), (range(10), 0, 0), (range(2, 11), 1, 0), (range(12), 0, 2), (range(0), 10, 0)],
+    ids=["as said", "others of them", "one lost", "none refused", "none stored"],
+)
+def test_of_a_write_refused_in_part_as_many_points_are_expected_as_were_acknowledged(
+    stored: range, lost: int, unexpected: int
+) -> None:
+    records = ((0, 0, 0, 12, OK), (0, 1, 0, 12, PARTIAL))
+    key, load = gold(*records, in_part=(10, 2)), 5 * LOADED
+    session = database(BLOCKS[0], BLOCKS[1].rows(stored.start, stored.stop))
+    assert key.check_rows(EVERYTHING, session.answer(EVERYTHING)) is None
+    found = account(key, session, KEEP, ledger(*records, in_part=(10, 2)), load)
+    assert (found.acknowledged, found.expected, found.refused, found.unknown) == (load + 22, load + 22, 2, 0)
+    assert (found.lost, found.unexpected) == (lost, unexpected)
+    assert found.verdict().valid is not (lost + unexpected > 0)
+
+
+def test_points_of_a_write_refused_in_part_of_which_nobody_knows_may_be_stored_or_not() -> None:
+    records = ((0, 0, 0, 12, PARTIAL),)
+    for stored, right in ((0, True), (10, True), (11, False)):
+        session = database(*([BLOCKS[0].rows(0, stored)] if stored else []))
+        found = account(gold(*records, in_part=(0, 2)), session, KEEP, ledger(*records, in_part=(0, 2)), 5 * LOADED)
+        assert (found.refused, found.unknown, found.lost) == (2, 10, 0)
+        assert found.verdict().valid is right
+
+
+def test_copies_in_a_write_refused_in_part_are_no_lost_points_where_one_replaces_another() -> None:
+    doubled = world("cpu-only", Disorder(duplicate=0.5))
+    records = ((0, 0, 0, 12, OK), (0, 1, 0, 12, PARTIAL))
+    for keeps, certain in ((True, 10), (False, 0)):
+        key = gold(*records, keeps=keeps, at=doubled, in_part=(10, 2))
+        alone = gold(records[0], keeps=keeps, at=doubled)
+        assert (key.count() - alone.count(), key.unsure_points) == (certain, 10 - certain)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.support import TINY, Command, complaint, content, nothing_left, only, says, scenario
 from tsbench.cli.main import main
+from tsbench.results.rundir import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -348,17 +349,17 @@ def test_what_is_no_result_is_told_from_one(results: Path, place: Path, capsys: 
 
 def test_results_of_a_newer_version_are_left_to_it(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = results / "sqlite" / "status.json"
-    status.write_text(status.read_text().replace('"format": 2', '"format": 99'))
-    says(refused(capsys, "report", "set"), "written by a newer tsbench (format 99 > 2)", "update tsbench")
+    status.write_text(status.read_text().replace(f'"format": {FORMAT}', '"format": 99'))
+    says(refused(capsys, "report", "set"), f"written by a newer tsbench (format 99 > {FORMAT})", "update tsbench")
 
 
 def test_a_result_set_of_format_1_is_reported_and_not_resumed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = shutil.copytree(ROOT / "tests" / "results" / "data" / "format-1", place / "old")
     before = {path: path.read_bytes() for path in old.rglob("*.json")}
     line = refused(capsys, "run", str(old / "scenario.toml"), *sets("name=tiny"), "--resume", "old")
-    says(line, "--resume old", "was written by an earlier tsbench (format 1, now 2)", "leave --resume out")
+    says(line, "--resume old", f"was written by an earlier tsbench (format 1, now {FORMAT})", "leave --resume out")
     (old / "summary.json").unlink()
-    says(refused(capsys, "run", str(old / "scenario.toml"), *sets("name=tiny"), "--resume", "old"), "(format 1, now 2)")
+    says(refused(capsys, "run", str(old / "scenario.toml"), *sets("name=tiny"), "--resume", "old"), "(format 1, now")
     assert main(["report", "old"]) == 0
     says(capsys.readouterr().out, "sqlite: gate write:p99<1ns failed: 13.0 ms")
     assert all(path.read_bytes() == content for path, content in before.items() if path.exists())

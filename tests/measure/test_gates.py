@@ -214,6 +214,18 @@ def test_the_limit_of_failed_ops_is_the_scenarios(allowed, state):
     assert "1 ops failed and 1 ended unknown (timeout 1, constraint 1)" in gate.text
 
 
+def test_writes_refused_in_part_count_against_the_limit_of_failed_ops():
+    gate = failed_ops(1_000, 0, 0, Counter({"partial write": 1}), 0.0, partial=1)
+    assert (gate.state, gate.measured) == ("fail", 0.001)
+    assert "1 writes were refused in part (partial write 1)" in gate.text
+    ops = {"ok": 999, "failed": 0, "unknown": 0, "partial": 1, "ops_per_s": 1.0, "points_per_s": 1.0}
+    (share,) = evaluate_gates([parse_gate("failures<0.1%")], {"measured": {"write": ops}}, Validity("valid"))
+    assert (share.state, share.measured) == ("fail", 0.001)
+    old = {key: value for key, value in ops.items() if key != "partial"}  # as formats 1 and 2 have it
+    (share,) = evaluate_gates([parse_gate("failures<0.1%")], {"measured": {"write": old}}, Validity("valid"))
+    assert (share.state, share.measured) == ("pass", 0.0)
+
+
 def test_failed_ops_are_not_judged_where_no_op_ended():
     assert failed_ops(0, 0, 0, Counter(), 0.0).state == "not judged"
 

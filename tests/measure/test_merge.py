@@ -35,7 +35,8 @@ class Did:
 
     @property
     def cause(self) -> str:
-        return {Outcome.OK: "", Outcome.FAILED: "busy", Outcome.UNKNOWN: "timeout"}[self.outcome]
+        causes = {Outcome.FAILED: "busy", Outcome.UNKNOWN: "timeout", Outcome.PARTIAL: "partial write"}
+        return causes.get(self.outcome, "")
 
 
 OPS = st.lists(
@@ -87,6 +88,7 @@ def expected(ops: list[Did], op: str) -> OpTotals:
         unknown=sum(did.outcome is Outcome.UNKNOWN for did in ended),
         points=sum(did.points for did in ended),
         causes=Counter(did.cause for did in ended if did.cause),
+        partial=sum(did.outcome is Outcome.PARTIAL for did in ended),
     )
 
 
@@ -103,7 +105,7 @@ def test_ops_of_several_processes_and_flushes_merge_to_what_one_pass_gives(
         want, got = expected(ops, op), merged.totals.get(op, OpTotals())
         assert np.array_equal(got.response.counts, want.response.counts)
         assert np.array_equal(got.service.counts, want.service.counts)
-        for name in ("done", "failed", "unknown", "points", "causes"):
+        for name in ("done", "failed", "unknown", "partial", "points", "causes"):
             assert getattr(got, name) == getattr(want, name), name
     frame = merged.per_second
     assert tuple(frame.columns) == tuple(OPS_COLUMNS)
@@ -176,6 +178,19 @@ def test_totals_of_ops_add_up() -> None:
     assert len(one.unsent) == 1
     assert (len(one.response), len(one.service), one.done, one.failed, one.unknown, one.points) == (3, 2, 3, 1, 1, 15)
     assert one.causes == Counter(busy=2, timeout=1)
+
+
+def test_a_write_refused_in_part_is_neither_ok_nor_failed_and_its_acknowledged_points_count(tmp_path: Path) -> None:
+    record(tmp_path, [*many(), Did(0, "write-1", T0 + 3 * S, 1, 1, 4_990, Outcome.PARTIAL)], 40)
+    summary = merge(tmp_path, start_s=START_S, end_s=END_S).totals["write-1"].summary(END_S - START_S)
+    assert {key: summary[key] for key in ("ok", "failed", "unknown", "partial", "points")} == {
+        "ok": 180,
+        "failed": 0,
+        "unknown": 0,
+        "partial": 1,
+        "points": 1_800 + 4_990,
+    }
+    assert summary["causes"] == {"partial write": 1}
 
 
 def test_evidence_is_of_the_measured_seconds_only(tmp_path: Path) -> None:

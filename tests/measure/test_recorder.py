@@ -4,18 +4,18 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tsbench.measure.hist import read_log
 from tsbench.measure.recorder import Recorder
-from tsbench.model import Outcome
+from tsbench.model import Outcome, PartialWrite
 from tsbench.results.ledger import LEDGER_DTYPE, read_ledgers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
 S = 1_000_000_000
 T0 = 1_700_000_000 * S
@@ -38,7 +38,8 @@ def test_an_op_counts_when_it_was_due_and_is_done_when_it_ended(tmp_path: Path) 
     assert counted(tmp_path) == [
         {"op": "write-1", "second": T0 // S, "count": 1},
         {
-            "op": "write-1", "second": T0 // S + 3, "done": 1, "failed": 0, "unknown": 0, "points": 7, "causes": {},
+            "op": "write-1", "second": T0 // S + 3,
+            "done": 1, "failed": 0, "unknown": 0, "partial": 0, "points": 7, "causes": {},
         },
     ]  # fmt: skip
     log = {i.tag: (i.start_s, i.histogram.max_ns) for i in read_log(tmp_path / "latency" / "p0.hlog")}
@@ -118,7 +119,41 @@ def test_the_ledger_keeps_every_write(
             record.flush()
     record.close()
     ledger = read_ledgers([place / "process" / "p0.ledger"])
-    assert [tuple(row) for row in ledger.tolist()] == [tuple(map(int, write)) for write in writes]
+    kept = ["stream", "block", "offset", "points", "outcome"]
+    assert [tuple(row) for row in ledger[kept].tolist()] == [tuple(map(int, write)) for write in writes]
+    for record_of, fate in (("acknowledged", Outcome.OK), ("refused", Outcome.FAILED)):
+        assert ledger[record_of].tolist() == [points * (outcome is fate) for *_, points, outcome in writes]
+
+
+def test_a_write_refused_in_part_keeps_how_many_points_were_acknowledged_and_refused(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    some = PartialWrite("partial write: dropped=10", acknowledged=4_990, refused=10)
+    record.wrote(1, 2, 0, 5_000, Outcome.PARTIAL, some)
+    record.wrote(1, 2, 5_000, 5_000, Outcome.PARTIAL, PartialWrite("one shard's", acknowledged=0, refused=10))
+    record.close()
+    ledger = read_ledgers([tmp_path / "process" / "p0.ledger"])
+    assert ledger.tolist() == [(1, 2, 0, 5_000, 4_990, 10, 3), (1, 2, 5_000, 5_000, 0, 10, 3)]
+
+
+@pytest.mark.parametrize(
+    ("refused", "records"),
+    [
+        ((0,), [(50, 1, 0), (51, 0, 9)]),
+        ((9,), [(50, 0, 9), (59, 1, 0)]),
+        ((3, 4, 7), [(50, 0, 3), (53, 2, 0), (55, 0, 2), (57, 1, 0), (58, 0, 2)]),
+        (tuple(range(10)), [(50, 10, 0)]),
+    ],
+)
+def test_a_write_whose_refused_points_are_known_is_a_record_for_each_run_of_them(
+    tmp_path: Path, refused: tuple[int, ...], records: list[tuple[int, int, int]]
+) -> None:
+    record = recorder(tmp_path)
+    error = PartialWrite("E11000", acknowledged=10 - len(refused), refused=len(refused), refused_rows=refused)
+    record.wrote(1, 2, 50, 10, Outcome.PARTIAL, error)
+    record.close()
+    ledger = read_ledgers([tmp_path / "process" / "p0.ledger"])
+    assert ledger[["offset", "refused", "acknowledged"]].tolist() == records
+    assert set(ledger["outcome"].tolist()) <= {int(Outcome.OK), int(Outcome.FAILED)}
 
 
 def test_ledgers_of_several_processes_are_read_together_and_a_cut_record_is_left_out(tmp_path: Path) -> None:

@@ -123,7 +123,12 @@ def _load(run: RunDir, shape: Shape) -> dict[tuple[str, str], Histogram]:
                 service[: count // 3] += 800_000_000
                 waited += 400_000_000
             row: dict[str, Any] = {"second": second, "op": op, "count": count, "done": count}
-            row |= {"failed": int(random.random() < 0.05), "unknown": 0, "points": count * 1000 * (kind == "write")}
+            row |= {
+                "failed": int(random.random() < 0.05),
+                "unknown": 0,
+                "partial": 0,
+                "points": count * 1000 * (kind == "write"),
+            }
             for time, values in (("response", service + waited), ("service", service)):
                 whole = Histogram(values)
                 for log, part in zip(logs, np.array_split(values, len(logs)), strict=True):

@@ -142,3 +142,12 @@ def test_runs_that_left_no_files_give_empty_typed_frames(mixed: Path, tmp_path: 
 def test_a_directory_without_runs_is_a_mistake_of_the_user(tmp_path: Path):
     with pytest.raises(UserMistake, match="holds no run"):
         frames.runs(tmp_path)
+
+
+def test_ops_of_an_earlier_format_had_no_writes_refused_in_part(tmp_path: Path, mixed: Path) -> None:
+    copy = shutil.copytree(mixed, tmp_path / "old")
+    for path in copy.glob("*/ops.parquet"):
+        pd.read_parquet(path).drop(columns="partial").to_parquet(path)
+    found = frames.ops(copy)
+    assert len(found) == len(frames.ops(mixed)) > 0
+    assert found["partial"].tolist() == [0] * len(found)

@@ -82,7 +82,7 @@ def test_only_figures_above_the_believable_percentile_are_struck_out():
 def test_a_summary_is_the_same_after_it_was_written_and_read():
     written = summary(PASSED, FAILED, limit=Verdict(True, "", {"seen": 3}))
     content = json.loads(json.dumps(written.to_json()))
-    assert content["format"] == FORMAT == 2
+    assert content["format"] == FORMAT == 3
     assert Summary.from_json(content) == written
     assert Summary.from_json(content).to_json() == content
 

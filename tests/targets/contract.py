@@ -3,6 +3,7 @@
 - `name`, the target's name in `TARGETS`,
 - `url`, a fixture: the endpoint of an empty database,
 - `stored`, a reader on the bare driver: the points of a measurement as (time_ns, series, fields..., own tags),
+- `refused_in_part`, for a database that can be made to refuse some points of a write by its bare driver,
 - `unsupported`, the kinds of query that a schema refuses, by schema (strict: what is declared must be refused).
 """
 
@@ -21,13 +22,28 @@ from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.check.comparison import canonical, compare
 from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
-from tsbench.model import Batch, Count, Field, Latest, Measurement, OpError, Outcome, Query, Raw, Window, WriteMode
-from tsbench.targets.base import Access, Schema, Session, Statement, Target, Unsupported
+from tsbench.model import (
+    Batch,
+    Count,
+    Field,
+    Latest,
+    Measurement,
+    OpError,
+    Outcome,
+    PartialWrite,
+    Query,
+    Raw,
+    Window,
+    WriteMode,
+)
+from tsbench.targets.base import Access, Operation, Schema, Session, Statement, Target, Unsupported
 from tsbench.targets.memory import KEEP, REPLACE, MemorySession
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from tsbench.targets.base import Payload
 
 Point = tuple[Any, ...]
 ALL = (CPU, DISK, LAG, WIDE)
@@ -53,6 +69,12 @@ class TargetContract:
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:
         """Every stored point, read without our session; own tags as a mapping, None where there are none."""
         raise NotImplementedError
+
+    def refused_in_part(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> tuple[Session, Payload, int] | None:
+        """A session and a payload of which the database will not take so many points; None if it takes any."""
+        return None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         schemas = TARGETS[self.name].schemas.values()
@@ -116,6 +138,25 @@ class TargetContract:
                 assert sum(session.write(p) for p in pieces) == len(batch) == sum(p.points for p in pieces)
                 assert all(p.nbytes > 0 and p.measurement == m.name and p.mode is mode for p in pieces)
             assert sorted(self.stored(url, m), key=_order) == sorted(_points(batches), key=_order)
+
+    def test_points_that_the_database_does_not_take_are_refused_alone_or_with_all_others_as_declared(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> None:
+        found = None if mode is WriteMode.SINGLE else self.refused_in_part(session, target, url, schema, mode)
+        if found is None:
+            assert mode is WriteMode.SINGLE or not target.acknowledges_in_part
+            return
+        session, payload, refused = found
+        with pytest.raises(OpError) as caught:
+            session.write(payload)
+        stored = len(self.stored(url, CPU))
+        if target.acknowledges_in_part:
+            assert isinstance(caught.value, PartialWrite)
+            assert (caught.value.outcome, caught.value.refused) == (Outcome.PARTIAL, refused)
+            assert caught.value.acknowledged == stored == payload.points - refused
+        else:
+            assert (caught.value.outcome, stored) == (Outcome.FAILED, 0)
+        session.close()
 
     def test_a_single_payload_is_the_same_by_either_way(self, schema: Schema) -> None:
         batch = self.scattered(DISK, 9, 3)[0]
@@ -229,7 +270,12 @@ class TargetContract:
 
     def test_nonsense_is_a_failure(self, session: Session, schema: Schema) -> None:
         nonsense = Statement("this is nonsense")
-        for act in (lambda: session.run([nonsense]), lambda: session.query(nonsense, ("x",))):
+        foreign = Operation(schema.settle([CPU])[-1].text)  # an operation is told by its type, not by its text
+        for act in (
+            lambda: session.run([nonsense]),
+            lambda: session.run([foreign]),
+            lambda: session.query(nonsense, ("x",)),
+        ):
             with pytest.raises(OpError) as caught:
                 act()
             assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "statement")

@@ -14,13 +14,13 @@ import pytest
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, S
 from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Window, WriteMode
-from tsbench.targets.base import Statement, Unsupported
+from tsbench.targets.base import Operation, Unsupported
 from tsbench.targets.registry import TARGETS, get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tsbench.targets.base import Schema
+    from tsbench.targets.base import Command, Schema
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 HOUR = Window(START_NS, START_NS + 3_600 * S)
@@ -63,7 +63,9 @@ def _sections(schema: Schema) -> Iterator[tuple[str, str]]:
             yield name, f"unsupported: {why}"
 
 
-def _shown(statement: Statement) -> str:
+def _shown(statement: Command) -> str:
+    if isinstance(statement, Operation):
+        return f"[{statement.text}]"
     plain = [p.isoformat(timespec="microseconds") if isinstance(p, datetime) else p for p in statement.params]
     return statement.text + (f"\n    <- {plain}" if plain else "")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.model import Count, Outcome, Verdict
+from tsbench.model import Count, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 class Account:
     """Numbers of points by outcome.
 
-    `acknowledged` includes the bulk load; `unknown` points may or may not be stored; `failed` points must not be.
+    `acknowledged` includes the bulk load; `unknown` points may or may not be stored; `refused` points must not be.
     `expected` is the number of acknowledged points that must be stored: fewer than `acknowledged` if the schema keeps
-    one of several points at the same time.
+    one of several points at the same time. Of a write that was refused in part, the points are counted one by one.
     """
 
     acknowledged: int
     expected: int
     stored: int
     unknown: int
-    failed: int
+    refused: int
 
     @property
     def lost(self) -> int:
@@ -63,23 +63,20 @@ class Account:
         return Verdict(True, "", counts)
 
 
-def points_by_outcome(ledger: NDArray[np.void]) -> dict[Outcome, int]:
-    """Return the number of points of the measured writes, by outcome."""
-    return {o: int(ledger["points"][ledger["outcome"] == o].sum(dtype=np.int64)) for o in Outcome}
-
-
 def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
     """Count the stored points and compare them with the acknowledged ones."""
-    by_outcome = points_by_outcome(ledger)
+    points, acknowledged, refused = (
+        int(ledger[key].sum(dtype=np.int64)) for key in ("points", "acknowledged", "refused")
+    )
     stored = 0
     for measurement in gold.world.measurements:
         query = Count(measurement)
         rows = session.query(schema.compile(query), query.columns)
         stored += int(rows.records[0][0])
     return Account(
-        acknowledged=loaded_points + by_outcome[Outcome.OK],
+        acknowledged=loaded_points + acknowledged,
         expected=gold.count(),
         stored=stored,
-        unknown=by_outcome[Outcome.UNKNOWN],
-        failed=by_outcome[Outcome.FAILED],
+        unknown=points - acknowledged - refused + gold.unsure_points,
+        refused=refused,
     )

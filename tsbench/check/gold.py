@@ -50,6 +50,7 @@ def written(
 class Gold:
     """All points that a run stored: the bulk load, the acknowledged writes, and separately the unknown writes.
 
+    Of a write that was refused in part without saying which points, only the number of stored points is known.
     `keeps_duplicates` says whether the schema keeps two points of a series at the same time.
     """
 
@@ -57,11 +58,13 @@ class Gold:
         self.world = world
         self.loaded = Window(world.time_ns(0), world.time_ns(loaded_ticks))
         self._loaded_ticks = loaded_ticks
+        self._replaces = not keeps_duplicates
         self._known = MemorySession(KEEP if keeps_duplicates else REPLACE)
         self._maybe = MemorySession(KEEP)
         for store in (self._known, self._maybe):
             store.run(KEEP.create(world.measurements, world.tags()))
         self.unknown_points = 0
+        self._in_part = 0
         self.writes = False
         self.until_ns = self.loaded.end_ns
         self._newest: dict[tuple[Latest, bool], tuple[list[Row], frozenset[Row]]] = {}
@@ -76,7 +79,10 @@ class Gold:
         """Add the points of later writes, by a feed with such blocks that ended before `last_tick` (None: never)."""
         self.writes = bool(len(ledger))
         self._newest.clear()
-        for outcome, store in ((Outcome.OK, self._known), (Outcome.UNKNOWN, self._maybe), (Outcome.FAILED, None)):
+        stores = {Outcome.OK: self._known, Outcome.UNKNOWN: self._maybe, Outcome.PARTIAL: self._maybe}
+        self._in_part += int(ledger["acknowledged"][ledger["outcome"] == Outcome.PARTIAL].sum(dtype=np.int64))
+        for outcome in Outcome:
+            store = stores.get(outcome)
             chosen = ledger[ledger["outcome"] == outcome]
             place = {"block_points": block_points, "first_tick": self._loaded_ticks}
             for batch in written(self.world, chosen, **place, last_tick=last_tick):
@@ -84,15 +90,24 @@ class Gold:
                     store.add(batch)
                 # also where a failed write would be, so that it is found there if it was stored after all
                 self.until_ns = max(self.until_ns, int(batch.time_ns.max()) + 1)
-                self.unknown_points += len(batch) if outcome is Outcome.UNKNOWN else 0
+                self.unknown_points += len(batch) if store is self._maybe else 0
 
     def answer(self, query: Query) -> Rows:
         """Return the right answer to a query, if no write is unknown."""
         return self._known.answer(query)
 
     def count(self) -> int:
-        """Return the number of points that are certainly stored."""
-        return sum(int(self.answer(Count(m)).records[0][0]) for m in self.world.measurements)
+        """Return the number of points that are stored for certain."""
+        known = sum(int(self.answer(Count(m)).records[0][0]) for m in self.world.measurements)
+        return known + self._in_part - self.unsure_points
+
+    @property
+    def unsure_points(self) -> int:
+        """Acknowledged points that need not add to what is stored.
+
+        Where a point may replace another, a point of a write that was refused in part may replace one that is there.
+        """
+        return self._in_part if self._replaces and self.world.spec.disorder.duplicate else 0
 
     def check(self, query: Query, rows: Rows, *, quiet: bool) -> Difference | None:
         """Compare a database's answer with gold; `quiet` means that nothing was being written at the time."""

@@ -19,7 +19,7 @@ from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
 from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
-from tsbench.model import OpError, Outcome, Window
+from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.net.tcp import wait_with
 from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported
@@ -260,7 +260,7 @@ class LoadProcess:
             result = self._call(session.write, payload)
             outcome = self._record(name, due_ns, started_ns, result, points=payload.points)
         finally:  # also when the user is killed while it waits: then nobody knows whether the points arrived
-            self.recorder.wrote(*place, outcome)
+            self.recorder.wrote(*place, outcome, result.error if result is not None else None)
         return result
 
     def _call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
@@ -305,7 +305,7 @@ class LoadProcess:
         outcome, cause, acknowledged = Outcome.OK, "", points
         if result.error is not None:
             outcome, cause = _sort(result.error)
-            acknowledged = 0
+            acknowledged = result.error.acknowledged if isinstance(result.error, PartialWrite) else 0
             self._state.failures[str(result.error)] = self._state.failures.get(str(result.error), 0) + 1
         elif type(result.value) is int:  # a session knows better than its payload
             acknowledged = result.value

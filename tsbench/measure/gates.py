@@ -179,15 +179,21 @@ def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any], validity: 
     return [_result(gate, summary).under(validity, gate.figure) for gate in gates]
 
 
-def failed_ops(done: int, failed: int, unknown: int, causes: Counter[str], allowed: float) -> GateResult:
-    """Evaluate the built-in gate on failed and unknown ops; `allowed` is their share of all ops that ended."""
-    gate, bad = f"failed ops<={100 * allowed:.3g}%", failed + unknown
+def failed_ops(
+    done: int, failed: int, unknown: int, causes: Counter[str], allowed: float, *, partial: int = 0
+) -> GateResult:
+    """Evaluate the built-in gate on ops that failed, in whole or in part, or ended unknown.
+
+    `allowed` is their share of all ops that ended.
+    """
+    gate, bad = f"failed ops<={100 * allowed:.3g}%", failed + unknown + partial
     if not done:
         return GateResult(gate, None, "not judged", "no op ended in the measured window", built_in=True)
     basis = f"{units.format_count(bad)} of {units.format_count(done)} ops"
     if bad:
         most = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(3))
-        basis = f"{basis}: {failed} ops failed and {unknown} ended unknown ({most})"
+        in_part = f", {partial} writes were refused in part" if partial else ""
+        basis = f"{basis}: {failed} ops failed and {unknown} ended unknown{in_part} ({most})"
     share = bad / done
     return GateResult(
         gate, share, "pass" if share <= allowed else "fail", f"{100 * share:.3g} %, {basis}", built_in=True
@@ -271,8 +277,9 @@ def _amount(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
         return (summary.get("size") or {}).get("bytes_per_point"), "the size of the data is not known"
     if gate.of == "load":
         return (summary.get("load") or {}).get("points_per_s"), "nothing is known of the load before the measurement"
-    ops = _ops(gate, summary) or {"ok": 0, "failed": 0, "unknown": 0}
-    done, bad = ops["ok"] + ops["failed"] + ops["unknown"], ops["failed"] + ops["unknown"]
+    ops = _ops(gate, summary) or {"ok": 0}
+    bad = sum(ops.get(key, 0) for key in ("failed", "unknown", "partial"))
+    done = ops["ok"] + bad
     if not done:
         return None, f"no {gate.of or 'op'} ended in the measured window"
     if gate.figure == "failures":
@@ -288,8 +295,8 @@ def _ops(gate: Gate, summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if gate.of is not None:
         return (measured.get("ops") or {}).get(gate.of)
     parts = [measured[kind] for kind in KINDS if kind in measured]
-    keys = ("ok", "failed", "unknown", "points_per_s", "ops_per_s")
-    return {key: sum(part[key] for part in parts) for key in keys} if parts else None
+    keys = ("ok", "failed", "unknown", "partial", "points_per_s", "ops_per_s")
+    return {key: sum(part.get(key, 0) for part in parts) for key in keys} if parts else None
 
 
 def _shown(gate: Gate, measured: float) -> str:

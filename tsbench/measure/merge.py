@@ -36,23 +36,20 @@ class OpTotals:
     unknown: int = 0
     points: int = 0
     causes: Counter[str] = field(default_factory=Counter)
+    partial: int = 0
 
     def add(self, other: OpTotals) -> None:
         """Add another op's histograms and counts."""
         for name in HISTOGRAMS:
             getattr(self, name).add(getattr(other, name))
-        self.done += other.done
-        self.failed += other.failed
-        self.unknown += other.unknown
-        self.points += other.points
+        for name in COUNTS[1:]:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.causes.update(other.causes)
 
     def count(self, line: Mapping[str, Any]) -> None:
         """Take in the counters of an op and second, by name."""
-        self.done += int(line.get("done", 0))
-        self.failed += int(line.get("failed", 0))
-        self.unknown += int(line.get("unknown", 0))
-        self.points += int(line.get("points", 0))
+        for name in COUNTS[1:]:
+            setattr(self, name, getattr(self, name) + int(line.get(name, 0)))
         self.causes.update(line.get("causes", {}))
 
     def summary(self, duration_s: float, percents: Mapping[str, float] | None = None) -> dict[str, Any]:
@@ -64,9 +61,10 @@ class OpTotals:
         response_ns, at_least = self._response(wanted)
         return {
             "count": len(self.response),
-            "ok": self.done - self.failed - self.unknown,
+            "ok": self.done - self.failed - self.unknown - self.partial,
             "failed": self.failed,
             "unknown": self.unknown,
+            "partial": self.partial,
             "points": self.points,
             "ops_per_s": self.done / duration_s,
             "points_per_s": self.points / duration_s,

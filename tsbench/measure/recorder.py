@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
-from tsbench.model import Outcome
+from tsbench.model import Outcome, PartialWrite
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.units import NS_PER_S
 
@@ -99,15 +100,39 @@ class Recorder:
         self.total += 1
 
     def unsent(self, due_ns: Iterable[int], ended_ns: int) -> None:
-        """Record arrivals that were due but for which no session came free until the run ended: they took longer than that."""
-        waited = np.fromiter(due_ns, dtype=np.int64)
-        for second in np.unique(waited // NS_PER_S).tolist():
-            histogram = Histogram(ended_ns - waited[waited // NS_PER_S == second])
+        """Record arrivals for which no session came free before the run ended: they would have taken longer than that."""
+        due = np.fromiter(due_ns, dtype=np.int64)
+        for second in np.unique(due // NS_PER_S).tolist():
+            histogram = Histogram(ended_ns - due[due // NS_PER_S == second])
             write_interval(self._log, Interval(UNSENT, second, 1.0, histogram))
 
-    def wrote(self, stream: int, block: int, offset: int, points: int, outcome: Outcome) -> None:
-        """Append a write to the ledger."""
-        self._ledger.extend((stream, block, offset, points, outcome))
+    def wrote(
+        self,
+        stream: int,
+        block: int,
+        offset: int,
+        points: int,
+        outcome: Outcome,
+        error: Exception | None = None,
+    ) -> None:
+        """Append a write to the ledger; `error` is what it ended with, which may be a `PartialWrite`."""
+        if isinstance(error, PartialWrite):
+            self._wrote_in_part((stream, block, offset), points, error)
+        else:
+            acknowledged, refused = points * (outcome is Outcome.OK), points * (outcome is Outcome.FAILED)
+            self._ledger.extend((stream, block, offset, points, acknowledged, refused, outcome))
+
+    def _wrote_in_part(self, place: tuple[int, int, int], points: int, error: PartialWrite) -> None:
+        """Append one record, or if the refused rows are known, one per run of rows that ended the same way."""
+        stream, block, offset = place
+        if not error.refused_rows:
+            self._ledger.extend((*place, points, error.acknowledged, error.refused, Outcome.PARTIAL))
+            return
+        refused = np.isin(np.arange(points), error.refused_rows)
+        edges = [0, *(np.flatnonzero(np.diff(refused)) + 1).tolist(), points]
+        for start, stop in pairwise(edges):
+            outcome = Outcome.FAILED if refused[start] else Outcome.OK
+            self.wrote(stream, block, offset + start, stop - start, outcome)
 
     def flush(self) -> None:
         """Aggregate the buffers and append the result to the files."""
@@ -115,9 +140,10 @@ class Recorder:
         for name, buffers in ops.items():
             self._flush_op(name, buffers)
         if self._ledger:
-            rows = np.frombuffer(self._ledger, dtype=np.int64).reshape(-1, 5)
+            keys = LEDGER_DTYPE.names or ()
+            rows = np.frombuffer(self._ledger, dtype=np.int64).reshape(-1, len(keys))
             packed = np.empty(len(rows), dtype=LEDGER_DTYPE)
-            for column, key in enumerate(("stream", "block", "offset", "points", "outcome")):
+            for column, key in enumerate(keys):
                 packed[key] = rows[:, column]
             self._writes.write(packed.tobytes())
             del rows  # an array cannot be emptied while a view of it lives
@@ -152,6 +178,7 @@ class Recorder:
                 done=int(chosen.sum()),
                 failed=int((outcome[chosen] == Outcome.FAILED).sum()),
                 unknown=int((outcome[chosen] == Outcome.UNKNOWN).sum()),
+                partial=int((outcome[chosen] == Outcome.PARTIAL).sum()),
                 points=int(points[chosen].sum()),
                 causes={cause: n for (at, cause), n in buffers.causes.items() if at == second},
             )

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-COUNTS = ("count", "done", "failed", "unknown", "points")
+COUNTS = ("count", "done", "failed", "unknown", "partial", "points")
+"""What is counted per second and op: ops that were due, and of those that ended in it how they did."""
 LATENCIES = {"p50": 50.0, "p99": 99.0, "max": 100.0}
 
 
@@ -38,7 +39,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counters:
-    """The counters of one process by second and op: `keys` (n, 2) are (second, place in `ops`), `numbers` (n, 5)."""
+    """The counters of one process by second and op: `keys` (n, 2) are (second, place in `ops`), `numbers` (n, 6)."""
 
     ops: list[str]
     keys: NDArray[np.int64]

@@ -29,7 +29,14 @@ from tsbench.errors import UserMistake
 from tsbench.measure.hist import Histogram, read_log
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
-from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
+from tsbench.results.rundir import (
+    ADDED_COLUMNS,
+    COUNTER_COLUMNS,
+    HOST_COLUMNS,
+    OPS_COLUMNS,
+    SAR_COLUMNS,
+    SERVER_COLUMNS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -321,6 +328,7 @@ def _parquet(cell: Cell, name: str, columns: Mapping[str, str]) -> pd.DataFrame:
         return _empty(columns)
     try:
         frame = pd.read_parquet(cell.run / name)
+        frame = frame.assign(**{name: 0 for name in ADDED_COLUMNS if name in columns and name not in frame})
         frame = frame[list(columns)]
         frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
     except (ValueError, OSError, KeyError) as error:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
 _KIND_COLOURS = {"write": BLUE, "query": GREEN}
+_BAD = ("failed", "unknown", "partial")
 _PLURAL = {"write": "writes", "query": "queries"}
 MOST_OPS = 12
 """Maximum number of panels of latency over time; the ops that took longest come first."""
@@ -43,7 +44,7 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
     kinds = ops["op"].map(lambda op: frames.kind_of(cell, op))
     seconds = np.arange(int(ops["second"].min()), int(ops["second"].max()) + 1)
     sums = {
-        kind: part.groupby("second")[["count", "done", "failed", "unknown", "points"]].sum().reindex(seconds).fillna(0)
+        kind: part.groupby("second")[["count", "done", *_BAD, "points"]].sum().reindex(seconds).fillna(0)
         for kind, part in ops.groupby(kinds)
     }
     written = "write" in sums and bool(sums["write"]["points"].any())
@@ -55,9 +56,9 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
             due: dict[str, Any] = {"color": _KIND_COLOURS[kind], "alpha": 0.4, "linewidth": 3}
             axes[0].plot(seconds, sums[kind]["count"], label=f"{_PLURAL[kind]} due", **due)
         axes[0].plot(seconds, sums[kind]["done"], color=_KIND_COLOURS[kind], label=_PLURAL[kind])
-    bad = sum(part["failed"] + part["unknown"] for part in sums.values())
+    bad = sum(part[[*_BAD]].sum(axis="columns") for part in sums.values())
     if np.any(bad):
-        axes[0].plot(seconds, bad, color=RED, linewidth=1, label="failed or unknown")
+        axes[0].plot(seconds, bad, color=RED, linewidth=1, label="failed, refused in part or unknown")
     axes[0].set(title="Ops per second", ylabel="ops/s")
     if written:
         axes[1].plot(seconds, sums["write"]["points"], color=_KIND_COLOURS["write"])

@@ -71,7 +71,8 @@ FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
         ("lost", "lost", "count"),
         ("unexpected", "unexpected", "count"),
         ("unknown", "outcome unknown", "count"),
-        ("failed", "refused", "count"),
+        ("refused", "refused", "count"),
+        ("failed", "refused", "count"),  # its name in formats 1 and 2
     ),
     "limit": (
         ("hub_cpu_percent", "CPU of the event loop's process", "percent"),
@@ -166,7 +167,7 @@ def op_rows(cell: Cell) -> list[OpRow]:
 def _op_row(
     name: str, op: dict[str, Any], times: Iterable[tuple[str, tuple[str, ...]]], *, total: bool = False
 ) -> OpRow:
-    keys = ("count", "ok", "failed", "unknown", "ops_per_s", "points_per_s")
+    keys = ("count", "ok", "failed", "unknown", "partial", "ops_per_s", "points_per_s")
     counts = [text_of(op.get(key), "count") for key in keys]
     if op.get("kind") != "write":
         counts[-1] = ""

@@ -1,4 +1,4 @@
-"""The ledger of writes: one record for every write of a load process, and how it ended."""
+"""The ledger of writes: a record for every write of a load process, and how it ended."""
 
 from __future__ import annotations
 
@@ -13,8 +13,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"), ("points", "<i4"), ("outcome", "i1")])
-"""One write: which rows of which block of which stream (see `drive.payload_queue`), and how it ended."""
+LEDGER_DTYPE = np.dtype(
+    [
+        ("stream", "<i4"),
+        ("block", "<i8"),
+        ("offset", "<i4"),
+        ("points", "<i4"),
+        ("acknowledged", "<i4"),
+        ("refused", "<i4"),
+        ("outcome", "i1"),
+    ]
+)
+"""One write: which rows of which block of which stream (see `drive.payload_queue`), and how it ended.
+
+Of its `points` so many were acknowledged and so many refused; nobody knows of the rest. A write whose refused points
+are known by their rows has several records, of rows that were all acknowledged or all refused.
+"""
 
 
 def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:

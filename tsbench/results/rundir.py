@@ -38,8 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FORMAT = 2
-"""The number of this layout. 1: the first, where a gate that failed made the run's verdict false; 2: see `Summary`."""
+FORMAT = 3
+"""The number of this layout.
+
+1: the first, where a gate that failed made the run's verdict false; 2: see `Summary`; 3: writes that were refused in
+part are told apart, and the manifest has the version of the simulated worlds.
+"""
 
 OPS_COLUMNS = {
     "second": "int64",
@@ -48,6 +52,7 @@ OPS_COLUMNS = {
     "done": "int64",  # ops that ended in this second, in whatever way
     "failed": "int64",
     "unknown": "int64",
+    "partial": "int64",  # writes of which some points were refused and others not
     "points": "int64",  # points acknowledged in this second
     "response_p50_ns": "int64",
     "response_p99_ns": "int64",
@@ -56,6 +61,8 @@ OPS_COLUMNS = {
     "service_p99_ns": "int64",
     "service_max_ns": "int64",
 }
+ADDED_COLUMNS = ("partial",)
+"""Counts that files of earlier formats lack; nothing of the kind was told apart then, so they are 0."""
 HOST_COLUMNS = {
     "second": "double",
     "cpu_percent": "double",  # of the whole host, 0..100

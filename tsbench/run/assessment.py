@@ -379,8 +379,9 @@ def _built_in_gates(sums: Mapping[str, OpTotals], allowed: float, processes: Pro
         causes.update(totals.causes)
     for share in processes.shares:
         unconnected.update(share["unconnected"])
-    done, failed, unknown = (sum(getattr(t, name) for t in sums.values()) for name in ("done", "failed", "unknown"))
-    return failed_ops(done, failed, unknown, causes, allowed), failed_connections(unconnected)
+    names = ("done", "failed", "unknown", "partial")
+    done, failed, unknown, partial = (sum(getattr(t, name) for t in sums.values()) for name in names)
+    return failed_ops(done, failed, unknown, causes, allowed, partial=partial), failed_connections(unconnected)
 
 
 def _failures(processes: Processes) -> dict[str, int]:

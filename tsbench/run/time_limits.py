@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement, Rows
     from tsbench.scenario.parts import TimeoutPart
-    from tsbench.targets.base import Payload, Schema, Session, Statement, Target
+    from tsbench.targets.base import Command, Payload, Schema, Session, Statement, Target
 
 Key = Literal["connect", "create", "load", "settle", "check"]
 
@@ -99,13 +99,13 @@ class LimitedSession:
     limits: Limits
     key: Key
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed; an error names its statement."""
-        for statement, left_s in timed(statements, self.limits.seconds(self.key) if timeout_s is None else timeout_s):
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute commands in order, each committed; an error names its command."""
+        for command, left_s in timed(commands, self.limits.seconds(self.key) if timeout_s is None else timeout_s):
             try:
-                self.session.run([statement], timeout_s=left_s)
+                self.session.run([command], timeout_s=left_s)
             except OpError as error:
-                raise OpError(error.outcome, error.cause, f"{error}: {_brief(statement)}") from error
+                raise OpError(error.outcome, error.cause, f"{error}: {_brief(command)}") from error
 
     def write(self, payload: Payload) -> int:
         """Send a payload and return the number of points acknowledged."""
@@ -136,7 +136,7 @@ def _more(key: Key, limit_s: float) -> str:
     return f"allow more with --set timeout.{key}={2 * limit_s:g}s"
 
 
-def _brief(statement: Statement) -> str:
+def _brief(statement: Command) -> str:
     """A statement on one line, shortened in its list of columns and at its end, so that it names the table."""
     text = " ".join(statement.text.split())
     columns, found, rest = text.partition(" FROM ")

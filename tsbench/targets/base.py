@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from tsbench.model import OpError, Outcome, WriteMode
 
@@ -26,6 +26,21 @@ class Statement:
     text: str
     params: tuple[Any, ...] = ()
     optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Administration that a database has no statement for: its sessions carry it out with calls of their own.
+
+    A target derives its operations from this class, as plain data, and its session tells them apart by their type.
+    `text` describes an operation to people and is never compared.
+    """
+
+    text: str
+
+
+Command: TypeAlias = Statement | Operation
+"""One step of administration, as `Session.run` takes it."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for every point, and a frozen one takes five times as long
@@ -63,16 +78,16 @@ class Schema(Protocol):
     def modes(self) -> frozenset[WriteMode]:
         """The write modes that `encode` knows."""
 
-    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Statements that make empty tables, with the given shared tags of every series (series i: entry i)."""
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
+        """Commands that make empty tables, with the given shared tags of every series (series i: entry i)."""
         ...
 
-    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Statements that remove what `create` made, whether or not it is there."""
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Commands that remove what `create` made, whether or not it is there."""
         ...
 
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Statements that bring the database to rest after a bulk load: flush, compact, analyse."""
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Commands that bring the database to rest after a bulk load: flush, compact, analyse."""
         ...
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
@@ -100,15 +115,22 @@ class Schema(Protocol):
 class Session(Protocol):
     """One connection. Every method raises `model.OpError` when the op fails or its outcome is unknown."""
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed.
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute commands in order, each committed.
 
-        All of them together end within `timeout_s`, by default the limit of one op, else the cause is `timeout`.
+        All of them together end within `timeout_s`, by default the limit of one op, else the cause is `timeout`. An
+        operation of another target fails with the cause `statement`.
         """
         ...
 
     def write(self, payload: Payload) -> int:
-        """Send a payload, wait for the acknowledgement, return the number of points acknowledged."""
+        """Send a payload, wait for the acknowledgement, return the number of points acknowledged: all of them.
+
+        Raises
+        ------
+        tsbench.model.PartialWrite
+            If the database refused some of the points and not others; only if the target `acknowledges_in_part`.
+        """
         ...
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
@@ -171,6 +193,10 @@ class Target(Protocol):
         """Whether it runs inside the processes that open it, so that there is no server to cap, kill or watch."""
 
     @property
+    def acknowledges_in_part(self) -> bool:
+        """Whether it may refuse some points of a write and store the others; if not, it stores all or none."""
+
+    @property
     def has_counters(self) -> bool:
         """Whether its sessions are `collect.counters.Counting`."""
 
@@ -195,8 +221,11 @@ class Target(Protocol):
         ...
 
 
-def timed(statements: Sequence[Statement], timeout_s: float) -> Iterator[tuple[Statement, float]]:
-    """Yield each statement with the seconds that are left for it, where all together have `timeout_s`.
+C = TypeVar("C", bound=Command)
+
+
+def timed(commands: Sequence[C], timeout_s: float) -> Iterator[tuple[C, float]]:
+    """Yield each command with the seconds that are left for it, where all together have `timeout_s`.
 
     Raises
     ------
@@ -204,8 +233,26 @@ def timed(statements: Sequence[Statement], timeout_s: float) -> Iterator[tuple[S
         UNKNOWN `timeout` if none are left.
     """
     deadline = time.monotonic() + timeout_s
-    for statement in statements:
+    for command in commands:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise OpError(Outcome.UNKNOWN, "timeout", f"no time was left for it within {timeout_s:g} s")
-        yield statement, left_s
+        yield command, left_s
+
+
+def statement_of(command: Command) -> Statement:
+    """Return a command as the statement that it is, for a session that knows no operations.
+
+    Raises
+    ------
+    tsbench.model.OpError
+        FAILED `statement` if it is an operation.
+    """
+    if isinstance(command, Operation):
+        raise not_mine(command)
+    return command
+
+
+def not_mine(command: Command) -> OpError:
+    """Return the error of a session that is given a command of another target."""
+    return OpError(Outcome.FAILED, "statement", f"this database has no operation '{command.text}'")

@@ -34,13 +34,13 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.servers.embedded import EmbeddedServer
-from tsbench.targets.base import Access, Payload, Statement, Unsupported
+from tsbench.targets.base import Access, Operation, Payload, Statement, Unsupported, not_mine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Aggregate, Measurement
-    from tsbench.targets.base import Schema
+    from tsbench.targets.base import Command, Schema
 
 _MERGE_ABOVE_ROWS = 250_000
 _EVER = (-(2**63), 2**63 - 1)
@@ -109,6 +109,28 @@ class Store:
 _stores: dict[str, Store] = {}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CreateTable(Operation):
+    """Make an empty table; `tags` holds the shared tags of every series."""
+
+    measurement: Measurement
+    tags: Mapping[str, Codes]
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Operation):
+    """Remove a table, if it exists."""
+
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class SortTable(Operation):
+    """Sort the points of a table that were written since it was last read."""
+
+    measurement: Measurement
+
+
 @dataclass(frozen=True, slots=True)
 class MemorySchema:
     """Points as they come (`keep`), or one per series and time, the last written (`replace`)."""
@@ -117,17 +139,17 @@ class MemorySchema:
     keeps_duplicates: bool
     modes: frozenset[WriteMode] = frozenset(WriteMode)
 
-    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Empty tables."""
-        return [Statement(f"create {m.name}", ("create", m, tags)) for m in measurements]
+        return [CreateTable(f"create {m.name}", m, tags) for m in measurements]
 
-    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """No tables."""
-        return [Statement(f"drop {m.name}", ("drop", m, {})) for m in measurements]
+        return [DropTable(f"drop {m.name}", m) for m in measurements]
 
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Sort what came."""
-        return [Statement(f"settle {m.name}", ("settle", m, {})) for m in measurements]
+        return [SortTable(f"settle {m.name}", m) for m in measurements]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
         """The batch itself."""
@@ -165,19 +187,19 @@ class MemorySession:
         frame = _Answer(table).frame(query)
         return Rows(query.columns, frame.rows())
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Make, remove or sort tables."""
         del timeout_s  # nothing here waits
-        for statement in statements:
-            match statement.params:
-                case ("create", measurement, tags):
+        for command in commands:
+            match command:
+                case CreateTable(measurement=measurement, tags=tags):
                     self._make(measurement, tags)
-                case ("drop", measurement, _):
+                case DropTable(measurement=measurement):
                     self._store.tables.pop(measurement.name, None)
-                case ("settle", measurement, _):
+                case SortTable(measurement=measurement):
                     self._table(measurement.name).size_bytes()
                 case _:
-                    raise OpError(Outcome.FAILED, "statement", f"memory does not understand '{statement.text}'")
+                    raise not_mine(command)
 
     def write(self, payload: Payload) -> int:
         """Store the payload's batch."""
@@ -224,6 +246,7 @@ class MemoryTarget:
     cooperative: bool = True
     access: Access = Access.OPENER
     embedded: bool = True
+    acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.targets.base import Command
+
 NOTHING = "it keeps nothing, so there is no answer to check"
 
 
@@ -78,7 +80,7 @@ class NullSession:
     def __init__(self, behaviour: _Behaviour) -> None:
         self._behaviour = behaviour
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Nothing to do."""
 
     def write(self, payload: Payload) -> int:
@@ -127,6 +129,7 @@ class NullTarget:
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = True
+    acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
-from tests.targets.data import CPU, START_NS
+from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement, Unsupported
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.model import Measurement
+    from tsbench.targets.base import Payload, Schema, Session, Target
 
 ENDLESS = Statement("SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range + b.range < 0")
 
@@ -53,6 +54,14 @@ class TestDuckdb(TargetContract):
             )
             for row in rows
         ]
+
+    def refused_in_part(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> tuple[Session, Payload, int]:
+        with duckdb.connect(url.removeprefix("duckdb://")) as connection:
+            connection.execute("CREATE UNIQUE INDEX one ON tsbench.cpu (time, tags_id)")
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S, START_NS])
+        return session, schema.encode(batch, mode), 1
 
 
 def test_a_file_that_is_no_database_is_the_users_mistake(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -10,9 +11,10 @@ import pytest
 
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
-from tests.targets.data import CPU, START_NS
+from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
-from tsbench.model import Field, Kind, Measurement, OpError, Outcome, WriteMode
+from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
+from tsbench.targets.base import Payload
 from tsbench.targets.influxdb.server import InfluxServer1
 from tsbench.targets.influxdb.v1 import TAGS, TARGET
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from tsbench.model import Measurement
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target
 
@@ -40,6 +43,28 @@ def ask(url: str, text: str) -> list[dict[str, Any]]:
     assert "error" not in result, result
     series: list[dict[str, Any]] = result.get("series", [])
     return series
+
+
+def conflicting(session: Session, schema: Schema) -> Payload:
+    """Twelve points, six in each of two shards that have `busy` as a float: two and three of them have it as a text."""
+    months = (START_NS, START_NS + 90 * 86_400 * S)
+    lines = [
+        f"cpu,host=h{i} {'busy=' + chr(34) + 'x' + chr(34) if i < wrong else 'busy=1,load=2,count=3i'} {month + i}"
+        for month, wrong in zip(months, (2, 3), strict=True)
+        for i in range(6)
+    ]
+    first = [f"cpu,host=first busy=1,load=2,count=3i {month - 1}" for month in months]
+    session.write(Payload(WriteMode.MULTI, "cpu", "", "\n".join(first).encode(), 2, 1))
+    return Payload(WriteMode.MULTI, "cpu", "", "\n".join(lines).encode(), len(lines), 1)
+
+
+def settled_at(wanted: int, count: Callable[[], int]) -> bool:
+    """Whether so many points are stored in the end: InfluxDB answers before the other shard has stored its own."""
+    deadline = time.monotonic() + 10
+    while (stored := count()) < wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.3)
+    return stored == count() == wanted
 
 
 class Influxdb1Contract(TargetContract):
@@ -88,20 +113,41 @@ class Influxdb1Contract(TargetContract):
             session.run(statements)
             assert len(ask(url, 'SELECT * FROM "autogen"."cpu"')) == 1
 
-    def test_a_partial_write_is_unknown(self, session: Session, target: Target, url: str, schema: Schema) -> None:
-        write(url, b"cpu,host=x busy=1 1451606400000000000", "&rp=tsbench")
-        session.write(schema.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.MULTI))
-        text = Measurement("cpu", CPU.tags, (Field("busy", Kind.INT), Field("more")))
-        mixed = data.batch(text, data.shared_tags(), time_ns=[START_NS, START_NS + 1])
-        with pytest.raises(OpError) as caught:
-            session.write(schema.encode(mixed, WriteMode.MULTI))
-        assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "partial write")
-        limited = target.connect(f"{url}?rp=tsbench_short&retention=1d&shard=1h&gzip=1&consistency=one", schema)
+    def refused_in_part(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> tuple[Session, Payload, int]:
+        """Of 5,000 points 10 are older than the retention policy."""
+        session.close()
+        limited = target.connect(f"{url}?retention=1d&shard=1h&gzip=1&consistency=one", schema)
         limited.run(schema.create([CPU], {}))
+        now_ns = time.time_ns() // S * S
+        times = [*(now_ns - i * 1_000_000 for i in range(4_990)), *(START_NS + i for i in range(10))]
+        batch = data.batch(CPU, data.shared_tags(), time_ns=times)
+        return limited, schema.encode(batch, mode), 10
+
+    def test_a_write_of_which_no_point_is_taken_has_failed(self, target: Target, url: str, schema: Schema) -> None:
+        limited = target.connect(f"{url}?retention=1d", schema)
+        limited.run(schema.create([CPU], {}))
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + 1])
         with pytest.raises(OpError, match="dropped=2") as caught:
-            limited.write(schema.encode(mixed, WriteMode.MULTI))
-        assert caught.value.cause == "partial write"
+            limited.write(schema.encode(batch, WriteMode.MULTI))
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "data")
+        assert self.count(limited, schema, CPU) == 0
         limited.close()
+
+    def test_points_that_are_not_counted_in_a_partial_write_are_unknown(self, session: Session, schema: Schema) -> None:
+        """InfluxDB answers for the first of several shards that drops points: others' drops are not in its count."""
+        with pytest.raises(PartialWrite) as caught:
+            session.write(conflicting(session, schema))
+        assert (caught.value.acknowledged, caught.value.refused in {2, 3}) == (0, True)
+        assert settled_at(9, lambda: self.count(session, schema, CPU)), "of 12 points 5 were refused, not 2 or 3"
+
+    def test_a_partial_write_that_counts_nothing_is_unknown(self, session: Session, schema: Schema) -> None:
+        lines = b"cpu,host=a busy=1 1451606400000000000\ncpu,host=b busy= 1451606400000000000"
+        with pytest.raises(OpError, match="dropped=0") as caught:
+            session.write(Payload(WriteMode.MULTI, "cpu", "", lines, 2, len(lines)))
+        assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "partial write")
+        assert self.count(session, schema, CPU) == 1
 
     def test_sizes_are_those_of_the_files(self, session: Session, schema: Schema) -> None:
         before = sum(session.sizes([CPU]).values())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -12,16 +13,19 @@ from influxdb_client.domain.dialect import Dialect
 
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
-from tests.targets.data import CPU, START_NS
+from tests.targets.data import CPU, START_NS, S
+from tests.targets.influxdb.test_v1 import conflicting, settled_at
 from tsbench.errors import UserMistake
-from tsbench.model import Field, Kind, Measurement, OpError, Outcome, WriteMode
+from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.influxdb import flux
+from tsbench.targets.influxdb.v2 import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tsbench.model import Measurement
     from tsbench.servers.base import Server
-    from tsbench.targets.base import Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session, Target
 
 _numbers = itertools.count()
 
@@ -98,13 +102,25 @@ class TestInfluxdb2(TargetContract):
         with pytest.raises(UserMistake, match="is not tsbench's"):
             target.connect(url, schema)
 
-    def test_a_partial_write_is_unknown(self, session: Session, schema: Schema) -> None:
-        session.write(schema.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.MULTI))
-        text = Measurement("cpu", CPU.tags, (Field("busy", Kind.INT), Field("more")))
-        mixed = data.batch(text, data.shared_tags(), time_ns=[START_NS, START_NS + 1])
-        with pytest.raises(OpError) as caught:
-            session.write(schema.encode(mixed, WriteMode.MULTI))
-        assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "partial write")
+    def refused_in_part(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> tuple[Session, Payload, int]:
+        """Of 5,000 points 10 are older than the bucket keeps them."""
+        session.run(schema.drop([CPU]))
+        with client(url) as other:
+            day = [{"type": "expire", "everySeconds": 86_400}]
+            other.buckets_api().create_bucket(bucket_name=bucket_of(url), description=MARK, retention_rules=day)
+        now_ns = time.time_ns() // S * S
+        times = [*(now_ns - i * 1_000_000 for i in range(4_990)), *(START_NS + i for i in range(10))]
+        batch = data.batch(CPU, data.shared_tags(), time_ns=times)
+        return session, schema.encode(batch, mode), 10
+
+    def test_points_that_are_not_counted_in_a_partial_write_are_unknown(self, session: Session, schema: Schema) -> None:
+        """InfluxDB answers for the first of several shards that drops points: others' drops are not in its count."""
+        with pytest.raises(PartialWrite) as caught:
+            session.write(conflicting(session, schema))
+        assert (caught.value.acknowledged, caught.value.refused in {2, 3}) == (0, True)
+        assert settled_at(9, lambda: self.count(session, schema, CPU)), "of 12 points 5 were refused, not 2 or 3"
 
     def test_sizes_are_those_of_the_files(self, session: Session, schema: Schema) -> None:
         batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i for i in range(20_000)])

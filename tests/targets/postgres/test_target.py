@@ -14,7 +14,7 @@ import pytest
 
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
-from tests.targets.data import CPU, LAG, START_NS
+from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
@@ -26,6 +26,8 @@ from tsbench.targets.postgres.session import parameters
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from tsbench.targets.base import Payload, Schema, Session, Target
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,6 +60,14 @@ class TestPostgres(TargetContract):
             )
             for row in rows
         ]
+
+    def refused_in_part(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> tuple[Session, Payload, int]:
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE UNIQUE INDEX ON cpu (time, tags_id)")
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S, START_NS])
+        return session, schema.encode(batch, mode), 1
 
 
 # --- logging in

@@ -9,7 +9,7 @@ import pytest
 
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
-from tests.targets.data import CPU, START_NS
+from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Measurement, OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement
@@ -19,6 +19,8 @@ from tsbench.targets.sqlite.schemas import WAL
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from tsbench.targets.base import Payload, Schema, Session, Target
 
 
 class TestSqlite(TargetContract):
@@ -44,6 +46,16 @@ class TestSqlite(TargetContract):
             )
             for row in rows
         ]
+
+    def refused_in_part(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> tuple[Session, Payload, int]:
+        connection = sqlite3.connect(url.removeprefix("sqlite://"))
+        refusal = "CREATE TRIGGER no BEFORE INSERT ON cpu WHEN NEW.time > {} BEGIN SELECT RAISE(ABORT, 'no'); END"
+        connection.execute(refusal.format(START_NS))
+        connection.close()
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS - S, START_NS + S])
+        return session, schema.encode(batch, mode), 1
 
 
 def test_a_file_that_is_no_database_is_the_users_mistake(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tsbench.measure.hist import Histogram
 
 
-COUNTS = ("done", "failed", "unknown", "points")
+COUNTS = ("done", "failed", "unknown", "partial", "points")
 
 
 @dataclass(slots=True)
@@ -28,6 +28,7 @@ class Tally:
     done: int = 0
     failed: int = 0
     unknown: int = 0
+    partial: int = 0
     points: int = 0
     causes: Counter[str] = field(default_factory=Counter)
 

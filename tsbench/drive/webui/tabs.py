@@ -42,7 +42,7 @@ def write_rows(figures: Figures, _users: int) -> list[Row]:
     """Per op that writes: its rate, what was acknowledged, and what failed for which cause."""
     rows = [_write_row(op, tally, rate) for op, tally, rate in figures.writes()]
     if len(rows) > 1:
-        summed = ("rate", "points", "ok", "failed", "unknown")
+        summed = ("rate", "points", "ok", "failed", "unknown", "partial")
         rows.append({"op": "all", **{key: sum(row[key] for row in rows) for key in summed}, "causes": ""})
     return rows
 
@@ -52,9 +52,10 @@ def _write_row(op: str, tally: Tally, rate: float) -> Row:
         "op": op,
         "rate": round(rate),
         "points": tally.points,
-        "ok": tally.done - tally.failed - tally.unknown,
+        "ok": tally.done - tally.failed - tally.unknown - tally.partial,
         "failed": tally.failed,
         "unknown": tally.unknown,
+        "partial": tally.partial,
         "causes": ", ".join(f"{cause} {count}" for cause, count in tally.causes.most_common(5)),
     }
 
@@ -115,6 +116,7 @@ TABLES = (
             "ok": "Ops ok",
             "failed": "Failed",
             "unknown": "Unknown",
+            "partial": "Refused in part",
             "causes": "By cause",
         },
         write_rows,

@@ -38,6 +38,7 @@ class DuckdbTarget:
     cooperative: bool = False
     access: Access = Access.ONE_PROCESS
     embedded: bool = True
+    acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
 

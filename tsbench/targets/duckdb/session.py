@@ -12,7 +12,7 @@ import duckdb
 
 from tsbench.errors import one_line
 from tsbench.model import OpError, Outcome, Rows, WriteMode
-from tsbench.targets.base import Payload, Statement, timed
+from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
 from tsbench.targets.duckdb.schemas import BATCH
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ class DuckdbSession:
         """Interrupt the statement that runs."""
         self._connection.interrupt()
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute statements in order, each committed."""
-        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
+        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            statement = statement_of(command)
             with self._errors(left_s):
                 self._connection.execute(statement.text, statement.params).fetchall()
 

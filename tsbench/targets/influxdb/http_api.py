@@ -13,16 +13,17 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tsbench.encode import line_protocol
 from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import OpError, Outcome, WriteMode
+from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Payload, Unsupported
+from tsbench.targets.base import Operation, Payload, Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Batch
+    from tsbench.model import Batch, Measurement
     from tsbench.net.http_parser import Response
+    from tsbench.targets.base import Command
 
 _QUIET_S = 0.2
 
@@ -33,6 +34,13 @@ class Connected(Protocol):
     def close(self) -> None:
         """Close the connection."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForCompactions(Operation):
+    """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
+
+    text: str = "wait until no compaction is active or queued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,11 @@ class LineSchema:
             data = line_protocol.encode(batch)
         return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
 
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Wait for the compactions that the load has caused."""
+        del measurements
+        return [WaitForCompactions()]
+
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """One line per payload."""
         name = batch.measurement.name
@@ -118,7 +131,7 @@ class Writer:
         response = self._connection.send(self._request, data)
         if response.status == 204:
             return payload.points
-        raise refusal(response, write=True)
+        raise write_refusal(response, payload.points)
 
 
 @contextmanager
@@ -163,14 +176,40 @@ def refusal(response: Response, *, write: bool) -> OpError:
     return OpError(outcome, cause, f"InfluxDB: {response.status} {message}")
 
 
+_DROPPED = re.compile(r"partial write: (.*) dropped=(\d+)(?: for database: .*)?", re.DOTALL)
+_OF_ALL_SHARDS = re.compile(r"points (?:beyond|outside) retention policy")
+
+
+def write_refusal(response: Response, points: int) -> OpError:
+    """Return what an answer to a write of so many points means that is not an acknowledgement.
+
+    InfluxDB splits a write by shards. It drops what is older than the retention policy first, and says so when all
+    shards have stored the rest. Any other drop is one shard's: InfluxDB answers as soon as the first shard has dropped
+    something, so that others may have dropped more, which is not in the count (`coordinator/points_writer.go` of 1.8
+    and 2.7). Then nobody knows of the points that the answer does not count.
+    """
+    error = refusal(response, write=True)
+    found = _DROPPED.search(_message(response))
+    dropped = int(found[2]) if found else 0
+    if found is None or not dropped:  # with dropped=0 lines could not be parsed, and it does not say how many
+        return error
+    if dropped >= points:
+        return OpError(Outcome.FAILED, "data", str(error))
+    acknowledged = points - dropped if _OF_ALL_SHARDS.search(found[1]) else 0
+    return PartialWrite(str(error), acknowledged=acknowledged, refused=dropped)
+
+
 def error_text(response: Response) -> str:
     """The server's words for what went wrong, on one line."""
-    text = response.body[:2_000].decode(errors="replace")
+    return " ".join(_message(response).split())[:500]
+
+
+def _message(response: Response) -> str:
     with suppress(ValueError):
         document = json.loads(response.body)
-        if isinstance(document, dict):
-            text = str(document.get("error") or document.get("message") or text)
-    return " ".join(text.split())[:500]
+        if isinstance(document, dict) and (text := document.get("error") or document.get("message")):
+            return str(text)
+    return response.body[:2_000].decode(errors="replace")
 
 
 _BY_STATUS = {
@@ -195,9 +234,9 @@ _RESOURCES = re.compile("memory|limit exceeded|^max-")
 def meaning(status: int, message: str, *, write: bool) -> tuple[Outcome, str]:
     """Whether an op failed or nobody knows, and the word to count it by.
 
-    A write that was refused with 4xx (or 429, 503: not now) left nothing behind. A partial one, and one that ended with
-    another 5xx, may have stored some of its points: InfluxDB has them in its cache before the log, and a batch in one
-    shard before the next.
+    A write that was refused with 4xx (or 429, 503: not now) left nothing behind. A partial one that does not count its
+    points, and one that ended with another 5xx, may have stored some of them: InfluxDB has them in its cache before the
+    log, and a batch in one shard before the next.
     """
     text = message.lower()
     for words, outcome, cause in _BY_WORDS:

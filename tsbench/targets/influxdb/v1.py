@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Statement, timed
+from tsbench.targets.base import Access, Statement, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Codes, Measurement, Query
-    from tsbench.targets.base import Payload, Schema
+    from tsbench.targets.base import Command, Payload, Schema
     from tsbench.targets.influxdb.http_api import Endpoint
 
 _FORM = "http://user@host:8086/database"
 _OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
 _DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
-_SETTLE = "SHOW STATS FOR 'tsm1_engine'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +57,6 @@ class Influx1Schema(http_api.LineSchema):
         """The policy with all that is in it; harmless where there is none, or no database."""
         del measurements
         return [Statement("DROP RETENTION POLICY $policy ON $database")]
-
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
-        del measurements
-        return [Statement(_SETTLE)]
 
     def compile(self, query: Query) -> Statement:
         """The query as InfluxQL."""
@@ -96,12 +90,13 @@ class Influx1Session(Counting):
         self._vars = Request(endpoint.place, "GET", "/debug/vars", headers)
         self._ask = Request(endpoint.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order."""
-        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
-            if statement.text == _SETTLE:
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute commands in order."""
+        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            if isinstance(command, http_api.WaitForCompactions):
                 http_api.settle(self._busy, left_s)
                 continue
+            statement = statement_of(command)
             text = re.sub(r"\$(?:database|policy|retention)", lambda name: self._names[name[0]], statement.text)
             try:
                 self._execute(text, timeout_s=left_s)
@@ -213,6 +208,7 @@ class Influx1Target:
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = False
+    acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
 

@@ -18,7 +18,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Statement, timed
+from tsbench.targets.base import Access, Operation, Statement, statement_of, timed
 from tsbench.targets.influxdb import counters, flux, http_api
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.http_parser import Response
-    from tsbench.targets.base import Payload, Schema
+    from tsbench.targets.base import Command, Payload, Schema
     from tsbench.targets.influxdb.http_api import Endpoint
 
 _FORM = "http://host:8086/?org=ORG&bucket=BUCKET"
@@ -36,7 +36,19 @@ _OPTIONS = frozenset({"bucket", "gzip", "org", "token_file"})
 MARK = "Made by tsbench, which deletes it with all that is in it at every run."
 """The description of our buckets."""
 
-_CREATE, _DROP, _SETTLE = "create bucket", "delete bucket", "wait until no compaction is active or queued"
+
+@dataclass(frozen=True, slots=True)
+class CreateBucket(Operation):
+    """Create the bucket of the session's endpoint, marked as ours."""
+
+    text: str = "create bucket"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBucket(Operation):
+    """Delete the bucket of the session's endpoint, if it exists and is ours."""
+
+    text: str = "delete bucket"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +58,15 @@ class Influx2Schema(http_api.LineSchema):
     name: str
     request = "POST /api/v2/write"
 
-    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """An empty bucket, whatever was in it before."""
         del tags  # they come with the points
-        return [*self.drop(measurements), Statement(_CREATE)]
+        return [*self.drop(measurements), CreateBucket()]
 
-    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """The bucket, where there is one."""
         del measurements
-        return [Statement(_DROP)]
-
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Wait until no compaction is active or queued; InfluxDB has nothing that asks for one."""
-        del measurements
-        return [Statement(_SETTLE)]
+        return [DeleteBucket()]
 
     def compile(self, query: Query) -> Statement:
         """The query as Flux."""
@@ -84,15 +91,18 @@ class Influx2Session(Counting):
         )
         self._ask = self._request("POST", f"/api/v2/query?{urlencode({'org': self._org})}", "application/json")
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order."""
-        acts = {_CREATE: self._create, _DROP: self._drop, _SETTLE: self._settle}
-        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
-            act = acts.get(statement.text)
-            if act is not None:
-                act(left_s)
-            else:
-                self._flux(statement.text, timeout_s=left_s)
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute commands in order."""
+        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            match command:
+                case CreateBucket():
+                    self._create(left_s)
+                case DeleteBucket():
+                    self._drop(left_s)
+                case http_api.WaitForCompactions():
+                    http_api.settle(self._busy, left_s)
+                case _:
+                    self._flux(statement_of(command).text, timeout_s=left_s)
 
     def write(self, payload: Payload) -> int:
         """Send the payload's bytes; every write is synced to the server's log, unless it was told otherwise."""
@@ -184,9 +194,6 @@ class Influx2Session(Counting):
         timeout_ms = max(1, int(timeout_s * 1_000))
         return InfluxDBClient(url, self._token or "", org=self._org, timeout=timeout_ms, retries=False)
 
-    def _settle(self, timeout_s: float) -> None:
-        http_api.settle(self._busy, timeout_s)
-
     def _busy(self, timeout_s: float) -> float:
         """Return the number of compactions that are active or queued."""
         names = ("storage_compactions_active{", "storage_compactions_queued{")
@@ -232,6 +239,7 @@ class Influx2Target:
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = False
+    acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
 

@@ -26,6 +26,7 @@ class PostgresTarget:
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = False
+    acknowledges_in_part: bool = False
     has_counters: bool = True
     startable: bool = True
 

@@ -16,14 +16,14 @@ from tsbench.collect.counters import Counting
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, Rows, WriteMode
 from tsbench.targets import credentials
-from tsbench.targets.base import timed
+from tsbench.targets.base import statement_of, timed
 from tsbench.targets.postgres import counters
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement
-    from tsbench.targets.base import Payload, Statement
+    from tsbench.targets.base import Command, Payload, Statement
 
 _PREFIXES = ("postgresql://", "postgres://")
 _UNREACHABLE = "is the server running there?"
@@ -148,9 +148,10 @@ class PostgresSession(Counting):
         self._connection = opened
         return opened
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute statements in order, each committed."""
-        for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
+        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            statement = statement_of(command)
             with self._errors(left_s) as connection:
                 self._limit(connection, left_s)
                 try:

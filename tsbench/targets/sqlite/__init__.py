@@ -30,6 +30,7 @@ class SqliteTarget:
     cooperative: bool = False
     access: Access = Access.ANY_PROCESS
     embedded: bool = True
+    acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
 

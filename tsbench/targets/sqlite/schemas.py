@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.encode import sql
 from tsbench.model import Batch, Codes, Kind, WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -27,7 +27,15 @@ MAX_PARAMETERS = 32_766  # SQLITE_MAX_VARIABLE_NUMBER as it is built by default;
 _COLUMN_TYPE = {Kind.FLOAT: "REAL", Kind.INT: "INTEGER"}
 APPLICATION_ID = 0x7473626E  # "tsbn" in the header of our files
 
-CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(Operation):
+    """Move the write-ahead log into the file: a statement that says in its answer, not as an error, that it could not.
+
+    The answer is (busy, pages in the log, pages moved).
+    """
+
+    text: str = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 
 class _Text(SqlText):
@@ -98,9 +106,9 @@ class SqliteSchema:
         tables = [*(m.name for m in measurements), "tags"]
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in tables]
 
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Statistics for the planner, and the log moved into the file."""
-        return [*(Statement(f"ANALYZE {quoted(m.name)}") for m in measurements), Statement(CHECKPOINT)]
+        return [*(Statement(f"ANALYZE {quoted(m.name)}") for m in measurements), Checkpoint()]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
         """One row, statements of up to 32,766 parameters, or rows for `executemany`, in one transaction."""

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tsbench.model import OpError, Outcome, Rows, WriteMode
-from tsbench.targets.base import Payload, Statement, timed
-from tsbench.targets.sqlite.schemas import CHECKPOINT, cause_of, wait_for_locks
+from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
+from tsbench.targets.sqlite.schemas import Checkpoint, cause_of, wait_for_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,20 +30,22 @@ class SqliteSession:
         # Called every 100,000 steps of SQLite's virtual machine (about a millisecond); true interrupts the statement.
         connection.set_progress_handler(lambda: time.monotonic() > self._due, 100_000)
 
-    def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed; one that waits for a lock until the limit is a `timeout`."""
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute commands in order, each committed; one that waits for a lock until the limit is a `timeout`."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            for statement, left_s in timed(statements, limit_s):
-                self._execute(statement, left_s)
+            for command, left_s in timed(commands, limit_s):
+                self._execute(command, left_s)
         finally:
             wait_for_locks(self._connection, self._timeout_s)
 
-    def _execute(self, statement: Statement, timeout_s: float) -> None:
+    def _execute(self, command: Command, timeout_s: float) -> None:
+        checkpoint = isinstance(command, Checkpoint)
+        statement = Statement(command.text) if checkpoint else statement_of(command)
         with self._errors(timeout_s, locked="timeout"):
             wait_for_locks(self._connection, timeout_s)
             found = self._connection.execute(statement.text, statement.params).fetchall()
-        if statement.text == CHECKPOINT and found[0][0]:
+        if checkpoint and found[0][0]:
             raise OpError(Outcome.FAILED, "timeout", "the write-ahead log is in use and was not moved")
 
     def write(self, payload: Payload) -> int:
