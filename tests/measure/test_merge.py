@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.measure.test_recorder import T0, S, recorder
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
-from tsbench.measure.merge import OpTotals, evidence, merge
+from tsbench.measure.merge import OpTotals, merge, observation
 from tsbench.model import Outcome
 from tsbench.results.rundir import OPS_COLUMNS
 
@@ -205,9 +205,10 @@ def test_evidence_is_of_the_measured_seconds_only(tmp_path: Path) -> None:
         for second, cpu in ((START_S - 1, 1_000), (START_S, 300), (END_S - 1, 100), (END_S, 1_000))
     ]
     (tmp_path / "process" / "p0.cpu.jsonl").write_text("".join(lines) + '{"second": 1')
-    seen, lag_histogram = evidence(tmp_path, "p0", start_s=START_S, end_s=END_S, service_p50_ns=77)
-    assert (seen.hub_cpu_share, seen.hub_lag_p50_ns, seen.pool_wait_p50_ns, seen.service_p50_ns) == (0.2, 100, 200, 77)
-    assert len(lag_histogram) == 6
+    seen = observation(tmp_path, "p0", start_s=START_S, end_s=END_S)
+    evidence = seen.evidence
+    assert (evidence.hub_cpu_share, evidence.hub_lag_p50_ns, evidence.pool_wait_p50_ns) == (0.2, 100, 200)
+    assert len(seen.lag) == 6
 
 
 def peak_mb(place: Path, seconds: int) -> float:
@@ -233,3 +234,29 @@ def test_memory_hardly_grows_with_the_length_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "long").mkdir()
     short, long = peak_mb(tmp_path / "short", 20), peak_mb(tmp_path / "long", 120)
     assert long - short < 15, f"{short:.1f} MB for 20 s, {long:.1f} MB for 120"
+
+
+def test_arrivals_that_were_never_sent_count_with_the_time_they_had_waited(tmp_path: Path) -> None:
+    each = recorder(tmp_path, "p0")
+    due_ns = T0 + 3 * S
+    for number in range(80):
+        each.op("write-1" if number % 4 else "lastpoint", due_ns, due_ns + 2_000_000, 1_000_000)
+    each.unsent([due_ns] * 20, due_ns + 3 * S)
+    each.unsent([T0], due_ns)  # in the warm-up
+    each.close()
+    merged = merge(tmp_path, start_s=START_S, end_s=END_S)
+    assert merged.recorded == merged.counted == 80
+    assert {op: len(totals.unsent) for op, totals in merged.totals.items()} == {"write-1": 15, "lastpoint": 5}
+    summary = merged.totals["write-1"].summary(END_S - START_S)
+    assert (summary["count"], summary["unsent"]) == (60, 15)
+    assert summary["response_ns"]["p50"] == Histogram([2_000_000]).max_ns
+    assert summary["response_ns"]["p90"] == summary["response_ns"]["max"] == Histogram([3 * S]).max_ns
+    assert summary["response_at_least"] == ["p90", "p99", "p99.9", "max", "mean"]
+    assert summary["service_ns"]["max"] == Histogram([1_000_000]).max_ns
+
+
+def test_a_percentile_is_exact_if_no_unsent_arrival_could_move_it(tmp_path: Path) -> None:
+    totals = OpTotals(Histogram([5 * S] * 99 + [9 * S]), unsent=Histogram([1 * S]))
+    summary = totals.summary(1.0)
+    assert summary["response_ns"]["p50"] == Histogram([5 * S]).max_ns
+    assert summary["response_at_least"] == ["p99", "p99.9", "max", "mean"], "p99 is the 100th of 101: 5 s or 9 s"

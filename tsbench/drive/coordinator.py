@@ -19,7 +19,8 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
-from tsbench.drive.load_process import Clock, LoadProcess, Share
+from tsbench.drive.due_times import Clock
+from tsbench.drive.load_process import LoadProcess, Share
 from tsbench.drive.locust_stats import LocustStats
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.results.rundir import write_json

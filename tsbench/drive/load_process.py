@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -13,11 +14,11 @@ from gevent.event import Event
 from gevent.monkey import is_module_patched
 
 from tsbench.check.comparison import NotAnAnswer, canonical
+from tsbench.drive.due_times import Clock, DueTimes, Turn
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
-from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.net.tcp import wait_with
@@ -55,33 +56,6 @@ class Share:
     index: int
     of: int
     streams: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The measured window in epoch ns: ops that are due in [start_ns, end_ns) count, earlier ones are warm-up.
-
-    `end_ns` None: until somebody stops the run.
-    """
-
-    go_ns: int
-    start_ns: int
-    end_ns: int | None
-
-
-@dataclass(slots=True)
-class Schedule:
-    """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished.
-
-    Of the late ones, `generator_late` had a session in time: it was the load process that woke up late.
-    """
-
-    scheduled: int = 0
-    done: int = 0
-    late: int = 0
-    generator_late: int = 0
-    dropped: int = 0
-    unfinished: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,19 +104,16 @@ class LoadProcess:
         self.caller = caller_for(cooperative=self.target.cooperative)
         self.feed = self._make_feed()
         self.clock: Clock | None = None
-        self.stripe: Stripe | None = None
-        self.schedule = Schedule()
         self.drained = Event()
+        self.due_times = DueTimes(spec, timebase, self.drained.set)
         self.failed: Callable[[str], None] = logger.error
         """Is told when results can no longer be kept."""
         self.directory = directory
         self._state = _State()
         self._started = Event()
-        self._in_flight = self._waiting = self._waiting_measured = 0
-        self._exhausted = False
+        self._in_flight = 0
         self._idle = Event()
         self._idle.set()
-        self._stopping = False
         self.closed = False
         self._flusher = gevent.spawn(self._flush_every_second)
 
@@ -169,11 +140,7 @@ class LoadProcess:
         gc.collect()
         gc.freeze()  # Locust and numpy alone are 100,000 objects, and going through them takes longer than most ops
         self.clock = clock
-        drive = self.spec.drive
-        if drive.loop == "open" and drive.rate is not None:
-            length = None if clock.end_ns is None else clock.end_ns - clock.go_ns
-            arrivals = Arrivals(drive.rate, drive.arrivals, self.spec.world.seed, length)
-            self.stripe = Stripe(arrivals, index=self.share.index, of=self.share.of)
+        self.due_times.begin(clock, self.share.index, self.share.of)
         self._started.set()
 
     def wait_for_go(self) -> None:
@@ -181,53 +148,6 @@ class LoadProcess:
         self._started.wait()
         if self.clock is not None:
             sleep_until_ns(self.clock.go_ns, self.timebase.now_ns())
-
-    def next_due_ns(self) -> int | None:
-        """When the op that the caller may do next is due, in epoch ns: now in a closed loop, else the next arrival.
-
-        Waits until then. None: the schedule has ended, or the run is being stopped.
-        """
-        if self._stopping:
-            return None
-        if self.stripe is None or self.clock is None:
-            return self.timebase.now_ns()
-        due_ns = self.stripe.take()
-        if due_ns is None:
-            self._exhausted = True
-            self._drained_if_all_ended()
-            return None
-        due_ns += self.clock.go_ns
-        measured = due_ns >= self.clock.start_ns
-        self.schedule.scheduled += measured
-        self._waiting += 1
-        self._waiting_measured += measured
-        asked_ns = self.timebase.now_ns()
-        sleep_until_ns(due_ns, asked_ns)
-        late = self.timebase.now_ns() - due_ns > self.spec.drive.late_after
-        if self._is_stopping():  # counted as dropped by `close`
-            return None
-        self._waiting -= 1
-        self._waiting_measured -= measured
-        self.schedule.unfinished += measured
-        self.schedule.generator_late += measured and late and asked_ns <= due_ns
-        return due_ns
-
-    def _is_stopping(self) -> bool:
-        return self._stopping
-
-    def arrived(self, due_ns: int, started_ns: int) -> None:
-        """Count an arrival that has ended, if it is a measured one: as done, or as late if it waited for a session."""
-        if self.clock is not None and due_ns >= self.clock.start_ns:
-            self.schedule.unfinished -= 1
-            if started_ns - due_ns > self.spec.drive.late_after:
-                self.schedule.late += 1
-            else:
-                self.schedule.done += 1
-        self._drained_if_all_ended()
-
-    def _drained_if_all_ended(self) -> None:
-        if self._exhausted and not self._waiting and not self._in_flight:
-            self.drained.set()
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -249,7 +169,7 @@ class LoadProcess:
     def _open(self) -> Session:
         return self.target.connect(self.endpoint, self.schema, timeout_s=self.spec.drive.timeout / 1e9)
 
-    def write(self, session: Session, write: Write, name: str, due_ns: int) -> Timed[int]:
+    def write(self, session: Session, write: Write, name: str, turn: Turn) -> Timed[int]:
         """Send one write; its end goes into histograms, schedule and ledger, whatever it is."""
         payload = write.payload
         place = (write.stream, write.block, write.offset, payload.points)
@@ -258,7 +178,7 @@ class LoadProcess:
         started_ns = self.timebase.now_ns()
         try:
             result = self._call(session.write, payload)
-            outcome = self._record(name, due_ns, started_ns, result, points=payload.points)
+            outcome = self._record(name, turn, started_ns, result, points=payload.points)
         finally:  # also when the user is killed while it waits: then nobody knows whether the points arrived
             self.recorder.wrote(*place, outcome, result.error if result is not None else None)
         return result
@@ -267,14 +187,18 @@ class LoadProcess:
         if not self._in_flight:
             self._idle.clear()
         self._in_flight += 1
+        started_ns = time.perf_counter_ns()
         try:
-            return self.caller.call(function, *args)
+            result = self.caller.call(function, *args)
+            if self.target.cooperative:
+                result.unread_ns = self.probe.unread_ns(started_ns, time.perf_counter_ns())
+            return result
         finally:
             self._in_flight -= 1
             if not self._in_flight:
                 self._idle.set()
 
-    def query(self, session: Session, kind: str, due_ns: int) -> Timed[Rows]:
+    def query(self, session: Session, kind: str, turn: Turn) -> Timed[Rows]:
         """Ask the next question of a kind; one that the schema cannot express is a failed op."""
         asked = self._state.asked.get(kind, 0)
         self._state.asked[kind] = asked + 1
@@ -289,7 +213,7 @@ class LoadProcess:
         else:
             started_ns = self.timebase.now_ns()
             result = self._call(session.query, statement, query.columns)
-        self._record(kind, due_ns, started_ns, result)
+        self._record(kind, turn, started_ns, result)
         if result.value is not None and len(self._state.answers) < self.spec.check.sample:
             self._state.answers.append(Answer(kind, number, result.value))
         return result
@@ -299,9 +223,11 @@ class LoadProcess:
         """The time that the bulk load covers, where answers do not change while writes go on."""
         return Window(self.world.time_ns(0), self.world.time_ns(self.loaded_ticks))
 
-    def _record(self, name: str, due_ns: int, started_ns: int, result: Timed[Any], *, points: int = 0) -> Outcome:
-        end_ns = max(self.timebase.now_ns(), due_ns)
-        result.response_ns = end_ns - due_ns
+    def _record(self, name: str, turn: Turn, started_ns: int, result: Timed[Any], *, points: int = 0) -> Outcome:
+        end_ns = max(self.timebase.now_ns(), turn.due_ns)
+        result.response_ns = end_ns - turn.due_ns
+        turn.began(started_ns)
+        turn.delayed_ns += max(0, end_ns - started_ns - result.service_ns) + result.unread_ns
         outcome, cause, acknowledged = Outcome.OK, "", points
         if result.error is not None:
             outcome, cause = _sort(result.error)
@@ -309,11 +235,11 @@ class LoadProcess:
             self._state.failures[str(result.error)] = self._state.failures.get(str(result.error), 0) + 1
         elif type(result.value) is int:  # a session knows better than its payload
             acknowledged = result.value
-        self.recorder.op(name, due_ns, end_ns, result.service_ns, acknowledged, outcome, cause)
+        own = {"delayed_ns": turn.delayed_ns, "unread_ns": result.unread_ns}
+        self.recorder.op(name, turn.due_ns, end_ns, result.service_ns, acknowledged, outcome, cause, **own)
         if result.wait_ns:
             self.probe.waited(result.wait_ns)
-        if self.stripe is not None:
-            self.arrived(due_ns, started_ns)
+        self.due_times.ended(turn, started_ns)
         return outcome
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -324,7 +250,7 @@ class LoadProcess:
         Locust kills users that it believes to be waiting; some of them wake before the kill reaches them, and their op
         would end unknown.
         """
-        self._stopping = True
+        self.due_times.stop()
         self._idle.wait(timeout=self.spec.drive.stop_timeout / 1e9)
 
     def _flush_every_second(self) -> None:
@@ -341,10 +267,7 @@ class LoadProcess:
         """Stop, count what was left of the schedule, and write the files that only the end knows."""
         self.closed = True
         self._flusher.kill()
-        if self.stripe is not None:
-            left = self._left(self.stripe)
-            self.schedule.scheduled += left
-            self.schedule.dropped = left + self._waiting_measured
+        self.recorder.unsent(*self.due_times.end())
         self.recorder.close()
         self.probe.close()
         place = self.directory / "process"
@@ -356,19 +279,11 @@ class LoadProcess:
             "ops": self.recorder.total,
             "encode_ns": self.feed.encode_ns,
             "clock_offset_ns": self.timebase.offset_ns,
-            "schedule": asdict(self.schedule) if self.stripe is not None else None,
+            "schedule": asdict(self.due_times.schedule) if self.due_times.is_open_loop else None,
             "unconnected": self._state.unconnected,
             "failures": dict(sorted(self._state.failures.items(), key=lambda item: -item[1])[:20]),
         }
         (place / f"{self.share.name}.json").write_text(json.dumps(content), encoding="utf-8")
-
-    def _left(self, stripe: Stripe) -> int:
-        """Measured arrivals that were due but that no session came free for."""
-        left, clock = 0, self.clock
-        limit_ns = min(self.timebase.now_ns(), (clock.end_ns if clock and clock.end_ns else self.timebase.now_ns()))
-        while clock is not None and (due_ns := stripe.take()) is not None and due_ns + clock.go_ns < limit_ns:
-            left += due_ns + clock.go_ns >= clock.start_ns
-        return left
 
 
 def _sort(error: Exception) -> tuple[Outcome, str]:

@@ -28,6 +28,8 @@ class Timed(Generic[T]):
     error: Exception | None
     service_ns: int
     wait_ns: int = 0
+    unread_ns: int = 0
+    """How much of the service time the answer lay unread (`LoopClock`)."""
     response_ns: int = 0
     """Time from when the op was due until it ended; set when it is recorded."""
 

@@ -9,6 +9,7 @@ from locust import User
 from locust.exception import StopUser
 
 from tsbench.drive.coordinator import Coordinator
+from tsbench.drive.due_times import Turn
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, WriteMode
 
@@ -39,6 +40,7 @@ class TimeSeriesUser(User):
         super().__init__(environment)
         self._session: Session | None = None
         self._process: LoadProcess | None = None
+        self._turn = Turn()
         self._coordinator = Coordinator.of(environment)
 
     def on_start(self) -> None:
@@ -64,18 +66,19 @@ class TimeSeriesUser(User):
     def write(self, points: int = 1, mode: WriteMode | None = None) -> None:
         """Write the next `points` points of a stream that this process owns, in one request."""
         process, session = self._process, self._session
-        if process is None or session is None or (due_ns := process.next_due_ns()) is None:
+        if process is None or session is None or not process.due_times.wait(self._turn):
             raise StopUser
         write = process.feed.take(points, mode or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI))
         if write is None:
             self._nothing_left(process)
             return
         name = f"write-{points}"
-        result = process.write(session, write, name, due_ns)
+        result = process.write(session, write, name, self._turn)
         self._done(process, "write", name, write.payload.nbytes, result)
 
     def _nothing_left(self, process: LoadProcess) -> None:
         """Handle the end of all points for writes of this size; other sizes may still have some."""
+        process.due_times.give_up(self._turn)
         if process.feed.exhausted:
             process.drained.set()
             raise StopUser
@@ -84,12 +87,12 @@ class TimeSeriesUser(User):
     def query(self, kind: str) -> None:
         """Run the next query of a kind (`tsbench list queries`) and fetch the whole answer."""
         process, session = self._process, self._session
-        if process is None or session is None or (due_ns := process.next_due_ns()) is None:
+        if process is None or session is None or not process.due_times.wait(self._turn):
             raise StopUser
-        result = process.query(session, kind, due_ns)
+        result = process.query(session, kind, self._turn)
         self._done(process, "query", kind, 0 if result.value is None else len(result.value), result)
 
     def _done(self, process: LoadProcess, request_type: str, name: str, length: int, result: Timed[Any]) -> None:
         self._coordinator.tally.add(request_type, name, result.response_ns, length, result.error)
-        if result.error is not None and process.stripe is None:
+        if result.error is not None and not process.due_times.is_open_loop:
             gevent.sleep(FAILURE_PAUSE_S)

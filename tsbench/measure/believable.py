@@ -1,9 +1,9 @@
 """Find the percentile up to which the latencies of a run are the database's, not the load generator's.
 
-Two kinds of delay are the client's. Of the first, each op's own is known: its process woke up late for it, it waited for
-a thread, or its answer lay unread. It is taken away op by op; `undelayed` is the histogram without it. The second is
-that the operating system gives the process no CPU when it has something to do. No op can measure that, but a timer that
-ends late can; ops meet such delays independently of how long the database takes.
+Two kinds of delay are the client's. Of the first, each op's own is known: its process woke up late for it, it waited
+for a thread, or its answer lay unread. It is taken away op by op; `undelayed` is the histogram without it. The second
+kind is that the operating system gives the process no CPU when it has something to do. No op can measure that, but a
+timer that ends late can; ops meet such delays independently of how long the database takes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 CHANGE = 0.10
 """A percentile is believed if taking the client's delay away would lower it by at most this share."""
+EXPLAINED = 0.5
+"""Share of the ops beyond a percentile that may be there because of chance delays of the process."""
 TIMER_NS = 1_000_000
 """Timers end up to a millisecond late by themselves: libev rounds the time that it polls up to milliseconds."""
-_SMALL = (0.0, 0.02, 0.04, 0.06, 0.08)
-"""Shares of a percentile below which a delay is left to lower it, rather than being taken for its cause."""
 
 
 def believable_percentile(
@@ -41,43 +41,48 @@ def believable_percentile(
     timer_lag
         By how much timers of the same processes ended late, ns, not counting the time in which the loop was busy.
     """
+    wanted = sorted(percents)
+    if not len(measured):
+        return wanted[-1]
     held = 0.0
-    waits = _Waits(undelayed, timer_lag)
-    for percent in sorted(percents):
-        if not waits.reach((1 - CHANGE) * measured.percentile_ns(percent), percent):
+    chance = _ChanceDelays(undelayed, timer_lag)
+    for percent in wanted:
+        undelayed_ns = undelayed.percentile_ns(percent)
+        left = CHANGE - (1 - undelayed_ns / max(1, measured.percentile_ns(percent)))
+        if left < 0 or not chance.are_harmless(undelayed_ns, percent, left):
             break
         held = percent
     return held
 
 
-class _Waits:
-    """The times that were measured, as the sum of the database's and an independent delay of the process."""
+class _ChanceDelays:
+    """Delays that ops meet by chance, whatever the database does, and the times in which they are already contained."""
 
-    def __init__(self, undelayed: Histogram, timer_lag: Histogram) -> None:
-        self._total = len(undelayed)
-        self._at_least = np.append(np.cumsum(undelayed.counts[::-1])[::-1], 0)
+    def __init__(self, times: Histogram, timer_lag: Histogram) -> None:
+        self._total = len(times)
+        self._longer = np.append(np.cumsum(times.counts[::-1])[::-1], 0)
         used = np.flatnonzero(timer_lag.counts)
         delays_ns = lowest_of(used) - TIMER_NS
         shares = timer_lag.counts[used] / max(1, len(timer_lag))
         self._delays_ns, self._shares = delays_ns[delays_ns > 0], shares[delays_ns > 0]
 
-    def _count(self, times_ns: NDArray[Any]) -> NDArray[np.int64]:
-        """Return how many ops took at least these times."""
-        return self._at_least[counter_of(times_ns.astype(np.int64))]
+    def _share_beyond(self, times_ns: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the share of ops that took longer than these times (within 3 digits)."""
+        return self._longer[counter_of(times_ns.astype(np.int64)) + 1] / max(1, self._total)
 
-    def reach(self, time_ns: float, percent: float) -> bool:
-        """Return whether a percentile of the database's own times is at least `time_ns`.
+    def are_harmless(self, time_ns: float, percent: float, change: float) -> bool:
+        """Return whether they raised a percentile, which is at `time_ns`, by a share of at most `change`.
 
-        Ops that took `time_ns` and a small delay or longer count, except as many as would have by chance because of a
-        larger delay, had all met one on top of what was measured.
+        Delays of the same kind on top of what was measured would raise it about as much again, unless it already lies
+        among the ops that are so slow only because of them; those must be few.
         """
-        for small in _SMALL:
-            small_ns = small * time_ns / (1 - CHANGE)
-            large = self._delays_ns > small_ns
-            shares = self._shares[large]
-            beyond_ns = time_ns + small_ns
-            suspected = float((shares * self._count(beyond_ns - self._delays_ns[large])).sum())
-            needed = max(0.5, self._total * (1 - percent / 100) * (1 - float(shares.sum())))
-            if float(self._count(np.array([beyond_ns]))[0]) - suspected >= needed:
-                return True
-        return False
+        if not self._delays_ns.size:
+            return True
+        beyond = max(1 - percent / 100, 1 / self._total)
+        raised_ns = time_ns * (1 + change)
+        undisturbed = (1 - self._shares.sum()) * self._share_beyond(np.array([raised_ns]))[0]
+        twice = undisturbed + float((self._shares * self._share_beyond(raised_ns - self._delays_ns)).sum())
+        lowered_ns = time_ns * (1 - change)
+        there = self._share_beyond(np.array([lowered_ns]))[0]
+        explained = float((self._shares * (self._share_beyond(lowered_ns - self._delays_ns) - there)).sum())
+        return bool(twice <= beyond and explained <= EXPLAINED * beyond)

@@ -45,7 +45,7 @@ class LoadProfile:
 
 
 def client_bound(evidence: Evidence) -> str:
-    """Return the reason why a load process was the limit of what could be offered, with the number; "" if it was not."""
+    """Return the reason why a load process could not offer more load, with the number; "" if it could."""
     if evidence.hub_cpu_share >= HUB_CPU_SHARE:
         return f"its event loop used {evidence.hub_cpu_share:.0%} of a core"
     return ""
@@ -54,8 +54,8 @@ def client_bound(evidence: Evidence) -> str:
 def limited_by(processes: list[Evidence], profile: LoadProfile, believable: float) -> tuple[str, Verdict]:
     """Return the limiting factor of a run, and a verdict on whether the run measured the database.
 
-    `believable` is the percentile up to which latencies can be believed (`believable_percentile`). A run that the load
-    generator limited, or of which not even the median can be believed, is inconclusive: its figures describe the generator.
+    `believable` is the percentile up to which latencies can be believed. A run is inconclusive if the load generator
+    limited it, or if not even its median can be believed: its figures describe the generator.
     """
     if not processes:
         return UNKNOWN, Verdict(None, "no load process reported on itself")

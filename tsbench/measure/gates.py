@@ -268,6 +268,9 @@ def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]
     found = ops.get(f"{time}_ns", {}).get(gate.figure)
     if found is None:
         return None, f"the run kept no {gate.figure}"
+    if gate.figure in ops.get(f"{time}_at_least", ()) and _HOLDS[gate.sign](found, gate.limit) == ("<" in gate.sign):
+        why = f"{ops['unsent']} arrivals were still waiting when the run ended"
+        return None, f"{gate.figure} is only known to be >= {units.format_duration(found)}: {why}"
     return found, f"{time} time of {units.format_count(ops['count'])} ops, {loop} loop"
 
 

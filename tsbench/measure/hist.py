@@ -40,14 +40,15 @@ _LENGTH = (_LENGTH // _HALF + 1) * _HALF  # whole half-buckets, as the reference
 
 def counter_of(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place in `Histogram.counts` of each duration in ns (any shape); what is out of range is clipped."""
-    places: NDArray[np.int64] = _indices(values_ns.clip(0, HIGHEST_NS))
-    return places
+    clipped: NDArray[np.int64] = np.clip(values_ns, 0, HIGHEST_NS)
+    return _indices(clipped)
 
 
 def lowest_of(counters: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the shortest duration in ns that each place in `Histogram.counts` counts."""
     buckets = np.maximum(0, (counters >> _HALF_BITS) - 1)
-    return (counters - (buckets << _HALF_BITS)) << buckets
+    lowest: NDArray[np.int64] = (counters - (buckets << _HALF_BITS)) << buckets
+    return lowest
 
 
 def _highest_equivalent(index: int) -> int:

@@ -90,8 +90,8 @@ class Recorder:
     ) -> None:
         """Record an op that has ended; `points` is the number of acknowledged points.
 
-        `delayed_ns` is how much of the response time, and `unread_ns` how much of the service time, this process itself is
-        known to have added.
+        `delayed_ns` is how much of the response time this process is known to have added itself, and `unread_ns` how
+        much of the service time.
         """
         buffers = self._ops[name]
         buffers.numbers.extend((due_ns, end_ns, service_ns, points, outcome, delayed_ns, unread_ns))
@@ -100,7 +100,7 @@ class Recorder:
         self.total += 1
 
     def unsent(self, due_ns: Iterable[int], ended_ns: int) -> None:
-        """Record arrivals for which no session came free before the run ended: they would have taken longer than that."""
+        """Record arrivals whose ops have not ended when the run did: they would have taken longer."""
         due = np.fromiter(due_ns, dtype=np.int64)
         for second in np.unique(due // NS_PER_S).tolist():
             histogram = Histogram(ended_ns - due[due // NS_PER_S == second])

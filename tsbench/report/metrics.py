@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Better = Literal["higher", "lower"]
+AT_LEAST = ">= "
 MISSING = "\N{EN DASH}"
 _TIME = "<time>"  # in a path: response_ns in an open loop, service_ns in a closed one
 
@@ -40,7 +41,15 @@ class Metric:
     def text(self, cell: Cell) -> str:
         """Return the figure as it is printed."""
         found = self.value(cell)
-        return MISSING if found is None else self.format(found)
+        if found is None:
+            return MISSING
+        return f"{AT_LEAST}{self.format(found)}" if self._is_at_least(cell) else self.format(found)
+
+    def _is_at_least(self, cell: Cell) -> bool:
+        """Return True for a percentile that falls among arrivals that were never sent."""
+        if _TIME not in self.path or cell.time != "response":
+            return False
+        return self.path[-1] in (lookup(cell.summary, (*self.path[:-2], "response_at_least")) or ())
 
     @property
     def direction(self) -> str:

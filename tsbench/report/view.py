@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import MISSING
+from tsbench.report.metrics import AT_LEAST, MISSING
 from tsbench.units import NS_PER_S, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -171,8 +171,13 @@ def _op_row(
     counts = [text_of(op.get(key), "count") for key in keys]
     if op.get("kind") != "write":
         counts[-1] = ""
-    latencies = tuple(tuple(text_of(lookup(op, (f"{time}_ns", part)), "ns") for part in parts) for time, parts in times)
+    latencies = tuple(tuple(_latency(op, time, part) for part in parts) for time, parts in times)
     return OpRow(name, str(op.get("kind", "")), tuple(counts), latencies, total)
+
+
+def _latency(op: dict[str, Any], time: str, part: str) -> str:
+    text = text_of(lookup(op, (f"{time}_ns", part)), "ns")
+    return f"{AT_LEAST}{text}" if part in (op.get(f"{time}_at_least") or ()) else text
 
 
 def causes(cell: Cell) -> list[tuple[str, str]]:

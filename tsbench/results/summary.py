@@ -46,10 +46,10 @@ class Validity:
     believable_percentile: float | None = None
 
     @classmethod
-    def of(cls, checks: Mapping[str, Verdict]) -> Validity:
+    def of(cls, checks: Mapping[str, Verdict], believable_percentile: float | None = None) -> Validity:
         """Return the worst validity among the checks."""
         worst = merge_verdicts(checks.values())
-        return cls(worst.state, worst.reason, dict(checks))
+        return cls(worst.state, worst.reason, dict(checks), believable_percentile)
 
     @property
     def is_valid(self) -> bool:

@@ -11,10 +11,11 @@ from tsbench.check.answers import Answers, ask, given_answers, guarded, read_bac
 from tsbench.check.audit import account
 from tsbench.check.gold import Gold
 from tsbench.errors import Broken, UserMistake
+from tsbench.measure.believable import believable_percentile
 from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.gates import evaluate_gates, failed_connections, failed_ops, percents_of_gates, server_deaths
 from tsbench.measure.hist import Histogram
-from tsbench.measure.merge import Merged, OpTotals, evidence, merge
+from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.summary import Summary, Validity
@@ -268,11 +269,18 @@ def conclude(run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Find
         unasked = [name for name in ("answers", "writes", "size") if checks.get(name, Verdict(None)).valid is None]
         checks = {name: check for name, check in checks.items() if name not in unasked}
         death += f"; not checked therefore: {', '.join(unasked)}" if unasked else ""
-    validity, parts = Validity.of(checks), {**heading, **found.parts}
+    parts = {**heading, **found.parts}
+    validity = Validity.of(checks, _believable(found.parts.get("limit")))
     built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
     summary = Summary.of(parts, validity, [*built_in, *evaluate_gates(spec.demands, parts, validity)])
     run.write_json("summary.json", summary.to_json())
     return summary
+
+
+def _believable(limit: Mapping[str, Any] | None) -> float | None:
+    """Return the percentile up to which both writes and queries can be believed; None if all can."""
+    lowest = min(((limit or {}).get("believable_percentile") or {}).values(), default=100.0)
+    return None if lowest >= 100.0 else float(lowest)
 
 
 def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summary:
@@ -324,9 +332,19 @@ def _limit(
     everything = OpTotals()
     for totals in sums.values():
         everything.add(totals)
-    service_p50 = everything.service.percentile_ns(50)
     window = {"start_s": processes.start_s, "end_s": processes.end_s}
-    seen = [evidence(run.path, share["name"], **window, service_p50_ns=service_p50) for share in processes.shares]
+    seen = [observation(run.path, share["name"], **window) for share in processes.shares]
+    lag, timer_lag = Histogram(), Histogram()
+    for one in seen:
+        lag.add(one.lag)
+        timer_lag.add(one.timer_lag)
+    time = "response" if spec.drive.loop == "open" else "service"
+    percents = [*PERCENTS.values(), *percents_of_gates(spec.demands).values()]
+    believable = {
+        kind: believable_percentile(getattr(totals, time), getattr(totals, f"{time}_undelayed"), timer_lag, percents)
+        for kind, totals in sums.items()
+        if len(totals.response)
+    }
     counts = schedule or {}
     response_ns = everything.response.mean_ns
     users = processes.users or spec.drive.users
@@ -338,15 +356,14 @@ def _limit(
         late=counts.get("late", 0) - counts.get("generator_late", 0),
         dropped=counts.get("dropped", 0),
     )
-    name, verdict = limited_by([item for item, _ in seen], conduct)
-    lag = Histogram()
-    for _, histogram in seen:
-        lag.add(histogram)
+    evidence = [one.evidence for one in seen]
+    name, verdict = limited_by(evidence, conduct, min(believable.values(), default=100.0))
     figures = {
+        "believable_percentile": believable,
         "hub_lag_p50_ns": lag.percentile_ns(50),
         "hub_lag_p99_ns": lag.percentile_ns(99),
-        "hub_cpu_percent": 100 * max((item.hub_cpu_share for item, _ in seen), default=0.0),
-        "pool_wait_p50_ns": max((item.pool_wait_p50_ns for item, _ in seen), default=0),
+        "hub_cpu_percent": 100 * max((one.hub_cpu_share for one in evidence), default=0.0),
+        "pool_wait_p50_ns": max((one.pool_wait_p50_ns for one in evidence), default=0),
     }
     return figures, name, verdict
 

@@ -23,7 +23,8 @@ from locust.runners import STATE_MISSING
 
 from tsbench.drive.cluster import files
 from tsbench.drive.cluster.clocks import Ping, offset_ns
-from tsbench.drive.load_process import Clock, Share
+from tsbench.drive.due_times import Clock
+from tsbench.drive.load_process import Share
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.scenario.spec import RunSpec
 from tsbench.targets import credentials

@@ -193,8 +193,13 @@ class Figures:
         }
         mean_ns = kinds["response"].mean_ns
         conduct = LoadProfile(think_ns=max(0.0, each_ns - mean_ns), response_ns=mean_ns)
-        name, verdict = limited_by(self._evidence(), conduct, believable_percentile(*kinds.values(), PERCENTS.values()))
+        name, verdict = limited_by(self._evidence(), conduct, self._believable(kinds))
         return name, verdict.reason
+
+    @staticmethod
+    def _believable(kinds: Mapping[str, Histogram]) -> float:
+        times = kinds["response"], kinds["response-undelayed"]
+        return believable_percentile(*times, kinds["timer"], PERCENTS.values())
 
     def _evidence(self) -> list[Evidence]:
         first, end = self._span()

@@ -1,0 +1,186 @@
+"""When the users of a load process may begin their ops, and what became of the arrivals of an open loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.drive.session_calls import sleep_until_ns
+from tsbench.measure.pacing import Arrivals, Stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tsbench.drive.cluster.clocks import Timebase
+    from tsbench.scenario.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The measured window in epoch ns: ops that are due in [start_ns, end_ns) count, earlier ones are warm-up.
+
+    `end_ns` None: until somebody stops the run.
+    """
+
+    go_ns: int
+    start_ns: int
+    end_ns: int | None
+
+
+@dataclass(slots=True)
+class Schedule:
+    """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished.
+
+    Of the late ones, `generator_late` had a session in time: it was the load process that woke up late.
+    """
+
+    scheduled: int = 0
+    done: int = 0
+    late: int = 0
+    generator_late: int = 0
+    dropped: int = 0
+    unfinished: int = 0
+
+
+@dataclass(slots=True)
+class Turn:
+    """One user's turn: when its op is due (epoch ns), and how much of what it waits is this process's own delay.
+
+    `delayed_ns` is the delay of the op before until this op begins, then that of this op: without it, the user would
+    have been ready so much earlier.
+    """
+
+    due_ns: int = 0
+    was_ready: bool = True
+    """The user asked for its turn before the op was due."""
+    delayed_ns: int = 0
+
+    def began(self, started_ns: int) -> None:
+        """Note when the op was begun: how late a user that was ready begins is the process's delay alone.
+
+        One that was not ready was held up by the op before, by the process's part of that at most.
+        """
+        late_ns = max(0, started_ns - self.due_ns)
+        self.delayed_ns = late_ns if self.was_ready else min(late_ns, self.delayed_ns)
+
+
+class DueTimes:
+    """The due times of a process's ops: now in a closed loop, the process's share of the arrivals in an open one.
+
+    `drained` is called when the schedule has ended and all its ops have.
+    """
+
+    def __init__(self, spec: RunSpec, timebase: Timebase, drained: Callable[[], None]) -> None:
+        self.schedule = Schedule()
+        self._drive, self._seed = spec.drive, spec.world.seed
+        self._timebase, self._drained = timebase, drained
+        self._clock: Clock | None = None
+        self._stripe: Stripe | None = None
+        self._waiting: dict[int, int] = {}
+        self._begun: dict[int, int] = {}
+        self._is_exhausted = self._is_stopping = False
+
+    @property
+    def is_open_loop(self) -> bool:
+        """True once an open loop has begun."""
+        return self._stripe is not None
+
+    def begin(self, clock: Clock, index: int, of: int) -> None:
+        """Start the schedule as process `index` of `of`."""
+        self._clock = clock
+        if self._drive.loop == "open" and self._drive.rate is not None:
+            length = None if clock.end_ns is None else clock.end_ns - clock.go_ns
+            arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._seed, length)
+            self._stripe = Stripe(arrivals, index=index, of=of)
+
+    def stop(self) -> None:
+        """Give no more turns."""
+        self._is_stopping = True
+
+    def wait(self, turn: Turn) -> bool:
+        """Wait until the user's next op is due and set its turn; False if there is none, because the run ends."""
+        if self._is_stopping:
+            return False
+        now_ns = self._timebase.now_ns()
+        if self._stripe is None or self._clock is None:
+            turn.due_ns, turn.was_ready = now_ns, True
+            return True
+        since_go_ns = self._stripe.take()
+        if since_go_ns is None:
+            self._is_exhausted = True
+            self._look_for_the_end()
+            return False
+        turn.due_ns = due_ns = self._clock.go_ns + since_go_ns
+        turn.was_ready = now_ns <= due_ns
+        is_measured = due_ns >= self._clock.start_ns
+        self.schedule.scheduled += is_measured
+        _add(self._waiting, due_ns, 1)
+        sleep_until_ns(due_ns, now_ns)
+        if self._stops():  # counted as dropped by `end`
+            return False
+        _add(self._waiting, due_ns, -1)
+        _add(self._begun, due_ns, 1)
+        is_late = self._timebase.now_ns() - due_ns > self._drive.late_after
+        self.schedule.unfinished += is_measured
+        self.schedule.generator_late += is_measured and is_late and turn.was_ready
+        return True
+
+    def _stops(self) -> bool:
+        return self._is_stopping
+
+    def give_up(self, turn: Turn) -> None:
+        """Note that there is nothing to do for a turn: it stays unfinished."""
+        if self._stripe is not None:
+            _add(self._begun, turn.due_ns, -1)
+            self._look_for_the_end()
+
+    def ended(self, turn: Turn, started_ns: int) -> None:
+        """Count an arrival that has ended, if it is a measured one: as done, or as late if it waited for a session."""
+        if self._stripe is None or self._clock is None:
+            return
+        _add(self._begun, turn.due_ns, -1)
+        if turn.due_ns >= self._clock.start_ns:
+            self.schedule.unfinished -= 1
+            if started_ns - turn.due_ns > self._drive.late_after:
+                self.schedule.late += 1
+            else:
+                self.schedule.done += 1
+        self._look_for_the_end()
+
+    def _look_for_the_end(self) -> None:
+        if self._is_exhausted and not self._waiting and not self._begun:
+            self._drained()
+
+    def end(self) -> tuple[list[int], int]:
+        """Count what was left of the schedule as dropped.
+
+        Returns
+        -------
+            The due times of measured arrivals whose ops have not ended, or not even begun because no session came free,
+            and the time until which they have waited; epoch ns.
+        """
+        now_ns = self._timebase.now_ns()
+        if self._stripe is None or self._clock is None:
+            return [], now_ns
+        until_ns = min(now_ns, self._clock.end_ns or now_ns)
+        left = list(self._left(self._stripe, self._clock, until_ns))
+        self.schedule.scheduled += len(left)
+        left += self._measured(self._waiting)
+        self.schedule.dropped = len(left)
+        return [*left, *self._measured(self._begun)], until_ns
+
+    def _measured(self, counts: Mapping[int, int]) -> list[int]:
+        start_ns = self._clock.start_ns if self._clock is not None else 0
+        return [due_ns for due_ns, count in counts.items() if due_ns >= start_ns for _ in range(count)]
+
+    def _left(self, stripe: Stripe, clock: Clock, until_ns: int) -> Iterator[int]:
+        """Yield the due times of measured arrivals that nobody has taken."""
+        while (since_go_ns := stripe.take()) is not None and clock.go_ns + since_go_ns < until_ns:
+            if clock.go_ns + since_go_ns >= clock.start_ns:
+                yield clock.go_ns + since_go_ns
+
+
+def _add(counts: dict[int, int], due_ns: int, change: int) -> None:
+    counts[due_ns] = counts.get(due_ns, 0) + change
+    if not counts[due_ns]:
+        del counts[due_ns]
