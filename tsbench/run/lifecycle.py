@@ -173,7 +173,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     with _naming_death(server):
         limits = Limits(spec.timeout, server.endpoint)
         with closing(limits.connect(target, schema)) as session:
-            started = write_manifest(run, spec, server, session)
+            started = write_manifest(run, spec, target, server, session)
             create(session, schema, world, limits)
             progress.phase("load", world.count(None, 0, world.ticks(spec.load.window)))
             loaded = load(spec, target, schema, server.endpoint, progress.advance)

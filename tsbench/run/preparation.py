@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"
 
 
-def write_manifest(run: RunDir, spec: RunSpec, server: Server, session: Session) -> str:
+def write_manifest(run: RunDir, spec: RunSpec, target: Target, server: Server, session: Session) -> str:
     """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now."""
-    manifest = environment.manifest()
+    manifest = environment.manifest(target.drivers)
     manifest["server"] = {**server.settings(), **session.facts()}
     if spec.target.endpoint:
         manifest["server"]["not_recorded"] = NOT_RECORDED

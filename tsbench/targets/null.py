@@ -129,6 +129,7 @@ class NullTarget:
     embedded: bool = True
     has_counters: bool = False
     startable: bool = True
+    drivers: tuple[str, ...] = ()
 
     @property
     def schemas(self) -> Mapping[str, NullSchema]:

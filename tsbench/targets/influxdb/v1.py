@@ -215,6 +215,7 @@ class Influx1Target:
     embedded: bool = False
     has_counters: bool = True
     startable: bool = True
+    drivers: tuple[str, ...] = ()
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

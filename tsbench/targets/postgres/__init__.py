@@ -28,6 +28,7 @@ class PostgresTarget:
     embedded: bool = False
     has_counters: bool = True
     startable: bool = True
+    drivers: tuple[str, ...] = ("psycopg",)
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
