@@ -48,8 +48,6 @@ KNOWN_INTRUDERS: set[tuple[str, str]] = {
 KNOWN_TALKERS: set[str] = {
     "cli.doctor",
     "cli.main",
-    "run.environment",
-    "run.generate",
     "scenario.messages",
     "scenario.validation",
 }

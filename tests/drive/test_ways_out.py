@@ -204,6 +204,14 @@ def test_several_load_processes_are_refused_where_one_may_open_the_data(place: P
     assert not [*place.rglob("spec.json")]
 
 
+def test_options_that_cannot_work_are_named_before_anything_is_written(place: Path) -> None:
+    run = Bare(place, "-u", "2", "-t", "3s", "--load-window", "0s")
+    assert run.command.wait() == 2
+    assert "load.window: must be above 0" in run.said
+    assert "Traceback" not in run.said
+    assert not [*place.rglob("spec.json")]
+
+
 @pytest.mark.root
 def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
     small = place / "small"

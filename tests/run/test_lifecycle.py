@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -99,6 +100,7 @@ class LoggedTarget:
     name, durable, cooperative, resolution_ns = "memory", False, True, 1
     access, embedded, has_counters, startable = Access.OPENER, True, False, True
     acknowledges_in_part = False
+    drivers = ("psycopg",)
     schemas: ClassVar = {"keep": KEEP}
 
     def __init__(self, log: Log) -> None:
@@ -245,6 +247,15 @@ def test_a_cold_run_makes_the_server_cold_after_the_load_and_before_the_measurin
     spec = spec.model_copy(update={"target": spec.target.model_copy(update={"cold": True})})
     run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
     assert log.index("settle cpu") < log.index("server.cold") < log.index("drive")
+
+
+def test_the_manifest_has_the_versions_of_the_drivers_that_the_target_declares_and_of_no_others(tmp_path):
+    log = Log()
+    spec = cell(tmp_path)
+    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
+    packages = json.loads((tmp_path / spec.id / "env.json").read_text())["packages"]
+    assert packages.keys() == {"locust", "gevent", "numpy", "polars", "psycopg"}
+    assert packages["psycopg"] == version("psycopg")
 
 
 @pytest.mark.parametrize("endpoint", [None, "memory://elsewhere"])

@@ -109,6 +109,8 @@ class Coordinator:
     def _expect_share(self, member: WorkerProtocol) -> None:
         if member.has_share or self.patient:  # a patient one's master could not begin either and has said why
             return
+        if member.unable:
+            raise UserMistake(f"this worker cannot take part: {member.unable}")
         raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
 
     def _give_up(self, reason: str, *, code: int) -> None:

@@ -29,7 +29,7 @@ from tsbench.drive.webui.page import WebPage, WorkerReporter
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.run.helper import HelperProcess
 from tsbench.scenario.spec import RunSpec
-from tsbench.scenario.validation import undrivable
+from tsbench.scenario.validation import check_spec, undrivable
 from tsbench.targets import registry
 
 if TYPE_CHECKING:
@@ -311,9 +311,11 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
         "target": {"name": target.name, "schema": schema, "endpoint": endpoint or None},
     }
     try:
-        return RunSpec.model_validate(document)
+        spec = RunSpec.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         raise UserMistake(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except ValueError as error:
         raise Broken(str(error)) from None
+    check_spec(spec, "options")
+    return spec

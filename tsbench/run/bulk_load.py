@@ -217,55 +217,6 @@ def _garbage_frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def create_and_load(
-    session: Session,
-    world: World,
-    target: Target,
-    schema: Schema,
-    endpoint: str,
-    *,
-    last_tick: int,
-    workers: int,
-    batch: int,
-    mode: WriteMode,
-    progress: Callable[[int], None] = lambda _points: None,
-    phase: Callable[[str, float | None], None] = lambda _name, _points: None,
-    timeout: TimeoutPart = DEFAULTS,
-) -> dict[str, Any]:
-    """Create empty tables, fill them as `bulk_load` does, bring the database to rest; give the load's summary.
-
-    `phase` is told `load`, with the points that it has, and `settle`, when the second and the third of these begin.
-
-    Raises
-    ------
-    Broken
-        As `bulk_load`.
-    tsbench.model.OpError
-        If another step fails or takes longer than `timeout` allows it.
-    """
-    limits = Limits(timeout, endpoint)
-    with limits.step("create", "dropping what an earlier run left") as timeout_s:
-        session.run(schema.drop(world.measurements), timeout_s=timeout_s)
-    with limits.step("create", "creating the tables") as timeout_s:
-        session.run(schema.create(world.measurements, world.tags()), timeout_s=timeout_s)
-    phase("load", world.count(None, 0, last_tick))
-    loaded = bulk_load(
-        world,
-        target,
-        schema,
-        endpoint,
-        last_tick=last_tick,
-        workers=workers,
-        batch=batch,
-        mode=mode,
-        progress=progress,
-        timeout=timeout,
-    )
-    phase("settle", None)
-    limits.settle(session, schema, world.measurements)
-    return loaded.summary(workers=workers, batch=batch, mode=mode)
-
-
 def mixed_batches(
     world: World, streams: Sequence[int], *, points: int, first_tick: int, last_tick: int
 ) -> Iterator[Batch]:

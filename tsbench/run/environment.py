@@ -9,17 +9,21 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from tsbench import __version__
 
-PACKAGES = ("locust", "gevent", "numpy", "polars", "psycopg", "pymongo", "influxdb-client")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PACKAGES = ("locust", "gevent", "numpy", "polars")
+"""What every run uses; a target declares its drivers."""
 
 
-def manifest() -> dict[str, Any]:
-    """Return host, kernel, Python and package versions, the checkout's git state, clocks and load before the run."""
+def manifest(drivers: Sequence[str]) -> dict[str, Any]:
+    """Return host, kernel, Python, versions of packages and `drivers`, git state, clocks and load before the run."""
     memory = psutil.virtual_memory()
     return {
         "tsbench": {"version": __version__, "git": _git()},
@@ -35,7 +39,7 @@ def manifest() -> dict[str, Any]:
             "load_average": list(os.getloadavg()),
         },
         "python": {"version": platform.python_version(), "implementation": sys.implementation.name},
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in (*PACKAGES, *drivers)},
         "clock": {
             "source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             "utc_s": time.time(),

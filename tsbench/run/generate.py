@@ -8,54 +8,23 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING
 
 import zstandard
 
-from tsbench.encode import csv, line_protocol, pgcopy
+from tsbench.encode.formats import FORMATS
 from tsbench.errors import Broken, UserMistake
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
+    from tsbench.encode.formats import Format
     from tsbench.model import Batch, Measurement
     from tsbench.workload.world import WorldSpec
 
-Chunks: TypeAlias = "Iterable[bytes | memoryview]"
-
 # Rows of a batch: enough to amortise what a batch costs, few enough that memory hardly grows with the scale.
 _ROWS = 30_000
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """How points become a file. A `table` holds a single measurement."""
-
-    table: bool
-    begin: Callable[[Measurement], bytes]
-    chunks: Callable[[Batch], Chunks]
-    end: bytes
-
-
-def _pgcopy_rows(batch: Batch) -> Chunks:
-    stream = pgcopy.encode(batch, extra_json=bool(batch.measurement.own_tags))
-    yield memoryview(stream)[len(pgcopy.HEADER) : -len(pgcopy.TRAILER)]
-
-
-def _line_chunks(batch: Batch) -> Chunks:
-    return (block.data for block in line_protocol.blocks(batch))
-
-
-def _csv_chunks(batch: Batch) -> Chunks:
-    return (block.data for block in csv.blocks(batch))
-
-
-FORMATS: dict[str, Format] = {
-    "influx": Format(False, lambda _: b"", _line_chunks, b""),
-    "csv": Format(True, csv.header, _csv_chunks, b""),
-    "pgcopy": Format(True, lambda _: pgcopy.HEADER, _pgcopy_rows, pgcopy.TRAILER),
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """The life cycle of one run: from an empty server to a committed, checked result.
 
-    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up, measure, collect -> audit, validate
+    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect -> audit -> check
     -> commit
 
-No step knows which database it deals with.
+`tsbench run` calls it, and so does the helper process of bare `locust -f` (see `run.helper`): only the part that drives
+the load differs. No step knows which database it deals with.
 """
 
 from __future__ import annotations
@@ -12,24 +13,25 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake
-from tsbench.model import Count, OpError
+from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
-from tsbench.run import assessment, counter_sources, environment, locust_process, server_limits
-from tsbench.run.bulk_load import create_and_load
+from tsbench.run import assessment, counter_sources, locust_process, server_limits
 from tsbench.run.counter_sources import server_counters
+from tsbench.run.examination import Examiner
+from tsbench.run.figures import measured
 from tsbench.run.findings import Findings
+from tsbench.run.preparation import create, expect_plausible, load, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import death, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.targets import registry
-from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import SERVERS
-from tsbench.units import format_now, format_time
+from tsbench.units import format_now
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
-    from tsbench.targets.base import Schema, Session, Target
+    from tsbench.targets.base import Schema, Target
 
 Drive = Callable[..., None]
 """Drives the load: `drive(spec, run, endpoint, tick=, alive=)` returns when it has ended and its files are whole."""
@@ -53,7 +55,6 @@ WHILE = {
     "check": "answers and writes were checked",
 }
 """What is done in each phase, for messages."""
-NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"
 DYING_S = 1.0
 """How long after an error a server may still be about to die of the same cause."""
 
@@ -141,10 +142,7 @@ def run_cell(
         with ExitStack() as stack:
             stack.enter_context(server_limits.capped(spec.server, run))
             stack.callback(put_away, parts.server, run / "server.log")
-            phases.phase("start")
-            parts.server.start()
-            with _naming_death(parts.server):
-                summary = _carry_out(spec, run, parts, phases)
+            summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:
         if not isinstance(error, Unreachable) or (spec.target.endpoint and not reached):
             run.finish("failed", error=str(error))
@@ -167,45 +165,43 @@ def run_cell(
 
 
 def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> Summary:
-    """Do all with a server that has started, top to bottom, as the method section of a paper would tell it."""
-    limits = Limits(spec.timeout, parts.server.endpoint)
-    with closing(limits.connect(parts.target, parts.schema)) as session:
-        manifest = environment.manifest()
-        manifest["server"] = {**parts.server.settings(), **session.facts()}
-        if spec.target.endpoint:
-            manifest["server"]["not_recorded"] = NOT_RECORDED
-        run.write_json("env.json", {**manifest, "warnings": environment.warnings_of(manifest)})
-        loaded = _load(spec, parts, session, progress)
-        _expect_plausible(spec, parts.schema, session, loaded["points"])
-    if spec.target.cold:
-        progress.phase("cold start")
-        parts.server.cold()
+    """Do all steps, top to bottom, as the method section of a paper would tell them."""
+    target, schema, server = parts.target, parts.schema, parts.server
+    world = spec.world_at()
+    progress.phase("start")
+    server.start()
+    with _naming_death(server):
+        limits = Limits(spec.timeout, server.endpoint)
+        with closing(limits.connect(target, schema)) as session:
+            started = write_manifest(run, spec, target, server, session)
+            create(session, schema, world, limits)
+            progress.phase("load", world.count(None, 0, world.ticks(spec.load.window)))
+            loaded = load(spec, target, schema, server.endpoint, progress.advance)
+            progress.phase("settle")
+            limits.settle(session, schema, world.measurements)
+            expect_plausible(session, schema, world, loaded["points"])
+        if spec.target.cold:
+            progress.phase("cold start")
+            server.cold()
 
-    progress.phase("measure", locust_process.expected_s(spec))
-    server_limits.mark()
-    with watching(run, parts.collectors):
-        _drive(spec, run, parts, progress)
-    found = assessment.measured(run, spec)
-    heading = {
-        **assessment.heading(spec, parts.schema.name),
-        "started": format_time(int(manifest["clock"]["utc_s"] * 1e9)),
-    }
-    heading |= {"durable": parts.target.durable, "load": loaded, **server_limits.summary()}
-    if died := _death(parts.server):
-        return assessment.conclude(run, spec, heading, found + Findings(death=died))
+        progress.phase("measure", locust_process.expected_s(spec))
+        server_limits.mark()
+        with watching(run, parts.collectors):
+            _drive(spec, run, parts, progress)
+        found = measured(run, spec) + Findings(death=_death(server))
+        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": target.durable}
+        heading |= {"load": loaded, **server_limits.summary()}
 
-    progress.phase("check")
-    found += assessment.examined(
-        run,
-        spec,
-        parts.target,
-        parts.schema,
-        parts.server.endpoint,
-        loaded_points=loaded["points"],
-        directory_bytes=parts.server.size,
-    )
-    died = _death(parts.server, within_s=0.1)  # under the checks' own queries
-    return assessment.conclude(run, spec, heading, Findings(death=died) + found)
+        if not found.death:
+            progress.phase("check")
+            with closing(
+                Examiner(run, spec, target, schema, server.endpoint, loaded_points=loaded["points"])
+            ) as examiner:
+                found += examiner.audit()
+                found += examiner.check()
+                found += examiner.size(server.size)
+            found = Findings(death=_death(server, within_s=0.1)) + found  # it may die under the checks' own queries
+        return assessment.conclude(run, spec, heading, found)
 
 
 @contextmanager
@@ -217,37 +213,6 @@ def _naming_death(server: Server) -> Iterator[None]:
         if died := _death(server, within_s=DYING_S):
             raise ServerDied(died, _reason(error)) from error
         raise
-
-
-def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> dict[str, Any]:
-    world, load = spec.world_at(), spec.load
-    return create_and_load(
-        session,
-        world,
-        parts.target,
-        parts.schema,
-        parts.server.endpoint,
-        last_tick=world.ticks(load.window),
-        workers=load.workers,
-        batch=load.batch,
-        mode=load.mode,
-        progress=progress.advance,
-        phase=progress.phase,
-        timeout=spec.timeout,
-    )
-
-
-def _expect_plausible(spec: RunSpec, schema: Schema, session: Session, points: int) -> None:
-    """Stop a run whose data is not there: fast queries on a half-empty table are worse than none (ClickBench)."""
-    stored = 0
-    for measurement in spec.world_at().measurements:
-        query = Count(measurement)
-        try:
-            stored += int(session.query(schema.compile(query), query.columns).records[0][0])
-        except Unsupported:
-            return
-    if stored > points or (schema.keeps_duplicates and stored < points) or not stored:
-        raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")
 
 
 def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:

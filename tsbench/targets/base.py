@@ -204,6 +204,10 @@ class Target(Protocol):
     def startable(self) -> bool:
         """Whether tsbench can start it on this machine (`registry.SERVERS` says how)."""
 
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """The Python distributions that its sessions use (`psycopg`): a run's manifest has their versions."""
+
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> Session:

@@ -132,6 +132,7 @@ class NullTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
+    drivers: tuple[str, ...] = ()
 
     @property
     def schemas(self) -> Mapping[str, NullSchema]:

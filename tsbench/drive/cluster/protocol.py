@@ -26,8 +26,11 @@ from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import Share
 from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.model import OpError
+from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
-from tsbench.targets import credentials
+from tsbench.scenario.validation import schema_of
+from tsbench.targets import credentials, registry
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -241,6 +244,8 @@ class WorkerProtocol:
         self._runner, self._role = runner, role
         self.has_share = False
         """True if the master has assigned streams for the test that begins next."""
+        self.unable = ""
+        """Why this worker cannot take the streams that the master assigned; "" if it can."""
         self._sends_from: Path | None = None
         runner.register_message(PING, self._on_ping)
         runner.register_message(SHARE, self._on_share)
@@ -255,9 +260,9 @@ class WorkerProtocol:
         error = ""
         try:
             self._take(msg.data)
-        except (UserMistake, Broken, OSError, ValueError) as why:  # ValueError: a spec of another version of tsbench
+        except (UserMistake, Broken, OpError, OSError, ValueError) as why:  # ValueError: a spec of another tsbench
             error = one_line(why)
-        self.has_share = not error
+        self.has_share, self.unable = not error, error
         self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})
 
     def _take(self, given: dict[str, Any]) -> None:
@@ -267,7 +272,11 @@ class WorkerProtocol:
         self._sends_from = place if sends else None
         share = given["share"]
         own = Share(share["name"], share["index"], share["of"], tuple(share["streams"]))
-        self._role.begin(RunSpec.model_validate(given["spec"]), given["endpoint"], place, own, share["clock_offset_ns"])
+        spec = RunSpec.model_validate(given["spec"])
+        target = registry.get(spec.target.name)
+        # Its users would only be counted as failed connections: a password or a driver that this machine lacks is said.
+        Limits(spec.timeout, given["endpoint"]).connect(target, schema_of(spec, target)).close()
+        self._role.begin(spec, given["endpoint"], place, own, share["clock_offset_ns"])
 
     def drained(self) -> None:
         """Report to the master that no work remains."""

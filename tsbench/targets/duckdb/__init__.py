@@ -41,6 +41,7 @@ class DuckdbTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
+    drivers: tuple[str, ...] = ("duckdb", "pyarrow")
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

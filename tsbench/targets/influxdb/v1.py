@@ -211,6 +211,7 @@ class Influx1Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
+    drivers: tuple[str, ...] = ()
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -242,6 +242,7 @@ class Influx2Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
+    drivers: tuple[str, ...] = ("influxdb-client", "urllib3")
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -29,6 +29,7 @@ class PostgresTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = True
     startable: bool = True
+    drivers: tuple[str, ...] = ("psycopg",)
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

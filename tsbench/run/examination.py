@@ -1,0 +1,172 @@
+"""Checks of the data after the load: stored points against acknowledged ones, answers against gold, and the size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
+from tsbench.check.audit import account
+from tsbench.check.gold import Gold
+from tsbench.errors import UserMistake
+from tsbench.model import OpError, Outcome, Verdict
+from tsbench.results.ledger import read_ledgers
+from tsbench.run.figures import Processes
+from tsbench.run.findings import Findings
+from tsbench.run.time_limits import Limits
+from tsbench.targets.base import Unsupported
+from tsbench.units import format_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.results.rundir import RunDir
+    from tsbench.scenario.spec import RunSpec
+    from tsbench.targets.base import Schema, Session, Target
+
+T = TypeVar("T")
+
+GOLD_VALUES = 400_000_000
+"""Field values that the answer key may hold in memory (3.2 GB); a larger run is told that it was not checked."""
+
+
+class _Server:
+    """The server during the checks. Once it has not answered it is not asked again: that might take as long each time.
+
+    `death` says why it is gone, if it is.
+    """
+
+    def __init__(self, limits: Limits, target: Target, schema: Schema) -> None:
+        self._limits = limits
+        self._session: Session | None = None
+        self.death = ""
+        try:
+            self._session = limits.connect(target, schema)
+        except UserMistake as error:  # it was reached before
+            self._gone(str(error))
+
+    def ask(self, check: Callable[[Session], T]) -> T:
+        """Carry out a check.
+
+        Raises
+        ------
+        OpError
+            As the check does; `not asked` if the server did not answer before.
+        """
+        if self._session is None:
+            raise OpError(Outcome.FAILED, "not asked", "the server did not answer before")
+        try:
+            return check(self._session)
+        except OpError as error:
+            if error.cause in {"connection", "refused"}:
+                self._gone(f"{error.cause}: {error}")
+            if error.cause in {"connection", "refused", "timeout"}:
+                self.close()
+            raise
+
+    def _gone(self, why: str) -> None:
+        text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why}"
+        self.death = " ".join(text.split())
+
+    def close(self) -> None:
+        """Close the session."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+class Examiner:
+    """Asks the database what has to be asked of it after the load; call `audit`, `check` and `size` in that order.
+
+    A server that has gone or does not answer is a finding and no error: what was measured and found so far is kept.
+    """
+
+    def __init__(
+        self, run: RunDir, spec: RunSpec, target: Target, schema: Schema, endpoint: str, *, loaded_points: int
+    ) -> None:
+        self._run, self._spec, self._schema, self._loaded_points = run, spec, schema, loaded_points
+        self._world = spec.world_at()
+        self._ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
+        values = (loaded_points + int(self._ledger["points"].sum())) * max(
+            len(m.fields) for m in self._world.measurements
+        )
+        self._too_large = ""
+        if values > GOLD_VALUES:
+            self._too_large = f"{values:,} values are more than the answer key may hold ({GOLD_VALUES:,})"
+        self._gold = None if self._too_large else self._gold_of_all()
+        self._stored = 0
+        self._limits = Limits(spec.timeout, endpoint)
+        self._server = _Server(self._limits, target, schema)
+
+    def _gold_of_all(self) -> Gold:
+        world, spec = self._world, self._spec
+        ticks = world.ticks(spec.load.window)
+        gold = Gold(world, loaded_ticks=ticks, keeps_duplicates=self._schema.keeps_duplicates)
+        gold.load()
+        last = None if spec.drive.window is None else ticks + world.ticks(spec.drive.window)
+        gold.add(self._ledger, block_points=spec.block_points, last_tick=last)
+        return gold
+
+    def audit(self) -> Findings:
+        """Compare the points that are stored with those acknowledged; write audit.json."""
+        gold, writes = self._gold, None
+        if gold is None:
+            return Findings({"writes": None}, {"writes": Verdict(None, self._too_large)})
+        try:
+            accounted = self._server.ask(
+                lambda session: account(gold, session, self._schema, self._ledger, self._loaded_points)
+            )
+            lost = [share["name"] for share in Processes.read(self._run).missing()]
+            writes, verdict, self._stored = accounted.summary(), accounted.verdict(lost), accounted.stored
+        except Unsupported as why:
+            verdict = Verdict(None, f"stored points could not be counted: {why}")
+        except OpError as error:
+            verdict = Verdict(None, f"stored points could not be counted: {error.cause}: {error}")
+        self._run.write_json("audit.json", {"points": writes, "check": verdict.to_json()})
+        return self._found({"writes": writes}, {"writes": verdict})
+
+    def check(self) -> Findings:
+        """Compare answers, those given under load and new ones, and rows read back with gold; write validate.json."""
+        gold, answers = self._gold, Answers()
+        if gold is None:
+            return Findings({"answers": answers.summary()}, {"answers": Verdict(None, self._too_large)})
+        spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
+        given = sorted((self._run / "process").glob("*.answers.jsonl"))
+        guarded(answers, lambda: given_answers(gold, given, seed, answers))
+        kinds = [op.query for op in spec.op if op.query is not None] or list(
+            answers.by_kind
+        )  # bare Locust names no ops
+        count, rows = spec.check.answers, spec.check.readback
+        guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
+        if rows:
+            guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
+        verdict = answers.verdict()
+        self._run.write_json("validate.json", {**answers.summary(), "check": verdict.to_json()})
+        return self._found({"answers": answers.summary()}, {"answers": verdict})
+
+    def size(self, directory_bytes: Callable[[], int]) -> Findings:
+        """Return what the data takes once it is at rest, and what `directory_bytes` says of the data directory."""
+        try:
+            return self._found({"size": self._server.ask(lambda session: self._sized(session, directory_bytes))})
+        except OpError as error:
+            unknown = Verdict(None, f"the size of the data is not known: {error.cause}: {error}")
+            return self._found({"size": None}, {"size": unknown} if error.cause != "not asked" else {})
+
+    def _sized(self, session: Session, directory_bytes: Callable[[], int]) -> dict[str, Any]:
+        measurements, points = self._world.measurements, self._stored
+        self._limits.settle(session, self._schema, measurements)
+        parts = dict(session.sizes(measurements))
+        total = sum(parts.values())
+        return {
+            "bytes": total,
+            "points": points,
+            "bytes_per_point": total / points if points else None,
+            "parts": parts,
+            "directory_bytes": directory_bytes(),
+        }
+
+    def _found(self, parts: dict[str, Any], checks: dict[str, Verdict] | None = None) -> Findings:
+        return Findings(parts, checks or {}, death=self._server.death)
+
+    def close(self) -> None:
+        """Close the session."""
+        self._server.close()

@@ -1,0 +1,197 @@
+"""The figures of a run from its processes' files: what was measured, what limited it, and whether the counts agree."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.measure.believable import believable_percentile
+from tsbench.measure.bottleneck import LoadProfile, limited_by
+from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
+from tsbench.measure.hist import Histogram
+from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
+from tsbench.model import Verdict
+from tsbench.run.findings import Findings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsbench.results.rundir import RunDir
+    from tsbench.results.summary import GateResult
+    from tsbench.scenario.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """What the load processes and Locust's master said at their end, and when was measured (epoch s)."""
+
+    start_s: int
+    end_s: int
+    stopped_s: float
+    shares: list[dict[str, Any]]
+    locust_requests: int | None
+    users: int
+    planned: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, run: RunDir) -> Processes:
+        """From the run's process files; a process that was killed has left none of its own."""
+        clock = run.read_json("process/clock.json")
+        locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
+        names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
+        shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
+        window = int(clock["start_s"]), int(clock["end_s"])
+        return cls(
+            *window,
+            clock.get("stopped_s", window[1]),
+            shares,
+            locust.get("requests"),
+            locust.get("users", 0),
+            locust.get("shares", []),
+        )
+
+    def missing(self) -> list[dict[str, Any]]:
+        """The workers that were given a share and did not come to their end."""
+        ended = {share["name"] for share in self.shares}
+        return [share for share in self.planned if share["name"] not in ended]
+
+    def verdict(self) -> Verdict:
+        """Invalid if a worker was lost: what it did last is unknown, and what it had left was not done."""
+        texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]
+        if texts:
+            return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
+        return Verdict(True, "", {"workers": max(1, len(self.planned))})
+
+
+def measured(run: RunDir, spec: RunSpec) -> Findings:
+    """Return what needs no database: figures, what limited the run, whether the counts agree, failed ops."""
+    processes = Processes.read(run)
+    merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+    merged.per_second.write_parquet(run / "ops.parquet")
+    duration_s = processes.end_s - processes.start_s
+    kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
+    percents = percents_of_gates(spec.demands)
+    ops: dict[str, Any] = {}
+    sums = {"write": OpTotals(), "query": OpTotals()}
+    for name, totals in sorted(merged.totals.items()):
+        kind = kinds.get(name, "write" if name.startswith("write-") else "query")
+        ops[name] = {"kind": kind, **totals.summary(duration_s, percents)}
+        sums[kind].add(totals)
+    schedule = _schedule(processes)
+    limit, limit_name, limit_verdict = _limit(run, spec, processes, sums, schedule)
+    summary = {
+        "measured": {
+            "duration_s": duration_s,
+            "window": {"start_s": processes.start_s, "duration_s": duration_s},
+            "ops": ops,
+            **{kind: totals.summary(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
+        },
+        "schedule": schedule,
+        "limited_by": limit_name,
+        "limit": limit,
+        "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
+        "failures": _failures(processes),
+    }
+    checks = {
+        "workers": processes.verdict(),
+        "counts": _counts_agree(merged, processes, schedule),
+        "limit": limit_verdict,
+        "ops": _some_ended(sums, processes),
+    }
+    return Findings(summary, checks, _built_in_gates(sums, spec.check.failures, processes))
+
+
+def _schedule(processes: Processes) -> dict[str, int] | None:
+    parts = [share["schedule"] for share in processes.shares if share["schedule"]]
+    if not parts:
+        return None
+    return {key: sum(int(part[key]) for part in parts) for key in parts[0]}
+
+
+def _limit(
+    run: RunDir,
+    spec: RunSpec,
+    processes: Processes,
+    sums: Mapping[str, OpTotals],
+    schedule: Mapping[str, int] | None,
+) -> tuple[dict[str, Any], str, Verdict]:
+    everything = OpTotals()
+    for totals in sums.values():
+        everything.add(totals)
+    window = {"start_s": processes.start_s, "end_s": processes.end_s}
+    seen = [observation(run.path, share["name"], **window) for share in processes.shares]
+    lag, timer_lag = Histogram(), Histogram()
+    for one in seen:
+        lag.add(one.lag)
+        timer_lag.add(one.timer_lag)
+    time = "response" if spec.drive.loop == "open" else "service"
+    percents = [*PERCENTS.values(), *percents_of_gates(spec.demands).values()]
+    believable = {
+        kind: believable_percentile(getattr(totals, time), getattr(totals, f"{time}_undelayed"), timer_lag, percents)
+        for kind, totals in sums.items()
+        if len(totals.response)
+    }
+    counts = schedule or {}
+    response_ns = everything.response.mean_ns
+    users = processes.users or spec.drive.users
+    each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
+    conduct = LoadProfile(
+        think_ns=max(0.0, each_ns - response_ns),
+        response_ns=response_ns,
+        scheduled=counts.get("scheduled", 0),
+        late=counts.get("late", 0) - counts.get("generator_late", 0),
+        dropped=counts.get("dropped", 0),
+    )
+    evidence = [one.evidence for one in seen]
+    name, verdict = limited_by(evidence, conduct, min(believable.values(), default=100.0))
+    figures = {
+        "believable_percentile": believable,
+        "hub_lag_p50_ns": lag.percentile_ns(50),
+        "hub_lag_p99_ns": lag.percentile_ns(99),
+        "hub_cpu_percent": 100 * max((one.hub_cpu_share for one in evidence), default=0.0),
+        "pool_wait_p50_ns": max((one.pool_wait_p50_ns for one in evidence), default=0),
+    }
+    return figures, name, verdict
+
+
+def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, int] | None) -> Verdict:
+    counts = {"histograms": merged.recorded, "counters": merged.counted}
+    if processes.locust_requests is not None:
+        counts["locust"] = processes.locust_requests
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        return Verdict(False, f"the counts of ops disagree: {text}", counts)
+    if processes.locust_requests is None:
+        return Verdict(None, "Locust ended without saying how many requests it counted", counts)
+    if schedule and schedule["scheduled"] != sum(schedule[k] for k in ("done", "late", "dropped", "unfinished")):
+        return Verdict(False, f"the schedule does not add up: {json.dumps(dict(schedule))}", counts)
+    return Verdict(True, "", counts)
+
+
+def _some_ended(sums: Mapping[str, OpTotals], processes: Processes) -> Verdict:
+    if any(totals.done for totals in sums.values()):
+        return Verdict(True)
+    early_s = processes.start_s - processes.stopped_s
+    why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
+    return Verdict(None, f"no op ended in the measured window{why}")
+
+
+def _built_in_gates(sums: Mapping[str, OpTotals], allowed: float, processes: Processes) -> tuple[GateResult, ...]:
+    causes, unconnected = Counter[str](), Counter[str]()
+    for totals in sums.values():
+        causes.update(totals.causes)
+    for share in processes.shares:
+        unconnected.update(share["unconnected"])
+    names = ("done", "failed", "unknown", "partial")
+    done, failed, unknown, partial = (sum(getattr(t, name) for t in sums.values()) for name in names)
+    return failed_ops(done, failed, unknown, causes, allowed, partial=partial), failed_connections(unconnected)
+
+
+def _failures(processes: Processes) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for share in processes.shares:
+        for text, count in share["failures"].items():
+            found[text] = found.get(text, 0) + count
+    return found

@@ -1,0 +1,93 @@
+"""What precedes the load: empty tables, the first data, and the look whether that is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import Broken
+from tsbench.model import Count
+from tsbench.run import environment
+from tsbench.run.bulk_load import bulk_load
+from tsbench.targets.base import Unsupported
+from tsbench.units import NS_PER_S, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.results.rundir import RunDir
+    from tsbench.run.time_limits import Limits
+    from tsbench.scenario.spec import RunSpec
+    from tsbench.servers.base import Server
+    from tsbench.targets.base import Schema, Session, Target
+    from tsbench.workload.world import World
+
+NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"
+
+
+def write_manifest(run: RunDir, spec: RunSpec, target: Target, server: Server, session: Session) -> str:
+    """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now."""
+    manifest = environment.manifest(target.drivers)
+    manifest["server"] = {**server.settings(), **session.facts()}
+    if spec.target.endpoint:
+        manifest["server"]["not_recorded"] = NOT_RECORDED
+    run.write_json("env.json", {**manifest, "warnings": environment.warnings_of(manifest)})
+    return format_time(int(manifest["clock"]["utc_s"] * NS_PER_S))
+
+
+def create(session: Session, schema: Schema, world: World, limits: Limits) -> None:
+    """Drop what an earlier run left, and create empty tables.
+
+    Raises
+    ------
+    tsbench.model.OpError
+        If a statement fails or takes longer than `timeout.create`.
+    """
+    with limits.step("create", "dropping what an earlier run left") as timeout_s:
+        session.run(schema.drop(world.measurements), timeout_s=timeout_s)
+    with limits.step("create", "creating the tables") as timeout_s:
+        session.run(schema.create(world.measurements, world.tags()), timeout_s=timeout_s)
+
+
+def load(
+    spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress: Callable[[int], None]
+) -> dict[str, Any]:
+    """Store the first data as [load] says; return what it came to, as in summary.json.
+
+    Raises
+    ------
+    Broken
+        As `bulk_load`.
+    """
+    world, asked = spec.world_at(), spec.load
+    loaded = bulk_load(
+        world,
+        target,
+        schema,
+        endpoint,
+        last_tick=world.ticks(asked.window),
+        workers=asked.workers,
+        batch=asked.batch,
+        mode=asked.mode,
+        progress=progress,
+        timeout=spec.timeout,
+    )
+    return loaded.summary(workers=asked.workers, batch=asked.batch, mode=asked.mode)
+
+
+def expect_plausible(session: Session, schema: Schema, world: World, points: int) -> None:
+    """Stop a run whose data is not there: fast queries on a half-empty table are worse than none (ClickBench).
+
+    Raises
+    ------
+    Broken
+        If more points are stored than acknowledged, none, or fewer by a schema that keeps all.
+    """
+    stored = 0
+    for measurement in world.measurements:
+        query = Count(measurement)
+        try:
+            stored += int(session.query(schema.compile(query), query.columns).records[0][0])
+        except Unsupported:
+            return
+    if stored > points or (schema.keeps_duplicates and stored < points) or not stored:
+        raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")
