@@ -166,10 +166,15 @@ def report(
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report
     from tsbench.report.table import print_summary
+    from tsbench.results.manifest import check_world
+    from tsbench.results.rundir import find_runs
     from tsbench.run.campaign import short
+    from tsbench.workload.version import WORLD_VERSION
 
     exports = Exports(junit, markdown, json)
     exports.check()
+    for run in (run for result in results for run in find_runs(result)):
+        check_world(run, WORLD_VERSION, may_be_earlier=True)
     ahead_s = _parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
         for found in attach(result, file, host=host, ahead_s=ahead_s):

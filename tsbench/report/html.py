@@ -88,7 +88,7 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "comparison": _comparison(cells, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
         "manifests": [
-            ("Environment", manifest.compare([cell.env for cell in cells])),
+            ("Environment", manifest.compare([cell.manifest.to_json() if cell.manifest else {} for cell in cells])),
             ("Specification", manifest.compare([cell.spec for cell in cells])),
         ],
         "scenario": scenario.read_text(encoding="utf-8", errors="replace") if scenario.is_file() else "",
@@ -109,8 +109,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _read(cell: Cell) -> _Data:
-    warnings = cell.env.get("warnings")
-    notes = [*cell.notes, *(map(str, warnings) if isinstance(warnings, list) else ())]
+    notes = [*cell.notes, *(cell.manifest.warnings if cell.manifest else ())]
 
     def read(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
         try:

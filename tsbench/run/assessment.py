@@ -17,11 +17,13 @@ from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import Merged, OpTotals, evidence, merge
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
+from tsbench.results.manifest import check_world
 from tsbench.results.summary import Summary, Validity
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import Limits
 from tsbench.targets.base import Unsupported
 from tsbench.units import format_now
+from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -176,6 +178,7 @@ def examined(
 
     A server that has gone or does not answer is a finding and no error: what was measured and found so far is kept.
     """
+    check_world(run, WORLD_VERSION)
     limits = Limits(spec.timeout, endpoint)
     server = _Server(limits, target, schema)
     try:

@@ -1,4 +1,4 @@
-"""The manifest: on what a run was made, so that a reader can judge it and somebody else can repeat it."""
+"""Gathers the manifest of a run on this machine (`results.manifest`)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from tsbench import __version__
+from tsbench.results.manifest import Manifest
+from tsbench.workload.version import WORLD_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PACKAGES = ("locust", "gevent", "numpy", "polars", "psycopg", "pymongo", "influxdb-client")
 
 
-def manifest() -> dict[str, Any]:
-    """Host, kernel, Python and package versions, the checkout's git state, clocks and load before the run."""
+def manifest() -> Manifest:
+    """Return the manifest of a run that begins now: the host, versions, the checkout's git state, clocks and load."""
     memory = psutil.virtual_memory()
-    return {
-        "tsbench": {"version": __version__, "git": _git()},
-        "host": {
+    found = Manifest(
+        world_version=WORLD_VERSION,
+        tsbench={"version": __version__, "git": _git()},
+        host={
             "cpu": _cpu_model(),
             "cores": os.cpu_count(),
             "memory_bytes": memory.total,
@@ -34,18 +40,18 @@ def manifest() -> dict[str, Any]:
             "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             "load_average": list(os.getloadavg()),
         },
-        "python": {"version": platform.python_version(), "implementation": sys.implementation.name},
-        "packages": {name: _version(name) for name in PACKAGES},
-        "clock": {
+        python={"version": platform.python_version(), "implementation": sys.implementation.name},
+        packages={name: _version(name) for name in PACKAGES},
+        clock={
             "source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             "utc_s": time.time(),
         },
-    }
+    )
+    return found.with_warnings(_warnings_of(found.host))
 
 
-def warnings_of(content: dict[str, Any]) -> list[str]:
-    """What about a host makes results shaky, one sentence each."""
-    host = content["host"]
+def _warnings_of(host: Mapping[str, Any]) -> list[str]:
+    """Return what about a host makes results shaky, one sentence each."""
     found = []
     if host["load_average"][0] > 0.5 * (host["cores"] or 1):
         found.append(f"the host was busy before the run (load average {host['load_average'][0]:.1f})")

@@ -172,7 +172,7 @@ def _watch(job: _Job) -> dict[str, Any]:
 def _store(job: _Job) -> dict[str, Any]:
     world, load = job.spec.world_at(), job.spec.load
     with closing(job.connect()) as session:
-        job.run.write_json("env.json", {**environment.manifest(), "server": dict(session.facts())})
+        environment.manifest().with_server(session.facts()).write(job.run)
         return create_and_load(
             session,
             world,

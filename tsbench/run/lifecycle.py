@@ -134,9 +134,8 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     """Do all with a server that has started, top to bottom, as the method section of a paper would tell it."""
     limits = Limits(spec.timeout, parts.server.endpoint)
     with closing(limits.connect(parts.target, parts.schema)) as session:
-        manifest = environment.manifest()
-        manifest["server"] = {**parts.server.settings(), **session.facts()}
-        run.write_json("env.json", {**manifest, "warnings": environment.warnings_of(manifest)})
+        manifest = environment.manifest().with_server({**parts.server.settings(), **session.facts()})
+        manifest.write(run)
         loaded = _load(spec, parts, session, progress)
         _expect_plausible(spec, parts.schema, session, loaded["points"])
     if spec.target.cold:
@@ -150,7 +149,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     found = assessment.measured(run, spec)
     heading = {
         **assessment.heading(spec, parts.schema.name),
-        "started": format_time(int(manifest["clock"]["utc_s"] * 1e9)),
+        "started": format_time(int(manifest.clock["utc_s"] * 1e9)),
     }
     heading |= {"durable": parts.target.durable, "load": loaded, **server_limits.summary()}
     if died := _death(parts.server):
