@@ -15,6 +15,7 @@ from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.manifest import Manifest
+from tsbench.results.panels import FILE as PANELS_FILE
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
 from tsbench.units import NS_PER_S, format_time
 
@@ -41,7 +42,7 @@ def collectors_for(
     return (
         HostCollector(client),
         ServerCollector(server),
-        CounterCollector(sources),
+        CounterCollector(sources, run / PANELS_FILE),
         SarCollector(run / "sar.data"),
     )
 

@@ -14,6 +14,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         host.parquet               this host and the load processes, see HOST_COLUMNS
         server.parquet             the server's processes, see SERVER_COLUMNS
         counters.parquet           the server's own counters and its control group's, see COUNTER_COLUMNS
+        counters.json              how to plot these counters (results.panels.Panel)
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   what was checked and what came out
         locust.log server.log

@@ -66,6 +66,8 @@ class Influx1Schema(http_api.LineSchema):
 class Influx1Session(Counting):
     """One keep-alive connection. A broken one is opened again by the next op."""
 
+    panels = counters.VARS_PANELS
+
     def __init__(self, endpoint: Endpoint, password: str | None, timeout_s: float) -> None:
         options = endpoint.options
         self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)

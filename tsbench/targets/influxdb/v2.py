@@ -76,6 +76,8 @@ class Influx2Schema(http_api.LineSchema):
 class Influx2Session(Counting):
     """One keep-alive connection. A broken one is opened again by the next op."""
 
+    panels = counters.METRICS_PANELS
+
     def __init__(self, endpoint: Endpoint, token: str | None, timeout_s: float) -> None:
         options = endpoint.options
         self._org, self._bucket = options["org"], options["bucket"]
