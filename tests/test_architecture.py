@@ -46,12 +46,8 @@ KNOWN_INTRUDERS: set[tuple[str, str]] = {
 }
 """Imports of a database's modules that are no business of the importer, or are its answer key."""
 KNOWN_TALKERS: set[str] = {
-    "cli.doctor",
-    "cli.main",
     "run.environment",
     "run.generate",
-    "scenario.messages",
-    "scenario.validation",
 }
 """Modules that still name a database in a text: it belongs to the target, which the registry finds."""
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from tsbench.encode import FORMATS
 from tsbench.errors import UserMistake
+from tsbench.run import generate
 from tsbench.targets.registry import SERVERS, TARGETS, get
 
 
@@ -21,6 +23,10 @@ def test_targets_are_found_under_their_own_names() -> None:
 
 def test_there_is_a_local_server_for_each_target_that_declares_one() -> None:
     assert set(SERVERS) == {name for name, target in TARGETS.items() if target.startable}
+
+
+def test_what_generate_can_write_is_what_the_command_line_offers() -> None:
+    assert tuple(generate.FORMATS) == FORMATS
 
 
 def test_resolutions_are_units_of_time() -> None:

@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from tsbench import __version__, units
+from tsbench.encode import FORMATS
 from tsbench.errors import Broken, UserMistake
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def report(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def web(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(help="A database with a locustfile, for example sqlite.")],
+    target: Annotated[str, typer.Argument(help="A database with a locustfile (tsbench list targets).")],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page is.")] = 8089,
     host: Annotated[
         str, typer.Option(help="The address to listen on; for others than this host set TSBENCH_WEB_PASSWORD.")
@@ -252,7 +253,7 @@ def generate(
     end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
     interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same points.")] = 1,
-    form: Annotated[str, typer.Option("--format", help="influx, pgcopy or csv.")] = "influx",
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = FORMATS[0],
     devops: Annotated[str, typer.Option("--form", help="bounded, or peer (as TSBS simulates).")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
 ) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     """The models of inner tables by their keys."""
 
 _CURES = {
-    "target": "; add [target] with name = 'postgres', say",
+    "target": "; add [target] with the name of one (`tsbench list targets`)",
     "target.name": "; `tsbench list targets` shows what there is",
     "world": "; add [world] with use_case = 'cpu-only', say",
     "world.use_case": "; `tsbench list use-cases` shows what there is",

@@ -12,7 +12,7 @@ from tsbench.servers import cgroup
 from tsbench.targets import registry
 from tsbench.targets.base import Access
 from tsbench.targets.credentials import refuse_secrets
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import SERVERS, TARGETS
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def undrivable(target: Target, processes: int) -> str:
     """Return why so many load processes cannot drive a target, and the cure; "" if they can."""
     if target.access is Access.OPENER:
         text = f"'{target.name}' is only seen by the process that has it, so that load processes cannot drive it"
-        return f"{text}; take sqlite or null"
+        others = [name for name, one in TARGETS.items() if one.startable and one.access is Access.ANY_PROCESS]
+        return f"{text}; take {', '.join(others[:-1])} or {others[-1]}"
     if target.access is Access.ONE_PROCESS and processes > 1:
         return f"{target.name} lets one process at a time open its data; use one load process, and more users"
     return ""

@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Statement, statement_of, timed
+from tsbench.targets.base import Access, Requirement, Statement, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -213,6 +213,7 @@ class Influx1Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
+    requirements: tuple[Requirement, ...] = ()
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -18,7 +18,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Operation, Statement, statement_of, timed
+from tsbench.targets.base import Access, Operation, Requirement, Statement, statement_of, timed
 from tsbench.targets.influxdb import counters, flux, http_api
 
 if TYPE_CHECKING:
@@ -244,6 +244,7 @@ class Influx2Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
+    requirements: tuple[Requirement, ...] = ()
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

