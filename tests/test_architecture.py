@@ -45,12 +45,7 @@ KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("targets.null", "targets.memory"),
 }
 """Imports of a database's modules by other modules than the registry, each for a reason."""
-KNOWN_TALKERS: set[str] = {
-    "cli.doctor",
-    "cli.main",
-    "scenario.messages",
-    "scenario.validation",
-}
+KNOWN_TALKERS: set[str] = set()
 """Modules that still name a database in a text, which belongs into the target."""
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.cli.support import TINY, Command, complaint, content, nothing_left, only, says, scenario
 from tsbench.cli.main import main
 from tsbench.results.rundir import FORMAT
+from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -351,6 +352,40 @@ def test_results_of_a_newer_version_are_left_to_it(results: Path, capsys: pytest
     status = results / "sqlite" / "status.json"
     status.write_text(status.read_text().replace(f'"format": {FORMAT}', '"format": 99'))
     says(refused(capsys, "report", "set"), f"written by a newer tsbench (format 99 > {FORMAT})", "update tsbench")
+
+
+@pytest.mark.parametrize("file", ["summary.json", "sqlite/summary.json", "sqlite/env.json"])
+def test_every_file_of_a_newer_version_is_left_to_it(
+    results: Path, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = results / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": FORMAT + 1}))
+    for words in (["report", "set"], ["run", "tiny.toml", "--resume", "set"]):
+        says(refused(capsys, *words), f"written by a newer tsbench (format {FORMAT + 1} > {FORMAT})", "update tsbench")
+
+
+@pytest.mark.parametrize(("version", "reported"), [(WORLD_VERSION + 1, False), (WORLD_VERSION - 1, True)])
+def test_a_result_set_with_other_data_is_not_resumed_and_reported_only_if_they_are_earlier(
+    results: Path, version: int, reported: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = results / "sqlite" / "env.json"
+    manifest = json.loads(path.read_text())
+    assert manifest["world_version"] == WORLD_VERSION
+    path.write_text(json.dumps({**manifest, "world_version": version}))
+    other = f"world version {version}, now {WORLD_VERSION}"
+    says(refused(capsys, "run", "tiny.toml", "--resume", "set"), "set/sqlite", other)
+    if reported:
+        assert main(["report", "set"]) == 0
+    else:
+        says(refused(capsys, "report", "set"), "set/sqlite", other, "update tsbench")
+
+
+def test_runs_with_different_data_are_not_reported_together(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(results / "sqlite", results / "other")
+    path = results / "other" / "env.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "world_version": WORLD_VERSION - 1}))
+    says(refused(capsys, "report", "set"), "set/other", "set/sqlite", "did not store the same data", "one by one")
+    assert main(["report", "set/other"]) == 0
 
 
 def test_a_result_set_of_format_1_is_reported_and_not_resumed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

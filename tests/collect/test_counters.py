@@ -9,6 +9,8 @@ import pytest
 from tsbench.collect.counters import CounterCollector, Counting
 from tsbench.errors import Unreachable
 from tsbench.model import OpError, Outcome, WriteMode
+from tsbench.results.panels import Panel, read_panels
+from tsbench.results.rundir import RunDir
 from tsbench.targets import registry
 from tsbench.targets.influxdb import counters
 from tsbench.targets.postgres import counters as pgcounters
@@ -17,12 +19,15 @@ from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tsbench.servers.base import Server
 
 
 class Clicks:
     """A counter that grows by one at every read, and cannot be read the third time."""
+
+    panels = (Panel("Clicks", "count", "rate", {"clicks": "all"}),)
 
     def __init__(self) -> None:
         self.read, self.closed = 0, False
@@ -37,15 +42,16 @@ class Clicks:
         self.closed = True
 
 
-def test_totals_are_kept_in_long_form_and_gaps_are_told() -> None:
+def test_totals_are_kept_in_long_form_and_gaps_are_told(tmp_path: Path) -> None:
     clicks = Clicks()
-    collector = CounterCollector(lambda: [clicks], period_s=0.05)
+    collector = CounterCollector(lambda: [clicks], tmp_path / "counters.json", period_s=0.05)
     collector.start()
     time.sleep(0.28)
     rows = collector.stop()
     assert [row["value"] for row in rows][:3] == [2.0, 4.0, 5.0]
     assert {row["name"] for row in rows} == {"clicks"}
     assert clicks.closed
+    assert read_panels(RunDir(tmp_path)) == Clicks.panels
     assert collector.trouble == "the server's counters could not be read 1 times: no answer"
 
 

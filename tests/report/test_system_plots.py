@@ -14,10 +14,23 @@ from tsbench.cli.main import main
 from tsbench.collect.recording import write_rows
 from tsbench.report import frames, system_plots
 from tsbench.report.html import write_report
+from tsbench.results.panels import Panel, write_panels
 from tsbench.results.rundir import SAR_COLUMNS, RunDir
 
 RECORDED = Path(__file__).parents[1] / "collect" / "data" / "recorded.json"
 FIRST_S = 1_795_174_154
+
+
+PANELS = (
+    Panel(
+        "Transactions",
+        "count",
+        "rate",
+        {"database.xact_commit": "commits", "database.xact_rollback": "roll-backs", "nowhere": "not there"},
+    ),
+    Panel("Memory", "bytes", "gauge", {"group.memory_bytes": "with page cache"}),
+    Panel("Blocks", "count", "rate", {"database.blks_hit": "in shared buffers"}),
+)
 
 
 def counted(**totals: list[float]) -> pd.DataFrame:
@@ -50,18 +63,20 @@ def test_known_counters_are_drawn_as_rates_and_silent_ones_are_left_out() -> Non
             database__xact_rollback=[5, 5, 5],
             group__memory_bytes=[1e6, 2e6, 3e6],
             unheard__of=[1, 2, 3],
-        )
+        ),
+        PANELS,
     )
     assert figure is not None
     panels = [panel for panel in figure.axes if panel.get_visible()]
-    assert [panel.get_title(loc="left") for panel in panels] == ["Requests and transactions", "Memory under its cap"]
+    assert [panel.get_title(loc="left") for panel in panels] == ["Transactions", "Memory"]
     (line,) = panels[0].lines
     assert (line.get_label(), list(line.get_ydata())) == ("commits", [100, 200])  # type: ignore[arg-type]
     assert list(panels[1].lines[0].get_ydata()) == [1e6, 2e6, 3e6]  # type: ignore[arg-type]
 
 
 def test_counters_that_nobody_knows_make_no_figure() -> None:
-    assert system_plots.counters(counted(unheard__of=[1, 2, 3])) is None
+    assert system_plots.counters(counted(unheard__of=[1, 2, 3]), PANELS) is None
+    assert system_plots.counters(counted(database__xact_commit=[1, 2, 3]), ()) is None
 
 
 def test_each_host_has_a_row_of_panels() -> None:
@@ -91,6 +106,7 @@ def measured(tmp_path: Path) -> Path:
         {"second": FIRST_S + n, "name": "database.xact_commit", "value": 10.0 * n} for n in range(4)
     ]
     write_rows(run, "counters", rows)
+    write_panels(run / "counters.json", PANELS)
     return results
 
 
@@ -101,8 +117,17 @@ def test_the_page_and_the_command_line_show_an_attached_file(
     assert "one: 4 of 4 s seen by sar on db-1" in capsys.readouterr().out
     page = (measured / "report.html").read_text(encoding="utf-8")
     assert "db-1: CPU by state" in page
-    assert "Requests and transactions" in page
+    assert "Transactions" in page
     assert list(frames.counters(measured)["value"]) == [0, 10, 20, 30]
+
+
+def test_a_run_without_panels_is_reported_without_a_plot_of_its_counters(measured: Path) -> None:
+    (measured / "one" / "counters.json").unlink()
+    page = write_report(measured).read_text(encoding="utf-8")
+    assert "Transactions" not in page
+    (measured / "one" / "counters.json").write_text("nonsense")
+    page = write_report(measured).read_text(encoding="utf-8")
+    assert "counters.json is damaged" in page
 
 
 def test_a_file_of_another_day_is_the_users_mistake(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:

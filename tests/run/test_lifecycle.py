@@ -99,7 +99,7 @@ class LoggedSession:
 class LoggedTarget:
     name, durable, cooperative, resolution_ns = "memory", False, True, 1
     access, embedded, has_counters, startable = Access.OPENER, True, False, True
-    acknowledges_in_part = False
+    acknowledges_in_part, requirements = False, ()
     drivers = ("psycopg",)
     schemas: ClassVar = {"keep": KEEP}
 

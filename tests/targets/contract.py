@@ -302,6 +302,12 @@ class TargetContract:
 
     def test_it_has_counters_as_declared(self, session: Session, target: Target, schema: Schema) -> None:
         assert isinstance(session, Counting) is target.has_counters
+        if isinstance(session, Counting):
+            self.write(session, schema, self.scattered(CPU, 9, 1))
+            self.count(session, schema, CPU)
+            known = session.counters().keys()
+            assert session.panels
+            assert [panel.title for panel in session.panels if not panel.counters.keys() & known] == []
 
     def test_facts_and_sizes_are_told(self, session: Session, schema: Schema) -> None:
         self.write(session, schema, self.scattered(CPU, 30, 1))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.test_architecture import MODULES, home_of, imported
+from tsbench.encode import FORMAT_NAMES
+from tsbench.encode.formats import FORMATS
 from tsbench.errors import UserMistake
 from tsbench.targets.registry import SERVERS, TARGETS, get
 
@@ -29,6 +31,10 @@ def test_targets_are_found_under_their_own_names() -> None:
 
 def test_there_is_a_local_server_for_each_target_that_declares_one() -> None:
     assert set(SERVERS) == {name for name, target in TARGETS.items() if target.startable}
+
+
+def test_what_generate_can_write_is_what_the_command_line_offers() -> None:
+    assert tuple(FORMATS) == FORMAT_NAMES
 
 
 def test_resolutions_are_units_of_time() -> None:

@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from tsbench import __version__, units
+from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import Broken, UserMistake
 
 if TYPE_CHECKING:
@@ -166,10 +167,15 @@ def report(
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report
     from tsbench.report.table import print_summary
+    from tsbench.results.manifest import check_world
+    from tsbench.results.rundir import find_runs
     from tsbench.run.campaign import short
+    from tsbench.workload.version import WORLD_VERSION
 
     exports = Exports(junit, markdown, json)
     exports.check()
+    for run in (run for result in results for run in find_runs(result)):
+        check_world(run, WORLD_VERSION, may_be_earlier=True)
     ahead_s = _parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
         for found in attach(result, file, host=host, ahead_s=ahead_s):
@@ -184,7 +190,7 @@ def report(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def web(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(help="A database with a locustfile, for example sqlite.")],
+    target: Annotated[str, typer.Argument(help="A database with a locustfile (tsbench list targets).")],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page.")] = 8089,
     host: Annotated[
         str, typer.Option(help="The address to listen on; for others than this host set TSBENCH_WEB_PASSWORD.")
@@ -247,7 +253,7 @@ def generate(
     end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
     interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same points.")] = 1,
-    form: Annotated[str, typer.Option("--format", help="influx, pgcopy or csv.")] = "influx",
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
     devops: Annotated[str, typer.Option("--form", help="bounded, or peer (as TSBS simulates).")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
 ) -> None:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tsbench.collect.sampler import PERIOD_S, Sampler
 from tsbench.errors import UserMistake
 from tsbench.model import OpError
+from tsbench.results.panels import write_panels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from tsbench.collect.base import Row
+    from tsbench.results.panels import Panel
 
 
 class Source(Protocol):
     """An object with counters, such as a session that is `Counting`."""
+
+    @property
+    def panels(self) -> Sequence[Panel]:
+        """How to plot them."""
 
     def counters(self) -> Mapping[str, float]:
         """Return the current value of every counter."""
@@ -31,13 +38,21 @@ class Source(Protocol):
 class CounterCollector:
     """Reads sources' counters; rows as in `results.rundir.COUNTER_COLUMNS`, values as the server counts.
 
-    `open_sources` is called at the start, when the server runs, and returns the sources.
+    `open_sources` is called at the start, when the server runs, and returns the sources. How to plot their counters is
+    written to `panels_file`.
     """
 
     name = "counters"
 
-    def __init__(self, open_sources: Callable[[], Sequence[Source]], *, period_s: float = PERIOD_S) -> None:
+    def __init__(
+        self,
+        open_sources: Callable[[], Sequence[Source]],
+        panels_file: Path | None = None,
+        *,
+        period_s: float = PERIOD_S,
+    ) -> None:
         self._open, self._sources = open_sources, list[Source]()
+        self._panels_file = panels_file
         self._unopened = ""
         self._sampler = Sampler(self._sample, expected=(OpError, UserMistake, OSError), period_s=period_s)
 
@@ -69,6 +84,8 @@ class CounterCollector:
         except (OpError, UserMistake, OSError) as error:
             self._unopened = f"the server's counters could not be read: {error}"
         if self._sources:
+            if self._panels_file is not None:
+                write_panels(self._panels_file, [panel for source in self._sources for panel in source.panels])
             self._sampler.start()
 
     def stop(self) -> Sequence[Row]:
@@ -88,6 +105,9 @@ class Counting(ABC):
     It is not a method of `Session`, because most counters of a database are useful to its own users only: a target
     without counters is complete.
     """
+
+    panels: ClassVar[tuple[Panel, ...]] = ()
+    """How the report plots the counters that mean something to its readers."""
 
     @abstractmethod
     def counters(self) -> Mapping[str, float]:

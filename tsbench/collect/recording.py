@@ -14,6 +14,8 @@ from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake
+from tsbench.results.manifest import Manifest
+from tsbench.results.panels import FILE as PANELS_FILE
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
 from tsbench.units import NS_PER_S, format_time
 
@@ -40,7 +42,7 @@ def collectors_for(
     return (
         HostCollector(client),
         ServerCollector(server),
-        CounterCollector(sources),
+        CounterCollector(sources, run / PANELS_FILE),
         SarCollector(run / "sar.data"),
     )
 
@@ -65,10 +67,9 @@ def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]
 
 
 def warn(run: RunDir, texts: Sequence[str]) -> None:
-    """Add warnings to the manifest, from which the report takes them."""
-    if texts and run.has("env.json"):
-        env = run.read_json("env.json")
-        run.write_json("env.json", {**env, "warnings": [*env.get("warnings", []), *texts]})
+    """Add warnings to the manifest, where the report finds them."""
+    if texts and (manifest := Manifest.read(run)) is not None:
+        manifest.with_warnings(texts).write(run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,4 @@
 """Encoders from batches to bytes, one wire format per module; no database driver is imported here."""
+
+FORMAT_NAMES = ("influx", "csv", "pgcopy")
+"""Formats that `tsbench generate` can write, by their names on the command line."""

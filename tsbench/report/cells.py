@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
+from tsbench.results.manifest import Manifest, check_same_world
 from tsbench.results.rundir import RunDir, find_runs, read_json
 from tsbench.results.summary import Summary, Validity
 
@@ -25,7 +26,7 @@ class Cell:
     name: str
     run: RunDir
     summary: Mapping[str, Any]
-    env: Mapping[str, Any]
+    manifest: Manifest | None
     spec: Mapping[str, Any]
     status: Mapping[str, Any]
     notes: tuple[str, ...] = field(default=())
@@ -105,10 +106,12 @@ def load_cells(results: Path) -> list[Cell]:
     Raises
     ------
     UserMistake
-        If the directory has no run, or one of a newer format.
+        If the directory has no run, one of a newer format, or runs that did not store the same data.
     """
     cells: list[Cell] = []
-    for run in find_runs(results):
+    runs = list(find_runs(results))
+    check_same_world(runs)
+    for run in runs:
         taken = any(cell.name == run.cell_id for cell in cells)  # an old complete run beside a newer failed attempt
         cells.append(_load(run, run.path.name if taken else run.cell_id))
     planned = [c.get("cell") for c in read_optional(results / "summary.json").get("cells") or [] if isinstance(c, dict)]
@@ -142,7 +145,12 @@ def read_optional(path: Path) -> dict[str, Any]:
 def _load(run: RunDir, name: str) -> Cell:
     notes = []
     content: dict[str, dict[str, Any]] = {}
-    for part in ("summary", "env", "spec"):
+    manifest: Manifest | None = None
+    try:
+        manifest = Manifest.read(run)
+    except UserMistake as mistake:
+        notes.append(str(mistake))
+    for part in ("summary", "spec"):
         content[part] = {}
         if not run.has(f"{part}.json"):
             continue
@@ -150,7 +158,7 @@ def _load(run: RunDir, name: str) -> Cell:
             content[part] = run.read_json(f"{part}.json")
         except UserMistake as mistake:
             notes.append(str(mistake))
-    return Cell(name, run, content["summary"], content["env"], content["spec"], run.status(), tuple(notes))
+    return Cell(name, run, content["summary"], manifest, content["spec"], run.status(), tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.report import cases, compare, frames, manifest, plots, style, system_plots, view
 from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
+from tsbench.results.panels import read_panels
 from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
+    from tsbench.results.panels import Panel
+
 
 @dataclass(frozen=True, slots=True)
 class _Data:
@@ -31,6 +34,7 @@ class _Data:
     host: pd.DataFrame
     server: pd.DataFrame
     counters: pd.DataFrame
+    panels: tuple[Panel, ...]
     sar: pd.DataFrame
     latency: pd.DataFrame
     notes: tuple[str, ...]
@@ -88,7 +92,7 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "comparison": _comparison(cells, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
         "manifests": [
-            ("Environment", manifest.compare([cell.env for cell in cells])),
+            ("Environment", manifest.compare([cell.manifest.to_json() if cell.manifest else {} for cell in cells])),
             ("Specification", manifest.compare([cell.spec for cell in cells])),
         ],
         "scenario": scenario.read_text(encoding="utf-8", errors="replace") if scenario.is_file() else "",
@@ -109,8 +113,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _read(cell: Cell) -> _Data:
-    warnings = cell.env.get("warnings")
-    notes = [*cell.notes, *(map(str, warnings) if isinstance(warnings, list) else ())]
+    notes = [*cell.notes, *(cell.manifest.warnings if cell.manifest else ())]
 
     def read(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
         try:
@@ -125,7 +128,12 @@ def _read(cell: Cell) -> _Data:
     host, server = read(frames.host_of, HOST_COLUMNS), read(frames.server_of, SERVER_COLUMNS)
     latency = read(frames.latency_of, frames.LATENCY_COLUMNS)
     counters, sar = read(frames.counters_of, COUNTER_COLUMNS), read(frames.sar_of, SAR_COLUMNS)
-    return _Data(ops, host, server, counters, sar, latency, tuple(notes))
+    try:
+        panels = read_panels(cell.run)
+    except UserMistake as mistake:
+        notes.append(str(mistake))
+        panels = ()
+    return _Data(ops, host, server, counters, panels, sar, latency, tuple(notes))
 
 
 def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -171,7 +179,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
     if not data.sar.empty:
         draw("sar", "CPU by state, disk and network, as sysstat recorded them", system_plots.sar(data.sar))
     if not data.counters.empty:
-        draw("counters", "the server's own counters over time", system_plots.counters(data.counters))
+        draw("counters", "the server's own counters over time", system_plots.counters(data.counters, data.panels))
     found = frames.stalls(data.ops, cell.time)
     return {
         "cell": cell,

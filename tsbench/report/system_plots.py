@@ -19,80 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from tsbench.results.panels import Panel
+
 BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
 STATES = (("user", BLUE), ("nice", SKY), ("system", ORANGE), ("iowait", RED), ("steal", PINK))
 """States of a busy CPU, from bottom to top, in sar's order."""
-RATE, GAUGE = "per second", "as it is"
-
-COUNTERS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
-    (
-        "Requests and transactions",
-        "count",
-        RATE,
-        {
-            "database.xact_commit": "commits",
-            "database.xact_rollback": "roll-backs",
-            "httpd.writeReq": "writes",
-            "httpd.queryReq": "queries",
-            "http_write_request_count": "writes",
-            "http_query_request_count": "queries",
-        },
-    ),
-    (
-        "Rows and points written",
-        "count",
-        RATE,
-        {
-            "database.tup_inserted": "rows inserted",
-            "httpd.pointsWrittenOK": "points written",
-            "httpd.pointsWrittenDropped": "points dropped",
-            "httpd.pointsWrittenFail": "points failed",
-            "storage_writer_ok_points_sum": "points written",
-            "storage_writer_dropped_points_sum": "points dropped",
-            "storage_writer_err_points_sum": "points failed",
-        },
-    ),
-    ("Rows read", "count", RATE, {"database.tup_returned": "scanned", "database.tup_fetched": "by index"}),
-    ("Blocks", "count", RATE, {"database.blks_hit": "in shared buffers", "database.blks_read": "from the system"}),
-    (
-        "Logged and written back",
-        "size",
-        RATE,
-        {
-            "wal.wal_bytes": "write-ahead log",
-            "httpd.writeReqBytes": "write requests",
-            "database.temp_bytes": "temporary files",
-        },
-    ),
-    (
-        "Compactions and checkpoints",
-        "count",
-        RATE,
-        {
-            "checkpointer.num_timed": "checkpoints, timed",
-            "checkpointer.num_requested": "checkpoints, requested",
-            "tsm1_engine.cacheCompactions": "snapshots of the cache",
-            "tsm1_engine.tsmLevel1Compactions": "compactions, level 1",
-            "tsm1_engine.tsmLevel2Compactions": "compactions, level 2",
-            "tsm1_engine.tsmLevel3Compactions": "compactions, level 3",
-            "tsm1_engine.tsmFullCompactions": "compactions, full",
-        },
-    ),
-    (
-        "Memory, by the server's own account",
-        "size",
-        GAUGE,
-        {
-            "tsm1_cache.memBytes": "cache",
-            "runtime.HeapInUse": "heap",
-            "storage_cache_inuse_bytes": "cache",
-            "go_memstats_heap_inuse_bytes": "heap",
-        },
-    ),
-    ("CPU under its cap", "count", RATE, {"group.cpu_s": "used, cores", "group.throttled_s": "held back"}),
-    ("Memory under its cap", "size", GAUGE, {"group.memory_bytes": "with page cache"}),
-)
-"""Panels: title, unit, rate or gauge, and the label of each counter in it, for all servers that have it."""
 
 
 @styled
@@ -155,43 +86,53 @@ def _lines(panel: Axes, rows: pd.DataFrame, series: Sequence[tuple[str, str, str
     style.size_axis(panel)
 
 
+_Y_LABELS = {
+    ("count", "rate"): "per second",
+    ("count", "gauge"): "",
+    ("bytes", "rate"): "bytes/s",
+    ("bytes", "gauge"): "bytes",
+}
+
+
 @styled
-def counters(counted: pd.DataFrame) -> Figure | None:
-    """Plot some of the server's own counters, as rates; None if none of them is in COUNTERS.
+def counters(counted: pd.DataFrame, panels: Sequence[Panel]) -> Figure | None:
+    """Plot the panels of the server's own counters, totals as rates; None if no counter of a panel moves.
 
     Parameters
     ----------
     counted
         `frames.counters` of one run.
+    panels
+        `results.panels.read_panels` of that run: what its database says about its counters.
     """
     rates = frames.rates(counted)
     found = []
-    for title, unit, kind, names in COUNTERS:
-        source, column = (rates, "per_s") if kind == RATE else (counted, "value")
+    for panel in panels:
+        names = panel.counters
+        source, column = (rates, "per_s") if panel.kind == "rate" else (counted, "value")
         chosen = source[source["name"].isin(list(names)) & source[column].notna()]
         moving = [name for name in names if (chosen.loc[chosen["name"] == name, column] != 0).any()]
         if moving:
-            found.append((title, unit, kind, [(names[n], chosen[chosen["name"] == n], column) for n in moving]))
+            found.append((panel, [(names[n], chosen[chosen["name"] == n], column) for n in moving]))
     if not found:
         return None
     columns = min(3, len(found))
     rows = -(-len(found) // columns)
     figure, axes = style.panels(rows, columns, height=2.3, used=len(found), sharex=True)
     span = [float(second) for second in counted["second"]]
-    for place, ((title, unit, kind, lines), panel) in enumerate(zip(found, axes, strict=True)):
+    for place, ((panel, lines), axis) in enumerate(zip(found, axes, strict=True)):
         for (label, part, column), (colour, dashes) in zip(lines, _looks(len(lines)), strict=True):
-            panel.plot(part["second"], part[column], color=colour, linestyle=dashes, label=label, linewidth=1.2)
-        bytes_ = "bytes" if unit == "size" else ""
-        panel.set(title=title, ylabel=bytes_ if kind == GAUGE else f"{bytes_}/s" if bytes_ else "per second")
-        (style.size_axis if unit == "size" else style.count_axis)(panel)
+            axis.plot(part["second"], part[column], color=colour, linestyle=dashes, label=label, linewidth=1.2)
+        axis.set(title=panel.title, ylabel=_Y_LABELS[panel.unit, panel.kind])
+        (style.size_axis if panel.unit == "bytes" else style.count_axis)(axis)
         bottom = place + columns >= len(found)
-        panel.tick_params(labelbottom=bottom)
-        style.time_axis(panel, span, label=False)
+        axis.tick_params(labelbottom=bottom)
+        style.time_axis(axis, span, label=False)
         if bottom:
-            panel.set_xlabel("s since the measured window began")
-        drawn = panel.lines[: len(lines)]  # the shade of the warm-up is explained above
-        panel.legend(handles=drawn, loc="upper left", fontsize=8, labelspacing=0.25, handlelength=1.6)
-        panel.set_ylim(top=panel.get_ylim()[1] * 1.25)  # room for the legend
+            axis.set_xlabel("s since the measured window began")
+        drawn = axis.lines[: len(lines)]  # the shade of the warm-up is explained above
+        axis.legend(handles=drawn, loc="upper left", fontsize=8, labelspacing=0.25, handlelength=1.6)
+        axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend
     return figure
 
 

@@ -7,13 +7,14 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
     report.html
     <cell id>/                     one run; `<cell id>.partial/` until it is complete, and for good when it failed
         spec.json                  what was to be done (scenario.spec.RunSpec)
-        env.json                   manifest: host, versions, settings, seeds
+        env.json                   host, versions, settings (results.manifest.Manifest)
         latency/<process>.hlog     HdrHistogram V2 log: a line per op, kind and second, `<op>|response` or `|service`
         process/<process>.*        what each load process counted, flushed every second (raw material of the two below)
         ops.parquet                per second and op, see OPS_COLUMNS
         host.parquet               this host and the load processes, see HOST_COLUMNS
         server.parquet             the server's processes, see SERVER_COLUMNS
         counters.parquet           the server's own counters and its control group's, see COUNTER_COLUMNS
+        counters.json              how to plot these counters (results.panels.Panel)
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   what was checked and what came out
         locust.log server.log
@@ -225,9 +226,29 @@ def find_runs(results: Path) -> Iterator[RunDir]:
     if not found:
         text = f"{results} holds no run of tsbench (no spec.json); give a result set such as results/<date>-<scenario>"
         raise UserMistake(text)
-    for path in found:
-        run = RunDir(path)
-        number = int(run.status().get("format", 0))
+    refuse_newer(results)
+    yield from map(RunDir, found)
+
+
+def formats(results: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the files of a result set, or of one run, that say their format, with it."""
+    for name in ("summary.json", "status.json", "env.json"):
+        for path in (results / name, *sorted(results.glob(f"*/{name}"))):
+            with suppress(UserMistake):  # not there, or damaged: for who needs it to say
+                number = read_json(path).get("format")
+                if isinstance(number, int):
+                    yield path, number
+
+
+def refuse_newer(results: Path) -> None:
+    """Refuse a result set, or one run, that a newer tsbench wrote.
+
+    Raises
+    ------
+    UserMistake
+        One line with the cure.
+    """
+    for path, number in formats(results):
         if number > FORMAT:
-            raise UserMistake(f"{path} was written by a newer tsbench (format {number} > {FORMAT}); update tsbench")
-        yield run
+            text = f"{path.parent} was written by a newer tsbench (format {number} > {FORMAT}); update tsbench"
+            raise UserMistake(text)

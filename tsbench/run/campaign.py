@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import UserMistake
 from tsbench.report.cells import read_optional
 from tsbench.report.html import write_report
-from tsbench.results.rundir import FORMAT, RunDir, read_json, write_json
+from tsbench.results.manifest import check_world
+from tsbench.results.rundir import FORMAT, RunDir, formats, read_json, refuse_newer, write_json
 from tsbench.results.summary import SERVER_DEATHS, Summary
 from tsbench.run.claims import evaluate, read_claims
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.validation import check_spec
+from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -96,23 +98,18 @@ def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path
     if not (results / "scenario.toml").exists():
         text = "is not a result set (no scenario.toml); give one such as results/<date>-<scenario>"
         raise UserMistake(f"--resume {results}: {text}")
-    for number in _formats(results):
+    refuse_newer(results)
+    for _, number in formats(results):
         if number < FORMAT:
             text = f"was written by an earlier tsbench (format {number}, now {FORMAT})"
             raise UserMistake(f"--resume {results}: {text}; leave --resume out to run the scenario anew")
+    for path in sorted(results.glob("*/spec.json")):
+        check_world(RunDir(path.parent), WORLD_VERSION)
     name = read_optional(results / "summary.json").get("scenario")
     if name not in {None, scenario.name}:
         raise UserMistake(f"--resume {results}: holds the scenario '{name}', not '{scenario.name}'; leave --resume out")
     for cell in cells:
         _done(results, cell)
-
-
-def _formats(results: Path) -> Iterator[int]:
-    """Yield the format numbers in the files of a result set."""
-    for path in (results / "summary.json", *results.glob("*/summary.json"), *results.glob("*/status.json")):
-        number = read_optional(path).get("format")
-        if isinstance(number, int):
-            yield number
 
 
 def _near(results: Path) -> str:

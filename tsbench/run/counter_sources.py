@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S
+from tsbench.results.panels import Panel
 from tsbench.servers import cgroup
 from tsbench.targets.base import Access
 
@@ -22,6 +23,11 @@ def server_counters(target: Target, endpoint: str, schema: Schema) -> list[Sourc
 
 class GroupCounters:
     """A control group's counters as a source for `collect.counters`."""
+
+    panels = (
+        Panel("CPU under its cap", "count", "rate", {"group.cpu_s": "used, cores", "group.throttled_s": "held back"}),
+        Panel("Memory under its cap", "bytes", "gauge", {"group.memory_bytes": "with page cache"}),
+    )
 
     def __init__(self, group: cgroup.Group) -> None:
         self._group = group

@@ -1,4 +1,4 @@
-"""The manifest: the environment of a run, so that readers can judge it and others can repeat it."""
+"""Gather the manifest of a run on this machine (`results.manifest`)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tsbench import __version__
+from tsbench.results.manifest import Manifest
+from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 PACKAGES = ("locust", "gevent", "numpy", "polars")
 """What every run uses; a target declares its drivers."""
 
 
-def manifest(drivers: Sequence[str]) -> dict[str, Any]:
-    """Return host, kernel, Python, versions of packages and `drivers`, git state, clocks and load before the run."""
+def manifest(drivers: Sequence[str]) -> Manifest:
+    """Return the manifest of a run that begins now: host, versions, also of `drivers`, git state, clocks, load."""
     memory = psutil.virtual_memory()
-    return {
-        "tsbench": {"version": __version__, "git": _git()},
-        "host": {
+    found = Manifest(
+        world_version=WORLD_VERSION,
+        tsbench={"version": __version__, "git": _git()},
+        host={
             "cpu": _cpu_model(),
             "cores": os.cpu_count(),
             "memory_bytes": memory.total,
@@ -38,18 +41,18 @@ def manifest(drivers: Sequence[str]) -> dict[str, Any]:
             "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             "load_average": list(os.getloadavg()),
         },
-        "python": {"version": platform.python_version(), "implementation": sys.implementation.name},
-        "packages": {name: _version(name) for name in (*PACKAGES, *drivers)},
-        "clock": {
+        python={"version": platform.python_version(), "implementation": sys.implementation.name},
+        packages={name: _version(name) for name in (*PACKAGES, *drivers)},
+        clock={
             "source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             "utc_s": time.time(),
         },
-    }
+    )
+    return found.with_warnings(_warnings_of(found.host))
 
 
-def warnings_of(content: dict[str, Any]) -> list[str]:
+def _warnings_of(host: Mapping[str, Any]) -> list[str]:
     """Return the properties of a host that make results unreliable, one sentence each."""
-    host = content["host"]
     found = []
     if host["load_average"][0] > 0.5 * (host["cores"] or 1):
         found.append(f"the host was busy before the run (load average {host['load_average'][0]:.1f})")

@@ -10,11 +10,13 @@ from tsbench.check.gold import Gold
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
+from tsbench.results.manifest import check_world
 from tsbench.run.figures import Processes
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import Limits
 from tsbench.targets.base import Unsupported
 from tsbench.units import format_now
+from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +85,7 @@ class Examiner:
     def __init__(
         self, run: RunDir, spec: RunSpec, target: Target, schema: Schema, endpoint: str, *, loaded_points: int
     ) -> None:
+        check_world(run, WORLD_VERSION)
         self._run, self._spec, self._schema, self._loaded_points = run, spec, schema, loaded_points
         self._world = spec.world_at()
         self._ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))

@@ -26,12 +26,10 @@ NOT_RECORDED = "processes, log and data directory, since tsbench did not start t
 
 def write_manifest(run: RunDir, spec: RunSpec, target: Target, server: Server, session: Session) -> str:
     """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now."""
-    manifest = environment.manifest(target.drivers)
-    manifest["server"] = {**server.settings(), **session.facts()}
-    if spec.target.endpoint:
-        manifest["server"]["not_recorded"] = NOT_RECORDED
-    run.write_json("env.json", {**manifest, "warnings": environment.warnings_of(manifest)})
-    return format_time(int(manifest["clock"]["utc_s"] * NS_PER_S))
+    missing = {"not_recorded": NOT_RECORDED} if spec.target.endpoint else {}
+    manifest = environment.manifest(target.drivers).with_server({**server.settings(), **session.facts(), **missing})
+    manifest.write(run)
+    return format_time(int(manifest.clock["utc_s"] * NS_PER_S))
 
 
 def create(session: Session, schema: Schema, world: World, limits: Limits) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, ServerDied, UserMistake
 from tsbench.model import OpError
+from tsbench.results.manifest import Manifest
 from tsbench.servers import cgroup
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
             raise
         raise ServerDied(group.killed(), f"what was seen of it: {error}") from error
     finally:
-        if run.has("env.json"):
-            env = run.read_json("env.json")
-            run.write_json("env.json", {**env, "server": {**env.get("server", {}), "caps": group.summary()}})
+        if (manifest := Manifest.read(run)) is not None:
+            manifest.with_server({"caps": group.summary()}).write(run)
         group.remove()
 
 

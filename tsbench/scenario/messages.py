@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     """Models of inner tables by their keys."""
 
 _CURES = {
-    "target": "; add [target] with name = 'postgres', for example",
+    "target": "; add [target] with the name of one (`tsbench list targets`)",
     "target.name": "; `tsbench list targets` shows all",
     "world": "; add [world] with use_case = 'cpu-only', for example",
     "world.use_case": "; `tsbench list use-cases` shows all",

@@ -12,7 +12,7 @@ from tsbench.servers import cgroup
 from tsbench.targets import registry
 from tsbench.targets.base import Access
 from tsbench.targets.credentials import refuse_secrets
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import SERVERS, TARGETS
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def undrivable(target: Target, processes: int) -> str:
     """Return the reason why `processes` load processes cannot drive a target, with the cure; "" if they can."""
     if target.access is Access.OPENER:
         text = f"'{target.name}' exists only in the memory of one process, so load processes cannot use it"
-        return f"{text}; take sqlite or null"
+        others = [name for name, one in TARGETS.items() if one.startable and one.access is Access.ANY_PROCESS]
+        return f"{text}; take {', '.join(others[:-1])} or {others[-1]}"
     if target.access is Access.ONE_PROCESS and processes > 1:
         return f"{target.name} lets one process at a time open its data; use one load process, and more users"
     return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from tsbench.model import OpError, Outcome, WriteMode
@@ -158,6 +159,23 @@ class Access(StrEnum):
     OPENER = "the opener only"
 
 
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A Python module without which a target cannot be used, or its server not be started, on this machine.
+
+    `part` is what it is to people, `cure` the command that installs it.
+    """
+
+    part: str
+    module: str
+    cure: str
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the module is installed; it is not imported."""
+        return find_spec(self.module) is not None
+
+
 class Target(Protocol):
     """A database: its layouts, its abilities, and how to connect.
 
@@ -207,6 +225,10 @@ class Target(Protocol):
     @property
     def drivers(self) -> tuple[str, ...]:
         """The Python distributions that its sessions use (`psycopg`): a run's manifest has their versions."""
+
+    @property
+    def requirements(self) -> Sequence[Requirement]:
+        """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

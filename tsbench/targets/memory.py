@@ -34,7 +34,7 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.servers.embedded import EmbeddedServer
-from tsbench.targets.base import Access, Operation, Payload, Statement, Unsupported, not_mine
+from tsbench.targets.base import Access, Operation, Payload, Requirement, Statement, Unsupported, not_mine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -250,6 +250,7 @@ class MemoryTarget:
     has_counters: bool = False
     startable: bool = True
     drivers: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

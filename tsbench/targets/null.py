@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
-from tsbench.targets.base import Access, Payload, Statement, Unsupported
+from tsbench.targets.base import Access, Payload, Requirement, Statement, Unsupported
 from tsbench.targets.memory import MemoryServer
 from tsbench.units import parse_duration_ns
 
@@ -133,6 +133,7 @@ class NullTarget:
     has_counters: bool = False
     startable: bool = True
     drivers: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
 
     @property
     def schemas(self) -> Mapping[str, NullSchema]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.servers.embedded import EmbeddedServer, file_of
-from tsbench.targets.base import Access
+from tsbench.targets.base import Access, Requirement
 from tsbench.targets.duckdb.schemas import COLUMNS, DuckdbSchema
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class DuckdbTarget:
     has_counters: bool = False
     startable: bool = True
     drivers: tuple[str, ...] = ("duckdb", "pyarrow")
+    requirements: tuple[Requirement, ...] = (Requirement("DuckDB", "duckdb", "pip install 'tsbench[duckdb]'"),)
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -6,6 +6,58 @@ import json
 import re
 from collections import defaultdict
 
+from tsbench.results.panels import Panel
+
+VARS_PANELS = (
+    Panel("Requests", "count", "rate", {"httpd.writeReq": "writes", "httpd.queryReq": "queries"}),
+    Panel(
+        "Points written",
+        "count",
+        "rate",
+        {
+            "httpd.pointsWrittenOK": "written",
+            "httpd.pointsWrittenDropped": "dropped",
+            "httpd.pointsWrittenFail": "failed",
+        },
+    ),
+    Panel("Bytes written", "bytes", "rate", {"httpd.writeReqBytes": "write requests"}),
+    Panel(
+        "Compactions",
+        "count",
+        "rate",
+        {
+            "tsm1_engine.cacheCompactions": "snapshots of the cache",
+            "tsm1_engine.tsmLevel1Compactions": "level 1",
+            "tsm1_engine.tsmLevel2Compactions": "level 2",
+            "tsm1_engine.tsmLevel3Compactions": "level 3",
+            "tsm1_engine.tsmFullCompactions": "full",
+        },
+    ),
+    Panel(
+        "Memory, as the server tells", "bytes", "gauge", {"tsm1_cache.memBytes": "cache", "runtime.HeapInUse": "heap"}
+    ),
+)
+"""What the report plots of 1.x."""
+METRICS_PANELS = (
+    Panel("Requests", "count", "rate", {"http_write_request_count": "writes", "http_query_request_count": "queries"}),
+    Panel(
+        "Points written",
+        "count",
+        "rate",
+        {
+            "storage_writer_ok_points_sum": "written",
+            "storage_writer_dropped_points_sum": "dropped",
+            "storage_writer_err_points_sum": "failed",
+        },
+    ),
+    Panel(
+        "Memory, as the server tells",
+        "bytes",
+        "gauge",
+        {"storage_cache_inuse_bytes": "cache", "go_memstats_heap_inuse_bytes": "heap"},
+    ),
+)
+"""What the report plots of 2.x."""
 VARS_MODULES = frozenset(
     {"httpd", "write", "shard", "tsm1_cache", "tsm1_engine", "tsm1_wal", "queryExecutor", "runtime"}
 )

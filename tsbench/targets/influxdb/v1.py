@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Statement, statement_of, timed
+from tsbench.targets.base import Access, Requirement, Statement, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -65,6 +65,8 @@ class Influx1Schema(http_api.LineSchema):
 
 class Influx1Session(Counting):
     """One keep-alive connection. A broken one is opened again by the next op."""
+
+    panels = counters.VARS_PANELS
 
     def __init__(self, endpoint: Endpoint, password: str | None, timeout_s: float) -> None:
         options = endpoint.options
@@ -212,6 +214,7 @@ class Influx1Target:
     has_counters: bool = True
     startable: bool = True
     drivers: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

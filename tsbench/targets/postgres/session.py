@@ -119,6 +119,8 @@ class PostgresSession(Counting):
     next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
     """
 
+    panels = counters.PANELS
+
     def __init__(self, of: Mapping[str, Any], timeout_s: float) -> None:
         self._parameters = dict(of)
         self._timeout_s = timeout_s

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.servers.embedded import file_of
-from tsbench.targets.base import Access
+from tsbench.targets.base import Access, Requirement
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
 from tsbench.targets.sqlite.session import SqliteSession
 
@@ -34,6 +34,9 @@ class SqliteTarget:
     has_counters: bool = False
     startable: bool = True
     drivers: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...] = (
+        Requirement("SQLite", "sqlite3", "use a Python that was built with SQLite"),
+    )
 
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None

@@ -1,0 +1,48 @@
+"""`tsbench doctor` learns from the targets what they need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tsbench.cli.doctor import machine_table
+from tsbench.targets import duckdb
+from tsbench.targets.base import Requirement
+from tsbench.targets.registry import TARGETS
+
+if TYPE_CHECKING:
+    import pytest
+    from rich.table import Table
+
+
+def rows(table: Table) -> dict[str, str]:
+    """Each line of the table as printed, by its part."""
+    printed = StringIO()
+    Console(width=200, file=printed).print(table)
+    lines = printed.getvalue().splitlines()[1:]
+    return {line.split("  ")[0].strip(): line for line in lines if line.strip()}
+
+
+def test_there_is_a_row_for_all_that_a_target_needs() -> None:
+    parts = {requirement.part for target in TARGETS.values() for requirement in target.requirements}
+    assert parts >= {"DuckDB", "SQLite", "embedded PostgreSQL"}
+    table, _ = machine_table()
+    assert parts <= rows(table).keys()
+
+
+def test_what_a_target_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = replace(duckdb.TARGET, requirements=(Requirement("Quick", "no_such_module", "pip install 'quick[all]'"),))
+    monkeypatch.setitem(TARGETS, "duckdb", lacking)
+    table, good = machine_table()
+    assert not good
+    assert "pip install 'quick[all]'" in rows(table)["Quick"]
+    assert " no " in rows(table)["Quick"]
+    assert "DuckDB" not in rows(table)
+
+
+def test_a_requirement_is_looked_for_and_not_imported() -> None:
+    assert Requirement("x", "json", "").is_met
+    assert not Requirement("x", "no_such_module", "").is_met

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tsbench.errors import UserMistake
+from tsbench.results.manifest import Manifest, check_same_world, check_world
+from tsbench.results.rundir import FORMAT, RunDir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FULL = Manifest(
+    world_version=3,
+    tsbench={"version": "0.1.0", "git": "abc"},
+    host={"cores": 2, "load_average": [0.1, 0.2, 0.3]},
+    python={"version": "3.11"},
+    packages={"numpy": "2.0"},
+    clock={"source": "tsc", "utc_s": 1.5},
+    server={"version": "X 1"},
+    warnings=("the host was busy",),
+)
+
+
+def run_of(place: Path, name: str, version: int | None) -> RunDir:
+    run = RunDir.create(place, name)
+    Manifest(world_version=version).write(run)
+    return run
+
+
+def test_a_manifest_is_the_same_after_it_was_written_and_read(tmp_path: Path):
+    run = RunDir.create(tmp_path, "a")
+    assert Manifest.read(run) is None
+    FULL.write(run)
+    assert Manifest.read(run) == FULL
+    content = run.read_json("env.json")
+    assert (content["format"], content["world_version"]) == (FORMAT, 3)
+    assert json.loads(json.dumps(FULL.to_json())) == content
+
+
+def test_what_is_added_leaves_the_manifest_as_it_was():
+    more = FULL.with_server({"caps": {"cpu": 1}}).with_warnings(["and another"])
+    assert more.server == {"version": "X 1", "caps": {"cpu": 1}}
+    assert more.warnings == ("the host was busy", "and another")
+    assert (FULL.server, len(FULL.warnings)) == ({"version": "X 1"}, 1)
+    with pytest.raises(AttributeError):
+        FULL.world_version = 4  # type: ignore[misc]
+
+
+def test_a_manifest_of_an_earlier_format_keeps_what_it_says():
+    old = {"tsbench": {"version": "0.0.9"}, "seed": 42, "host": "an old text", "warnings": "none"}
+    found = Manifest.from_json(old)
+    assert (found.world_version, found.tsbench, found.warnings) == (None, {"version": "0.0.9"}, ())
+    assert found.more == {"seed": 42, "host": "an old text"}
+    assert found.to_json().items() >= {"seed": 42, "host": "an old text"}.items()
+
+
+@pytest.mark.parametrize(
+    ("version", "may_be_earlier", "cure"),
+    [
+        (2, False, None),
+        (None, False, None),
+        (3, False, r"a newer tsbench \(world version 3, now 2\).*; update tsbench"),
+        (3, True, "update tsbench"),
+        (1, False, "an earlier tsbench .*; run the scenario anew, without --resume"),
+        (1, True, None),
+    ],
+)
+def test_data_of_another_version_of_the_worlds_are_refused_with_the_cure(
+    tmp_path: Path, version: int | None, may_be_earlier: bool, cure: str | None
+):
+    run = run_of(tmp_path, "a", version)
+    if cure is None:
+        check_world(run, 2, may_be_earlier=may_be_earlier)
+        return
+    with pytest.raises(UserMistake, match=cure) as caught:
+        check_world(run, 2, may_be_earlier=may_be_earlier)
+    assert str(run.path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_runs_that_did_not_store_the_same_data_are_not_compared(tmp_path: Path):
+    runs = [run_of(tmp_path, name, version) for name, version in (("a", 1), ("b", None), ("c", 1))]
+    check_same_world([*runs, RunDir.create(tmp_path, "without")])
+    with pytest.raises(UserMistake, match=r"a\.partial \(world version 1\) and .*d\.partial \(world version 2\)"):
+        check_same_world([*runs, run_of(tmp_path, "d", 2)])
+
+
+def test_a_damaged_manifest_is_for_the_report_to_note(tmp_path: Path):
+    run = run_of(tmp_path, "a", 9)
+    (run / "env.json").write_text("{")
+    check_world(run, 1)
+    check_same_world([run, run_of(tmp_path, "b", 1)])

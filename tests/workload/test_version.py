@@ -1,0 +1,71 @@
+"""The simulated data are pinned to their version: whoever changes them must raise it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from tests.workload.test_world import spec
+from tsbench.workload.disorder import Disorder
+from tsbench.workload.version import WORLD_VERSION
+from tsbench.workload.world import World, WorldSpec
+
+SPECS: dict[str, WorldSpec] = {
+    "cpu-only": spec("cpu-only"),
+    "devops": spec("devops"),
+    "devops, as TSBS simulates it": spec("devops", form="peer"),
+    "replication": spec("replication", scale=1),
+    "sensors": spec("sensors"),
+    "sensors, disordered": spec("sensors", disorder=Disorder(late=0.1, out_of_order=0.1, duplicate=0.1, missing=0.1)),
+}
+PINNED: dict[int, dict[str, str]] = {
+    1: {
+        "cpu-only": "ba2b7b98d84cb789e7970662eb020a37318262fb0f0edbe7ae77f5563201da7c",
+        "devops": "fa0ff10f7619fca077addb1846669fb6a2e5345e3110240cfcb88a8006689ae9",
+        "devops, as TSBS simulates it": "2f25a9975cf38ad7fd2feba46a39f2b11a479622da5ceead7060abaf51028cf2",
+        "replication": "458716a8560022549719979288fd91f0e64f71fac2d72eb43d6ced77d11a4d14",
+        "sensors": "ec7db5db46d9ed2bbee1453f0e4125b01d96d15767c60e78f67b3010e5273c36",
+        "sensors, disordered": "a4be22bae5890d2a601cfa15c6efc238550b9a13bcaa82ff432a0064eef508e3",
+    },
+}
+"""By version of the worlds: the hash of the first blocks of every stream. Never change one; add those of a new version.
+
+`python -m tests.workload.test_version` prints them.
+"""
+
+
+def digest(of: WorldSpec) -> str:
+    """The SHA-256 of tags, and of times, series and values of three blocks of each stream.
+
+    Values are rounded to a millionth: the last bits of a sine or logarithm are the processor's business.
+    """
+    world, found = World(of), hashlib.sha256()
+    found.update(repr({name: column.tolist() for name, column in world.tags().items()}).encode())
+    for stream in range(of.streams):
+        for number, batch in enumerate(world.batches(stream, points=200)):
+            if number == 3:
+                break
+            own = {name: column.tolist() for name, column in batch.tags.items()}
+            found.update(repr((batch.measurement.name, list(batch.fields), own)).encode())
+            found.update(batch.time_ns.astype("<i8").tobytes() + batch.series.astype("<i4").tobytes())
+            for column in batch.fields.values():
+                rounded = np.round(column.astype(np.float64), 6) + 0.0  # no minus zero
+                found.update(rounded.astype("<f8").tobytes())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_no_point_of_a_use_case_changes_unless_the_version_is_raised(name: str) -> None:
+    assert digest(SPECS[name]) == PINNED[WORLD_VERSION][name], "raise WORLD_VERSION, and pin the new data to it"
+
+
+def test_every_version_so_far_is_pinned() -> None:
+    assert sorted(PINNED) == list(range(1, WORLD_VERSION + 1))
+    assert len({digest for pinned in PINNED.values() for digest in pinned.values()}) == sum(map(len, PINNED.values()))
+
+
+if __name__ == "__main__":
+    for key, value in SPECS.items():
+        print(f"{key!r}: {digest(value)!r},")
