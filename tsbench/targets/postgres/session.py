@@ -103,6 +103,9 @@ def parameters(endpoint: str) -> dict[str, Any]:
         found: dict[str, Any] = conninfo_to_dict(endpoint)
     except psycopg.Error as error:
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {str(error).strip()}") from error
+    for port in filter(None, str(found.get("port", "")).split(",")):
+        if not (port.isdecimal() and 1 <= int(port) <= 65_535):
+            raise UserMistake(f"port {port} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
     if "passfile" in found:
         password = _passfile_password(found)
     elif credentials.is_entitled(endpoint):
