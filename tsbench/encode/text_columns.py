@@ -97,7 +97,7 @@ def assembled(parts: Sequence[Part], rows: int, lead: Part | None = None) -> mem
     Joining the blocks of `assemble`, which has the same parameters, would take half as long as making them.
     """
     lead = lead or _NOTHING
-    buffer = _buffer(parts, lead, rows)  # more than is needed, but memory that is not touched is none
+    buffer = _buffer(parts, lead, rows)  # more than is needed, but untouched pages take no memory
     end = 0
     for chosen, safe in _blocks(parts, rows):
         end += _write(buffer[end:], [part.block(chosen) for part in safe], lead.one(chosen.start))
