@@ -154,7 +154,7 @@ def _write(
 def _stretches(tail: Part, rows: int) -> Iterator[tuple[int, int, Part]]:
     """Yield ranges of rows whose last part has the same length, with that part without its padding.
 
-    Padding at the end of a row would overwrite nothing but would not be overwritten either.
+    No later part would overwrite the padding of a row's last part.
     """
     lengths = np.broadcast_to(tail.block(slice(0, rows))[1], (rows,))
     bounds = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), rows]

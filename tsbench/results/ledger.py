@@ -18,7 +18,10 @@ LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"),
 
 
 def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
-    """The writes of all processes, one record of `LEDGER_DTYPE` each; a record cut off by a kill is left out."""
+    """Return the writes of all processes, one record of `LEDGER_DTYPE` each.
+
+    A record at the end that was cut off by a kill is skipped.
+    """
     parts = [np.zeros(0, dtype=LEDGER_DTYPE)]
     for path in paths:
         content = path.read_bytes()
