@@ -14,7 +14,7 @@ from tests.cli.support import Command
 from tsbench.run.claims import Claim
 from tsbench.scenario import matrix
 from tsbench.scenario.reference import FileKeys, json_schema, markdown
-from tsbench.scenario.spec import INTERNAL, WHOLE, RunSpec, Scenario
+from tsbench.scenario.spec import INTERNAL, SCENARIO_KEYS, RunSpec, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,8 +132,8 @@ def test_the_defaults_are_those_of_the_models_and_written_as_a_file_would() -> N
 
 
 def test_the_file_has_the_keys_that_the_parser_knows() -> None:
-    assert {*FileKeys.model_fields, "claim"} == WHOLE
-    assert set(SCHEMA["properties"]) == {*RunSpec.model_fields, *WHOLE} - INTERNAL
+    assert {*FileKeys.model_fields, "claim"} == SCENARIO_KEYS
+    assert set(SCHEMA["properties"]) == {*RunSpec.model_fields, *SCENARIO_KEYS} - INTERNAL
 
 
 def test_the_page_of_keys_is_what_the_command_prints(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_whoever_names_a_target_that_cannot_be_driven_is_told_of_those_that_can(
 ) -> None:
     monkeypatch.setitem(TARGETS, "sqlite", replace(sqlite.TARGET, access=Access.OPENER))
     with pytest.raises(
-        UserMistake, match=r"only seen by the process that has it.*; take null, postgres, .* or "
+        UserMistake, match=r"exists only in the memory of one process.*; take null, postgres, .* or "
     ) as caught:
         check_spec(only_cell(tmp_path), "s.toml")
     assert "memory" not in str(caught.value).partition("; take")[2]

@@ -83,7 +83,7 @@ class TestHeld:
         process = server(tmp_path, program)
         run = RunDir.create(tmp_path, "cell")
         run.write_json("env.json", {"server": {"version": "1"}})
-        said = r"killed for lack of memory \(cap 64.0 MB\); what was seen of it: it is gone"
+        said = r"killed for lack of memory \(cap 64.0 MB\); the error that followed: it is gone"
         with pytest.raises(Broken, match=said), server_limits.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
             group = cgroup.current()
             assert group is not None

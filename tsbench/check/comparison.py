@@ -46,7 +46,7 @@ def canonical(rows: Rows) -> list[Row]:
     times = {i for i, name in enumerate(rows.columns) if name == "time"}
     found = [tuple(_time_ns(v) if i in times else _plain(v) for i, v in enumerate(record)) for record in rows.records]
     try:
-        return sorted(found)  # forty times as fast as by key
+        return sorted(found)  # forty times as fast as with a key
     except TypeError:  # mixed types: a wrong answer, but it needs an order to find the first difference
         return sorted(found, key=_sort_key)
 

@@ -123,7 +123,7 @@ class Gold:
         """Check newest rows: each may be any row that was sent after the newest one before the query."""
         if tuple(rows.columns) != query.columns:
             return Difference(f"columns {', '.join(rows.columns)} instead of {', '.join(query.columns)}")
-        if (query, quiet) not in self._newest:  # thousands of answers are to the same question
+        if (query, quiet) not in self._newest:  # thousands of answers belong to the same query
             settled = query if quiet else Latest(query.measurement, query.fields, self.loaded.end_ns, query.keys)
             earliest = canonical(self.answer(settled))
             since = min((row[0] for row in earliest), default=self.loaded.start_ns)

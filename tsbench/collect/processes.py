@@ -205,7 +205,7 @@ def _memory(process: psutil.Process) -> int:
             for line in file:
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024
-    except OSError:  # another user's process, or a platform without
+    except OSError:  # another user's process, or a platform without this
         pass
     return int(process.memory_info().rss)
 
@@ -213,7 +213,7 @@ def _memory(process: psutil.Process) -> int:
 def _io(process: psutil.Process) -> tuple[int, int]:
     try:
         counters = process.io_counters()
-    except (psutil.Error, AttributeError):  # another user's process, or a platform without
+    except (psutil.Error, AttributeError):  # another user's process, or a platform without this
         return 0, 0
     return int(counters.read_bytes), int(counters.write_bytes)
 

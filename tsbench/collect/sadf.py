@@ -128,7 +128,7 @@ def _json_values(sample: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _lines_rows(text: str, ahead_s: float | None) -> Iterator[Row]:
-    """Yield the rows of `sadf -d`: one table per activity, each below a line of column names, joined by time."""
+    """Yield the rows of `sadf -d`: a table per activity, below a line of column names; joined by host and time."""
     found: dict[tuple[str, float], tuple[float, dict[str, Any]]] = {}
     columns: list[str] = []
     for line in text.splitlines():

@@ -104,7 +104,7 @@ class Coordinator:
         except (UserMistake, Broken, OSError) as error:  # Locust would log a traceback and go on without us
             self._give_up(one_line(error), code=2 if isinstance(error, UserMistake) else 1)
             if self.patient:
-                gevent.sleep(1)  # until `_abort` ends this greenlet, which would start users of no run
+                gevent.sleep(1)  # until `_abort` ends this greenlet, which would otherwise start users without a run
 
     def _expect_share(self, member: WorkerProtocol) -> None:
         if member.has_share or self.patient:  # a patient one's master could not begin either and has said why

@@ -45,12 +45,12 @@ if is_module_patched("socket"):  # Locust does that; elsewhere a connection may 
     wait_with(GreenletWaiter)
 
 READY_SINGLES = 4_096
-"""Single-point payloads encoded before the clock starts; later ones are made a block at a time."""
+"""Number of single-point payloads encoded before the clock starts; later ones are made a block at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which part of a run a process does: process `index` of `of`, and the streams that it alone writes."""
+    """The part of a run that a process does: it is process `index` of `of`, and the only writer of its streams."""
 
     name: str
     index: int
@@ -67,7 +67,7 @@ class Answer:
     rows: Rows
 
     def line(self) -> dict[str, Any]:
-        """As the process's file keeps it; a value that no answer can have makes it a wrong one."""
+        """Return the answer as JSON for the process's file; a value that no answer can contain makes it a wrong one."""
         line: dict[str, Any] = {"op": self.op, "number": self.number}
         try:
             return {**line, "rows": canonical(self.rows)}
@@ -84,7 +84,7 @@ class _State:
 
 
 class LoadProcess:
-    """Everything that the users of one process share.
+    """One process's share of a run: the streams, clock and files that all of its users have in common.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class LoadProcess:
         self.drained = Event()
         self.due_times = DueTimes(spec, timebase, self.drained.set)
         self.failed: Callable[[str], None] = logger.error
-        """Is told when results can no longer be kept."""
+        """Callback when results can no longer be recorded, with the reason."""
         self.directory = directory
         self._state = _State()
         self._started = Event()
@@ -160,7 +160,7 @@ class LoadProcess:
         return timed.value
 
     def unconnected(self, error: Exception) -> None:
-        """Count a user that got no session: the run went on without it."""
+        """Count a user whose connection failed; the run continues without it."""
         outcome, cause = _sort(error)
         now_ns = self.timebase.now_ns()
         self.recorder.op("connect", due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
@@ -220,7 +220,7 @@ class LoadProcess:
 
     @property
     def loaded(self) -> Window:
-        """The time that the bulk load covers, where answers do not change while writes go on."""
+        """Time range of the bulk load, in which answers do not change during writes."""
         return Window(self.world.time_ns(0), self.world.time_ns(self.loaded_ticks))
 
     def _record(self, name: str, turn: Turn, started_ns: int, result: Timed[Any], *, points: int = 0) -> Outcome:
@@ -245,7 +245,7 @@ class LoadProcess:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def quiesce(self) -> None:
-        """Begin no more ops, and wait for those in flight, at most the stop timeout.
+        """Start no more ops, and wait for those in flight, at most the stop timeout.
 
         Locust kills users that it believes to be waiting; some of them wake before the kill reaches them, and their op
         would end unknown.
@@ -264,7 +264,7 @@ class LoadProcess:
                 return
 
     def close(self) -> None:
-        """Stop, count what was left of the schedule, and write the files that only the end knows."""
+        """Stop, count the remaining schedule, and write the files that are complete only at the end."""
         self.closed = True
         self._flusher.kill()
         self.recorder.unsent(*self.due_times.end())

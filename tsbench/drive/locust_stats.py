@@ -87,7 +87,7 @@ def _entry(stats: RequestStats, name: str, request_type: str, op: _Op) -> StatsE
     """Return one entry of Locust's statistics, with times in ms with fractions, as from Locust's own clients."""
     times_ms = np.frombuffer(op.response_ns, dtype=np.int64) / 1e6
     entry = StatsEntry(stats, name, request_type)
-    entry.last_request_timestamp = entry.start_time  # which is now
+    entry.last_request_timestamp = entry.start_time  # the start time is the time of this call
     entry.num_requests = len(times_ms)
     entry.num_reqs_per_sec[int(entry.start_time)] = len(times_ms)
     entry.total_response_time = float(times_ms.sum())  # type: ignore[assignment]

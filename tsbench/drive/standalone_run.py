@@ -1,4 +1,4 @@
-"""Bare `locust -f`: the run that `tsbench run` takes from a scenario, made from Locust's options instead."""
+"""Bare `locust -f`: a run from Locust's options instead of a scenario."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tsbench")
 
 CHILDREN_S = 30.0
-"""How long forked workers may take to end where there is nothing for them to do."""
+"""Time limit for forked workers without work to end, in seconds."""
 WORKERS_TIMEOUT_S = 600.0
-"""How long a headless master waits for its workers, unless --expect-workers-max-wait says otherwise."""
+"""Default time limit of a headless master for its workers in seconds; see --expect-workers-max-wait."""
 
 
 def standalone() -> None:
-    """Make a locustfile runnable by itself: adds tsbench's options, and prepares and checks each test.
+    """Make a locustfile runnable by itself: add tsbench's options, and prepare and check each test.
 
-    Call it once at the top of the locustfile. With `--endpoint` (or TSBENCH_ENDPOINT) it uses that server, else it
-    starts one of its own if it knows how. Results go to a run directory like those of `tsbench run`.
+    Call it once at the top of the locustfile. With `--endpoint` (or TSBENCH_ENDPOINT) tests use that server, else one
+    that tsbench starts if it can. Results are in a run directory like those of `tsbench run`.
     """
     signing.install()
     forked_workers.end_with_master()
@@ -84,8 +84,8 @@ def _init(environment: Environment, **_: Any) -> None:
             logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
             sys.exit(2)
         return
-    # Prepared here, the first data does not eat into --run-time, which Locust counts from its own start; and its
-    # timers start from when the event loop last looked at the clock, which was before the imports.
+    # Prepared here, the initial data does not use up --run-time, which Locust counts from its own start; and its
+    # timers start from when the event loop last read the clock, which was before the imports.
     try:
         test.prepare()
         _await_workers(environment)
@@ -101,7 +101,7 @@ def _init(environment: Environment, **_: Any) -> None:
 
 
 def _interrupt_main() -> None:
-    """Raise KeyboardInterrupt where the main greenlet waits; Python itself would in whichever greenlet runs."""
+    """Raise KeyboardInterrupt in the main greenlet; Python itself would raise it in whichever greenlet runs."""
     gevent.get_hub().handle_system_error(KeyboardInterrupt, KeyboardInterrupt())
 
 
@@ -111,7 +111,7 @@ def _expect_drivable(environment: Environment) -> None:
     Raises
     ------
     UserMistake
-        In the master and in its workers, before one of them has opened anything. The master speaks for those it forked.
+        In the master and in its workers, before any of them has opened the data. Forked workers leave it to the master.
     """
     runner, given = environment.runner, environment.parsed_options or Namespace()
     several = isinstance(runner, MasterRunner | WorkerRunner)
@@ -125,22 +125,22 @@ def _expect_drivable(environment: Environment) -> None:
 
 
 def _await_children() -> None:
-    """Wait until the workers that this process forked have ended; without their master they would wait for it."""
+    """Wait until the workers that this process forked have ended; without a master they would wait for one."""
     give_up = time.monotonic() + CHILDREN_S
     while time.monotonic() < give_up:
-        with suppress(psutil.NoSuchProcess):  # it ended between the two looks
+        with suppress(psutil.NoSuchProcess):  # it ended in between
             if all(child.status() == psutil.STATUS_ZOMBIE for child in psutil.Process().children()):
                 return
         gevent.sleep(0.05)
 
 
 def _await_workers(environment: Environment) -> None:
-    """Wait for a master's workers; Locust itself would do so for ever, and end with a traceback at Ctrl-C.
+    """Wait for a master's workers; Locust itself would wait for ever, and end with a traceback at Ctrl-C.
 
     Raises
     ------
     Broken
-        If they have not come after --expect-workers-max-wait seconds.
+        If they have not connected after --expect-workers-max-wait seconds.
     """
     runner, given = environment.runner, environment.parsed_options or Namespace()
     if not isinstance(runner, MasterRunner):
@@ -164,13 +164,13 @@ class _Test:
     def __init__(self, environment: Environment) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
         self.page: WebPage | None = None
-        """Beside the web UI, if there is one."""
+        """tsbench's part of the web UI, None without one."""
         self._environment = environment
         self._helper: HelperProcess | None = None
         self._prepared: RunPlan | None = None
         self._checks: gevent.Greenlet | None = None
         self._last = ""
-        self._busy = RLock()  # a next test waits until the one before is checked
+        self._busy = RLock()  # the next test waits until the previous one is checked
 
     def server_pids(self) -> Sequence[int]:
         """Return the processes of the server that was started here."""
@@ -255,10 +255,10 @@ class _Test:
     # --- Locust's end -------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """End a test that still runs, and wait until it is checked; somebody who quits again while it is, means it."""
+        """End a running test, and wait until it is checked; a second quit ends that wait."""
         runner = self._environment.runner
         assert runner is not None  # noqa: S101 - this is its end
-        # Locust quits because its runner has ended, which leaves none of its greenlets, or because somebody wants it.
+        # Locust quits because its runner has ended, which leaves none of its greenlets, or because the user wants it.
         impatient = self._checks is not None and not self._checks.ready() and len(runner.greenlet) > 0
         try:
             if not impatient:
@@ -274,7 +274,7 @@ class _Test:
         self.give_up("Locust ended before the test did", state="interrupted")
 
     def say_last(self) -> None:
-        """Say how the last test ended; at Locust's end once more, below its tables."""
+        """Print how the last test ended; at Locust's end once more, below its tables."""
         if self._last:
             logger.info("%s", self._last)
 

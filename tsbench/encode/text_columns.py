@@ -97,7 +97,7 @@ def assembled(parts: Sequence[Part], rows: int, lead: Part | None = None) -> mem
     Joining the blocks of `assemble`, which has the same parameters, would take half as long as making them.
     """
     lead = lead or _NOTHING
-    buffer = _buffer(parts, lead, rows)  # more than is needed, but memory that is not touched is none
+    buffer = _buffer(parts, lead, rows)  # more than is needed, but untouched pages take no memory
     end = 0
     for chosen, safe in _blocks(parts, rows):
         end += _write(buffer[end:], [part.block(chosen) for part in safe], lead.one(chosen.start))
@@ -154,7 +154,7 @@ def _write(
 def _stretches(tail: Part, rows: int) -> Iterator[tuple[int, int, Part]]:
     """Yield ranges of rows whose last part has the same length, with that part without its padding.
 
-    Padding at the end of a row would overwrite nothing but would not be overwritten either.
+    No later part would overwrite the padding of a row's last part.
     """
     lengths = np.broadcast_to(tail.block(slice(0, rows))[1], (rows,))
     bounds = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), rows]

@@ -226,12 +226,12 @@ def _mistake(gate: Gate) -> str:
     """Return the contradiction in a gate, with the cure; "" if it has none."""
     percent, of, figure = gate.percent, gate.of, gate.figure
     rules = (
-        (percent is not None and not 0 < percent <= 100, "a percentile lies above 0 and at most at 100"),
+        (percent is not None and not 0 < percent <= 100, "a percentile must be above 0 and at most 100"),
         (gate.time and not gate.is_latency, f"{figure} is not a time; take '{gate.time}:' out"),
-        (of == "load" and figure != "points/s", "of the load there is only load:points/s"),
+        (of == "load" and figure != "points/s", "the load has only the figure load:points/s"),
         (
             gate.is_latency and of is None,
-            f"of which ops? Write write:{figure}, query:{figure} or an op's name before it",
+            f"the ops are missing; write write:{figure}, query:{figure} or an op's name before it",
         ),
         (figure == "bytes/point" and of, f"bytes/point is of the whole run; take '{of}:' out"),
         (of == "query" and figure == "points/s", "queries write no points; did you mean 'query:ops/s'?"),

@@ -146,7 +146,7 @@ class Recorder:
             for column, key in enumerate(keys):
                 packed[key] = rows[:, column]
             self._writes.write(packed.tobytes())
-            del rows  # an array cannot be emptied while a view of it lives
+            del rows  # an array cannot be emptied while a view on it exists
             self._ledger = array("q")
         for file in (self._log, self._counters, self._writes):
             file.flush()

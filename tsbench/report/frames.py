@@ -276,7 +276,7 @@ def window_of(cell: Cell) -> tuple[float, float] | None:
 
 
 def until_end(cell: Cell, ops_frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows up to the end of the measured window: the last ops, after it, would look like a stall."""
+    """Return the rows up to the end of the measured window: the few ops after it would look like a stop."""
     window = window_of(cell)
     return ops_frame if window is None else ops_frame[ops_frame["second"] < window[1] - window[0]]
 

@@ -47,7 +47,7 @@ _SETTINGS: Any = {  # matplotlib's own type is a TypedDict of all keys
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.titlepad": 7,
-    "axes.titley": 1.0,  # else matplotlib tries places for it, a tenth of the time
+    "axes.titley": 1.0,  # else matplotlib searches a position, which takes a tenth of the time
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": GRID,

@@ -119,7 +119,7 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
     for owner, key, form in (("size", "parts", "bytes"), ("answers", "by_kind", "count")):
         if part == owner:
             pieces = _items(lookup(cell.summary, (part, key)))
-            found.extend((f"{name} of this", text_of(value, form)) for name, value in pieces if value is not None)
+            found.extend((f"of it {name}", text_of(value, form)) for name, value in pieces if value is not None)
     for owner, key, label in (
         ("load", "settled_s", "settling afterwards"),
         ("limit", "encode_s", "encoding of writes"),

@@ -32,7 +32,10 @@ are known by their rows has several records, of rows that were all acknowledged 
 
 
 def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
-    """The writes of all processes, one record of `LEDGER_DTYPE` each; a record cut off by a kill is left out."""
+    """Return the writes of all processes, one record of `LEDGER_DTYPE` each.
+
+    A record at the end that was cut off by a kill is skipped.
+    """
     parts = [np.zeros(0, dtype=LEDGER_DTYPE)]
     for path in paths:
         content = path.read_bytes()

@@ -1,22 +1,22 @@
-"""RunDir: the files of one run, and ResultSet: the runs of one scenario. Everything after a run reads only these.
+"""RunDir: the files of one run in a result set. All steps after a run read only these.
 
 Layout of a result set (`results/20261120-101500-quickstart/`):
 
-    scenario.toml                  the question, as it was asked
+    scenario.toml                  a copy of the scenario file
     summary.json                   {"format", "scenario", "question", "cells": [summary of each run]}
     report.html
     <cell id>/                     one run; `<cell id>.partial/` until it is complete, and for good when it failed
         spec.json                  what was to be done (scenario.spec.RunSpec)
         env.json                   host, versions, settings (results.manifest.Manifest)
         latency/<process>.hlog     HdrHistogram V2 log: a line per op, kind and second, `<op>|response` or `|service`
-        process/<process>.*        what each load process counted, flushed every second (raw material of the two below)
+        process/<process>.*        counts of each load process, flushed every second (source of the two below)
         ops.parquet                per second and op, see OPS_COLUMNS
         host.parquet               this host and the load processes, see HOST_COLUMNS
         server.parquet             the server's processes, see SERVER_COLUMNS
         counters.parquet           the server's own counters and its control group's, see COUNTER_COLUMNS
         counters.json              how to plot these counters (results.panels.Panel)
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
-        validate.json audit.json   what was checked and what came out
+        validate.json audit.json   the checks and their results
         locust.log server.log
         summary.json               the figures, their validity and the gates (results.summary.Summary)
         status.json                written last: {"format", "state": complete|failed|interrupted, "error", ...}
@@ -76,22 +76,22 @@ HOST_COLUMNS = {
 SERVER_COLUMNS = {
     "second": "double",
     "cpu_percent": "double",  # the server's process tree, 100 = one core
-    "rss_bytes": "int64",  # shared pages counted once where the platform tells (PSS), else the sum of RSS
+    "rss_bytes": "int64",  # shared pages counted once if the platform has PSS, else the sum of RSS
     "read_bytes": "int64",  # in this second
-    # What it made dirty. Linux counts a whole folio, which may be 1 MB, for every small write that is then synced (100
+    # Bytes made dirty. Linux counts a whole folio, which may be 1 MB, for every small write that is then synced (100
     # writes of 8 kB counted as 105 MB on 6.18 with ext4), so for writes look at the host's disk or the counters.
     "write_bytes": "int64",
     "open_files": "int64",
 }
 COUNTER_COLUMNS = {
     "second": "double",
-    "name": "string",  # as the server calls it; `group.` are the kernel's, of the control group that caps it
+    "name": "string",  # the server's own name; `group.` are the kernel's counters of its control group
     "value": "double",  # at the end of this second: a total since the server was started, or a gauge
 }
 SAR_COLUMNS = {
     "second": "double",
     "host": "string",
-    "interval_s": "double",  # each row is the mean of so many seconds, the first of which is `second`
+    "interval_s": "double",  # each row is the mean of this many seconds, from `second` on
     "cpu_user_percent": "double",  # of all cores; the six states make 100
     "cpu_nice_percent": "double",
     "cpu_system_percent": "double",
@@ -103,7 +103,7 @@ SAR_COLUMNS = {
     "disk_ops_per_s": "double",
     "disk_read_bytes_per_s": "double",
     "disk_write_bytes_per_s": "double",
-    "network_in_bytes_per_s": "double",  # without the loopback and interfaces that stand for others
+    "network_in_bytes_per_s": "double",  # without the loopback and virtual interfaces
     "network_out_bytes_per_s": "double",
     "loopback_bytes_per_s": "double",
     "load_1m": "double",
@@ -114,7 +114,7 @@ COLLECTED = {
     "counters": COUNTER_COLUMNS,
     "sar": SAR_COLUMNS,
 }
-"""The files that collectors fill, and their columns."""
+"""Columns of the files that collectors write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class RunDir:
 
     @classmethod
     def create(cls, results: Path, cell_id: str) -> RunDir:
-        """An empty `<cell id>.partial/` in a result set; what an earlier, failed attempt left there is replaced."""
+        """Create an empty `<cell id>.partial/` in a result set, replacing that of an earlier, failed attempt."""
         path = results / f"{cell_id}.partial"
         try:
             if path.exists():
@@ -138,32 +138,32 @@ class RunDir:
 
     @property
     def cell_id(self) -> str:
-        """The id of the run."""
+        """Id of the run."""
         return self.path.name.removesuffix(".partial")
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file whole or not at all."""
+        """Write a JSON file atomically."""
         write_json(self.path / name, content)
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The content of a JSON file.
+        """Return the content of a JSON file.
 
         Raises
         ------
         UserMistake
-            If it is missing or damaged.
+            If the file is missing or damaged.
         """
         return read_json(self.path / name)
 
     def has(self, name: str) -> bool:
-        """Whether the file is there."""
+        """Return True if the file exists."""
         return (self.path / name).exists()
 
     def finish(self, state: str, *, error: str = "") -> RunDir:
-        """Write status.json, and give a complete run its final name."""
+        """Write status.json, and rename the directory of a complete run to its final name."""
         self.write_json("status.json", {"format": FORMAT, "state": state, "error": error, "finished_s": time.time()})
         if state != "complete":
             return self
@@ -173,14 +173,14 @@ class RunDir:
         return RunDir(self.path.rename(final))
 
     def status(self) -> dict[str, Any]:
-        """The content of status.json; `state` is `interrupted` where a run ended before it could say."""
+        """Return the content of status.json; `state` is `interrupted` if the run ended without writing one."""
         if not self.has("status.json"):
             return {"format": FORMAT, "state": "interrupted", "error": "the run ended before it could say how"}
         return self.read_json("status.json")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file whole or not at all (through a rename)."""
+    """Write a JSON file atomically (by a rename)."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     partial = path.with_name(path.name + ".new")
     try:
@@ -194,17 +194,17 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file.
+    """Return the content of a JSON file.
 
     Raises
     ------
     UserMistake
-        If it is missing or damaged: one line that names it.
+        If the file is missing or damaged; the text names it.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserMistake(f"{path} is missing: is this a result of tsbench?") from None
+        raise UserMistake(f"{path} is missing; choose a result set of tsbench") from None
     except (ValueError, OSError) as error:
         raise UserMistake(f"{path} is damaged ({error}); run the cell again with --resume") from None
     if not isinstance(content, dict):
@@ -213,12 +213,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def find_runs(results: Path) -> Iterator[RunDir]:
-    """The runs of a result set, complete or not, by name; or the one run that `results` itself is.
+    """Yield the runs of a result set, complete or not, by name; or the one run in `results` itself.
 
     Raises
     ------
     UserMistake
-        If there is none, or one of a newer format.
+        If the directory has no run, or one of a newer format.
     """
     if not results.is_dir():
         raise UserMistake(f"{results} is not a directory; give a result set such as results/<date>-<scenario>")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def conclude(run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Findings) -> Summary:
     """Write summary.json: all parts, their validity, and the gates.
 
-    What a server that died could not be asked does not make the figures doubtful that were measured before.
+    Checks that a dead server could not answer do not invalidate figures that were measured before its death.
     """
     checks, death = dict(found.checks), found.death
     if death:
@@ -45,7 +45,7 @@ def _believable(limit: Mapping[str, Any] | None) -> float | None:
 def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summary:
     """Write a summary of a failed or interrupted run from whatever it measured, and return it.
 
-    `death` says why its server was gone, if that ended it.
+    `death` describes the server's death, if that ended the run.
     """
     about = heading(spec, spec.target.schema_ or "")
     broken_off = Findings(checks={"run": Verdict(None, reason)}, death=death)
@@ -55,7 +55,7 @@ def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summ
         found = broken_off
     try:
         return conclude(run, spec, about, found)
-    except (Broken, OSError):  # the disk is full: the directory's other files are what there is
+    except (Broken, OSError):  # the disk is full: only the directory's other files remain
         return Summary.of(about, Validity.of(broken_off.checks), [server_deaths(death)])
 
 

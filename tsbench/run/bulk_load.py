@@ -1,4 +1,4 @@
-"""The bulk load: what is stored before anything is measured, as fast as the database takes it."""
+"""The bulk load: store the initial data as fast as the database takes it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,25 @@ if TYPE_CHECKING:
 
 
 BURST_POINTS = 40_000
-"""Batches are made so many points at a time: one by one, each after the server has had the processor's caches to itself
-for a while, they take half as long again."""
+"""Number of points of batches that are made in one go.
+
+Made one by one, after the server has used the processor's caches in between, batches take half as long again.
+"""
 
 ENCODERS = max(1, (os.cpu_count() or 1) // 2)
-"""Threads that make batches, for all workers together: each makes two million points a second, which few servers take,
-and more of them wait for each other and for the processors that the server works on."""
+"""Number of threads that make batches for all workers.
+
+Each makes two million points a second, which few servers take; more of them would wait for each other and for the
+processors that the server uses.
+"""
 
 PATIENCE_S = 10.0
-"""How long an interrupted load waits for the batches that are on their way."""
+"""Time limit for the batches in flight when a load is interrupted, in seconds."""
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What a bulk load came to. `encode_s` and `client_cpu_s` are sums over the workers, within `duration_s`."""
+    """Result of a bulk load. `encode_s` and `client_cpu_s` are sums over the workers, within `duration_s`."""
 
     points: int = 0
     values: int = 0
@@ -49,14 +54,14 @@ class Loaded:
     client_cpu_s: float = 0.0
 
     def summary(self, *, workers: int, batch: int, mode: WriteMode) -> dict[str, Any]:
-        """As in summary.json."""
+        """Return the load in the form of summary.json."""
         rate = self.points / self.duration_s if self.duration_s else 0.0
         return {**asdict(self), "points_per_s": rate, "workers": workers, "batch": batch, "mode": str(mode)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Encoded:
-    """A batch that is ready to be sent."""
+    """An encoded batch."""
 
     payload: Payload
     values: int
@@ -64,7 +69,7 @@ class _Encoded:
 
 
 class _Load:
-    """The workers' common state: a failure of one stops the others."""
+    """The common state of the workers: a failure of one stops the others."""
 
     def __init__(
         self,
@@ -84,9 +89,9 @@ class _Load:
         """Set when the last worker has ended."""
 
     def work(self, session: Session, batches: Iterator[Batch]) -> None:
-        """Send batches until none is left or a worker has failed; the session is closed here and nowhere else.
+        """Send batches until none remains or a worker has failed, then close the session.
 
-        Closed by another thread in the middle of a batch, libpq's would take the process with it.
+        Closing it from another thread in the middle of a batch would crash the process (libpq).
         """
         try:
             ready = self.encoders.submit(self._next, batches)
@@ -106,7 +111,7 @@ class _Load:
                 self.ended.set()
 
     def end(self, threads: Sequence[threading.Thread]) -> None:
-        """See the workers off; after Ctrl-C each is in the middle of a batch, and a dead server's may hang in it."""
+        """Wait for the workers, at most PATIENCE_S: after Ctrl-C, a batch to a dead server may hang."""
         self.stopping.set()
         self.encoders.shutdown()
         give_up = time.monotonic() + PATIENCE_S
@@ -139,7 +144,7 @@ class _Load:
         self.progress(acknowledged)
 
     def stop(self, error: Exception) -> None:
-        """Remember the first failure and stop all workers."""
+        """Store the first failure and stop all workers."""
         self.failure = self.failure or error
         self.stopping.set()
 
@@ -160,7 +165,7 @@ def bulk_load(
     """Store the points of ticks 0 <= tick < last_tick with `workers` threads, each with its own session and streams.
 
     A worker mixes its streams so that batches arrive in the order of time, as from a real fleet, and makes its next
-    batches while the server works on those before.
+    batches while the server processes the previous ones.
 
     Raises
     ------
@@ -178,7 +183,7 @@ def bulk_load(
         try:
             for thread in threads:
                 thread.start()
-            # No join: without a time limit it would hold back Ctrl-C, and Python up to 3.12 takes a thread whose join
+            # No join: without a time limit it would delay Ctrl-C, and Python up to 3.12 takes a thread whose join
             # was interrupted for one that has ended.
             while not load.ended.wait(0.2):
                 pass
@@ -193,7 +198,7 @@ def bulk_load(
 
 
 def _connected(target: Target, schema: Schema, limits: Limits, count: int) -> list[Session]:
-    """So many sessions, or none: if one cannot be had, those before it are closed."""
+    """Open `count` sessions; if one cannot be opened, close the others and raise the error."""
     sessions: list[Session] = []
     with ExitStack() as opened:
         for _ in range(count):
@@ -208,7 +213,7 @@ def _connected(target: Target, schema: Schema, limits: Limits, count: int) -> li
 
 @contextmanager
 def _garbage_frozen() -> Iterator[None]:
-    """What is there already stays: to look through it again and again would cost a load a twentieth."""
+    """Exclude existing objects from garbage collection: checking them repeatedly would slow a load by a twentieth."""
     gc.collect()
     gc.freeze()
     try:
@@ -220,7 +225,7 @@ def _garbage_frozen() -> Iterator[None]:
 def mixed_batches(
     world: World, streams: Sequence[int], *, points: int, first_tick: int, last_tick: int
 ) -> Iterator[Batch]:
-    """Batches of about `points` rows that take the same stretch of time from each of several streams."""
+    """Yield batches of about `points` rows that cover the same stretch of time in each of several streams."""
     if not world.spec.disorder:
         yield from world.mixed(streams, points=points, first_tick=first_tick, last_tick=last_tick)
         return

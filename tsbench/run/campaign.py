@@ -72,7 +72,7 @@ def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progre
             summaries.append(done)
             _write(scenario, results, summaries)
             if scenario.knee and not done.passed:
-                break  # what lies beyond the knee would only break harder
+                break  # higher loads than the knee would only be worse
             if time.monotonic() >= report_due and number < len(cells):
                 report_due = time.monotonic() + 10 * _report(results)
     except (KeyboardInterrupt, UserMistake):
@@ -128,7 +128,7 @@ def _done(results: Path, cell: RunSpec) -> Summary | None:
     except UserMistake:
         return None
     asked = cell.model_dump(mode="json", by_alias=True)
-    if cell.relative_start:  # of a complete cell `now` is when it was run
+    if cell.relative_start:  # for a complete cell, `now` is the time of its run
         asked["world"]["start"] = spec["world"]["start"]
     if spec != asked:
         text = f"{run.path} was made from another version of the scenario"

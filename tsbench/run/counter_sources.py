@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def server_counters(target: Target, endpoint: str, schema: Schema) -> list[Source]:
-    """Open a session for the server's counters; empty if the target has none, or only its opener sees the data."""
+    """Open a session for the server's counters; empty if the target has none or admits one process only."""
     if not target.has_counters or target.access is not Access.ANY_PROCESS:
         return []
     return [cast("Source", target.connect(endpoint, schema, timeout_s=COUNTERS_TIMEOUT_S))]

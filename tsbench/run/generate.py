@@ -1,4 +1,4 @@
-"""A world's points as a file: for other tools, and to look at."""
+"""Files with a world's points, for other tools and for inspection."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from tsbench.model import Batch, Measurement
     from tsbench.workload.world import WorldSpec
 
-# Rows of a batch: enough to amortise what a batch costs, few enough that memory hardly grows with the scale.
+# Rows of a batch: enough to amortise the cost of a batch, few enough that memory hardly grows with the scale.
 _ROWS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateResult:
-    """What was written; `nbytes` counts before compression."""
+    """Numbers of points, values and bytes written; `nbytes` counts before compression."""
 
     points: int
     values: int
@@ -40,7 +40,7 @@ class GenerateResult:
 def generate(
     spec: WorldSpec,
     end_ns: int,
-    format: str,  # noqa: A002 - what it is called on the command line
+    format: str,  # noqa: A002 - its name on the command line
     out: IO[bytes],
     progress: Callable[[int], None] = lambda _: None,
     *,
@@ -58,16 +58,16 @@ def generate(
         `influx` (line protocol), `csv` (with a header) or `pgcopy` (a PostgreSQL binary COPY stream of the columns that
         `encode.pgcopy` documents). The latter two are tables, so they hold one measurement.
     out
-        Where to; see `output`.
+        The file to write; see `output`.
     progress
-        Called now and then with the number of points written since the last call.
+        Function that is called with the number of points written since the last call.
     measurement
         The only one to write; None means all.
 
     Raises
     ------
     UserMistake
-        If the spec, the end, the format or the choice of measurement makes no sense.
+        If the spec, the end, the format or the choice of measurement is invalid.
     OSError
         If `out` does not take the bytes; inside `output` that becomes `Broken`.
     """
@@ -91,12 +91,12 @@ def generate(
 def checked(
     spec: WorldSpec, end_ns: int, format_name: str, measurement: str | None
 ) -> tuple[Format, World, int, list[Measurement]]:
-    """Everything that `generate` needs.
+    """Validate the arguments of `generate` and return the objects that it needs.
 
     Raises
     ------
     UserMistake
-        If the spec, the end, the format or the choice of measurement makes no sense.
+        If the spec, the end, the format or the choice of measurement is invalid.
     """
     form = FORMATS.get(format_name)
     if form is None:
@@ -135,14 +135,14 @@ def _batches(world: World, last_tick: int, names: Collection[str]) -> Iterator[B
 
 @contextmanager
 def output(path: str) -> Iterator[IO[bytes]]:
-    """A file to generate into: `-` is standard output, and a name that ends in `.zst` is compressed.
+    """Open a file to generate into: `-` is standard output, and a name that ends in `.zst` is compressed.
 
     Raises
     ------
     UserMistake
         If the file cannot be opened.
     Broken
-        If it cannot be written to the end: the disk is full, the reader has gone. The message is one line.
+        If a write fails, because the disk is full or the reader has gone. The message is one line.
     """
     name = "standard output" if path == "-" else f"'{path}'"
     try:

@@ -56,18 +56,18 @@ WHILE = {
 }
 """What is done in each phase, for messages."""
 DYING_S = 1.0
-"""How long after an error a server may still be about to die of the same cause."""
+"""Seconds after an error in which the server may still die of the same cause."""
 
 
 class Progress(Protocol):
-    """Is told where a run is."""
+    """Receives progress updates from a run (phase, amount done)."""
 
     def phase(self, name: str, total: float | None = None) -> None:
-        """A new phase begins; `total` is how far `advance` will go, if that is known."""
+        """Start a phase; `total` is the sum of all `advance` calls in it, if known."""
         ...
 
     def advance(self, amount: float) -> None:
-        """The phase has come so much further."""
+        """Add an amount to the current phase."""
         ...
 
 
@@ -87,7 +87,7 @@ class _Phases:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a run is made of; tests put in others."""
+    """The parts of a run that tests replace by others."""
 
     target: Target
     schema: Schema
@@ -123,16 +123,16 @@ def run_cell(
     *,
     reached: bool = False,
 ) -> Summary:
-    """Carry out one run and return its summary; whatever happens, its directory says how it ended.
+    """Run one cell and return its summary; its directory states how the run ended, whatever happens.
 
-    Where earlier runs have `reached` their servers, one that cannot be reached any more is a failed run.
+    If earlier runs have `reached` their servers, an unreachable one is a failed run.
 
     Raises
     ------
     KeyboardInterrupt
         After the servers were stopped and what was measured was kept; its text is the reason in status.json.
     UserMistake
-        If the server cannot be had, or cannot be reached at the first attempt.
+        If the server cannot be started, or cannot be reached at the first attempt.
     """
     run = RunDir.create(results, spec.id)
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
@@ -206,7 +206,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
 
 @contextmanager
 def _naming_death(server: Server) -> Iterator[None]:
-    """If the server has died, say so before whatever then failed."""
+    """Raise `ServerDied` in place of an error that followed from the server's death."""
     try:
         yield
     except (Broken, OpError, Unreachable) as error:
@@ -227,7 +227,7 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
 
 
 def _death(server: Server, *, within_s: float = 0.0) -> str:
-    """Return why the server cannot be asked any more, or why its answers are no measure; "" where all is well."""
+    """Return why the server cannot answer any more, or why its answers do not count; "" if all is well."""
     return server_limits.killed() or death(server, within_s=within_s)
 
 
@@ -239,7 +239,7 @@ def _interrupt_in(error: BaseException | None) -> KeyboardInterrupt | None:
 
 
 def _reason(error: BaseException) -> str:
-    """The error in one line."""
+    """Return the error as one line."""
     cause = f"{error.cause}: " if isinstance(error, OpError) else ""
     text = " ".join(f"{cause}{error}".split())
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

@@ -137,7 +137,7 @@ def end(child: subprocess.Popen[bytes], *, patience_s: float) -> None:
     try:
         child.wait(KILLED_S)
     except subprocess.TimeoutExpired:
-        raise Broken(f"the load process {child.pid} does not end: the kernel keeps it, after {KILLED_S:g} s") from None
+        raise Broken(f"the load process {child.pid} was killed but did not end within {KILLED_S:g} s") from None
 
 
 def _last_words(log: Path) -> str:

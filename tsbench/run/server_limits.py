@@ -36,7 +36,7 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
     except (Broken, UserMistake, OpError, OSError) as error:
         if not group.killed():
             raise
-        raise ServerDied(group.killed(), f"what was seen of it: {error}") from error
+        raise ServerDied(group.killed(), f"the error that followed: {error}") from error
     finally:
         if (manifest := Manifest.read(run)) is not None:
             manifest.with_server({"caps": group.summary()}).write(run)

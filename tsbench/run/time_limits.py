@@ -1,6 +1,6 @@
 """Time limits of a run's steps, from the scenario's [timeout]: no step waits for ever for a stopped server or a lock.
 
-Ops that are measured have a limit of their own, `drive.timeout`.
+Ops of the measured load have a limit of their own, `drive.timeout`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Key = Literal["connect", "create", "load", "settle", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The time limits of one run, and the server that they are about."""
+    """The time limits of one run, and its server's endpoint."""
 
     timeout: TimeoutPart
     endpoint: str
 
     @property
     def server(self) -> str:
-        """The endpoint without its options, for messages."""
+        """Endpoint without its options, for messages."""
         return self.endpoint.partition("?")[0]
 
     def seconds(self, key: Key) -> float:
@@ -49,7 +49,7 @@ class Limits:
         Raises
         ------
         tsbench.model.OpError
-            As the step does, a `timeout` with its text extended.
+            As the step raises; the text of a `timeout` is extended.
         """
         limit_s = self.seconds(key)
         try:
@@ -62,7 +62,7 @@ class Limits:
             raise OpError(error.outcome, error.cause, f"{took} ({error}); {cure}") from error
 
     def settle(self, session: Session, schema: Schema, measurements: Sequence[Measurement]) -> None:
-        """Bring the data to rest.
+        """Settle the data.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class Limits:
         Raises
         ------
         tsbench.errors.UserMistake
-            As `Target.connect`; after a wait, the text says which key allows a longer one.
+            As `Target.connect`; after a time-out, the text names the key of the limit.
         """
         limit_s = self.seconds("connect")
         started = time.monotonic()
@@ -93,7 +93,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class LimitedSession:
-    """A session whose time-outs say what was being done, where, and which key of the scenario allows more."""
+    """A session whose time-outs name the step, the server and the scenario's key for the limit."""
 
     session: Session
     limits: Limits
@@ -108,27 +108,22 @@ class LimitedSession:
                 raise OpError(error.outcome, error.cause, f"{error}: {_brief(command)}") from error
 
     def write(self, payload: Payload) -> int:
-        """Send a payload and return the number of points acknowledged."""
         with self.limits.step(self.key, f"storing {payload.points:,} points of {payload.measurement}"):
             return self.session.write(payload)
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
         with self.limits.step(self.key, f"the query {_brief(statement)}"):
             return self.session.query(statement, columns)
 
     def facts(self) -> Mapping[str, str]:
-        """Return the server's version and settings."""
         with self.limits.step(self.key, "reading the server's settings"):
             return self.session.facts()
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes on disk by part."""
         with self.limits.step(self.key, "reading the sizes of the tables"):
             return self.session.sizes(measurements)
 
     def close(self) -> None:
-        """Close the connection."""
         self.session.close()
 
 

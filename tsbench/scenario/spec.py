@@ -173,7 +173,7 @@ class Scenario:
         UserMistake
             One line with the file, the key, the mistake and the cure.
         """
-        base = {key: value for key, value in self._document.items() if key not in WHOLE}
+        base = {key: value for key, value in self._document.items() if key not in SCENARIO_KEYS}
         axes = list(matrix.axes(self._document.get("matrix", {}), self.path))
         cells = [self._cell(base, dict(combination)) for combination in itertools.product(*axes)]
         twice = [cell.id for i, cell in enumerate(cells) if cell.id in {c.id for c in cells[:i]}]
@@ -234,7 +234,7 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block"}
 """Fields of a RunSpec that files cannot set."""
-WHOLE = {"matrix", "name", "claim", "knee"}
+SCENARIO_KEYS = {"matrix", "name", "claim", "knee"}
 """Keys of a file that concern all cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,

@@ -1,7 +1,7 @@
-"""What a database must offer to be measured: the protocols that `targets/` implements.
+"""The interfaces of a database: the protocols that `targets/` implements.
 
-A Target opens Sessions. A Schema, which is pure, turns batches and queries into what the sessions send. A variant of
-the data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never an `if`.
+A Target opens Sessions. A Schema, which is pure, converts batches and queries to the data that sessions send. A variant
+of the data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, never an `if`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One text to execute with its parameters; an `optional` one is left out where the login has no right to it."""
+    """One text to execute with its parameters; an `optional` one is skipped if the login has no right to it."""
 
     text: str
     params: tuple[Any, ...] = ()
@@ -46,10 +46,10 @@ Command: TypeAlias = Statement | Operation
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for every point, and a frozen one takes five times as long
 class Payload:
-    """An encoded batch: `data` is what the session of the same target sends, unchanged.
+    """An encoded batch: the session of the same target sends `data` unchanged.
 
     `nbytes` is the size of `data` on the wire as far as it is known before sending (parameters count as their text or
-    binary form), for bytes per second; `points` is what a complete write acknowledges.
+    binary form), for bytes per second; a complete write acknowledges `points`.
     """
 
     mode: WriteMode
@@ -61,23 +61,23 @@ class Payload:
 
 
 class Unsupported(Exception):  # noqa: N818 - a declaration, not an error
-    """A schema cannot express a query (or a write mode), and why."""
+    """Raised by a schema that cannot express a query or a write mode; the text is the reason."""
 
 
 class Schema(Protocol):
-    """One way to lay the data out. Pure: every method depends on its arguments only."""
+    """One layout of the data in a database. Pure: every method depends on its arguments only."""
 
     @property
     def name(self) -> str:
-        """Its name in scenarios (`btree`)."""
+        """Name in scenarios (`btree`)."""
 
     @property
     def keeps_duplicates(self) -> bool:
-        """Whether two points of a series at the same time are both stored (else the later one replaces)."""
+        """True if two points of a series at the same time are both stored; else the later one replaces."""
 
     @property
     def modes(self) -> frozenset[WriteMode]:
-        """The write modes that `encode` knows."""
+        """Write modes that `encode` supports."""
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Commands that make empty tables, with the given shared tags of every series (series i: entry i)."""
@@ -92,29 +92,29 @@ class Schema(Protocol):
         ...
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """What a session sends to write the batch. SINGLE takes a batch of one point."""
+        """Encode a batch for a session to write. SINGLE takes a batch of one point."""
         ...
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One SINGLE payload per point of the batch, in order; faster than slicing the batch.
+        """Yield one SINGLE payload per point of the batch, in order; faster than slicing the batch.
 
-        The batch is encoded at once, the payloads are made as they are taken: a thousand of them would hold up others.
+        The batch is encoded at once, but payloads are made one by one: making a thousand would delay other ops.
         """
         ...
 
     def compile(self, query: Query) -> Statement:
-        """The query in the database's language; its answer has the columns `query.columns`, in that order.
+        """Compile a query to the database's language; its answer has the columns `query.columns`, in that order.
 
         Raises
         ------
         Unsupported
-            If this layout or database cannot express it.
+            If this layout or database cannot express the query.
         """
         ...
 
 
 class Session(Protocol):
-    """One connection. Every method raises `model.OpError` when the op fails or its outcome is unknown."""
+    """One connection. Every method raises `model.OpError` if the op fails or its outcome is unknown."""
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order, each committed.
@@ -139,11 +139,11 @@ class Session(Protocol):
         ...
 
     def facts(self) -> Mapping[str, str]:
-        """Version and the settings that matter to a reader of the result (for the manifest)."""
+        """Return the version and the settings that matter to a reader of the result (for the manifest)."""
         ...
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Bytes on disk by part (`table`, `index`, ...), as the server tells; their sum is what the data takes."""
+        """Return the bytes on disk by part (`table`, `index`, ...) as the server counts; their sum is the total."""
         ...
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class Session(Protocol):
 
 
 class Access(StrEnum):
-    """Which processes may open the data of a target."""
+    """The processes that may open the data of a target."""
 
     ANY_PROCESS = "any process"
     ONE_PROCESS = "one process at a time"
@@ -177,38 +177,39 @@ class Requirement:
 
 
 class Target(Protocol):
-    """A database: its layouts, its abilities, and how to connect.
+    """A database: its layouts, its abilities, and how to connect to it.
 
-    Abilities are declared here, so that they are known before anything is started or connected; nothing probes them.
+    Abilities are declared here, so that they are known before anything is started or connected; none is detected at run
+    time.
     """
 
     @property
     def name(self) -> str:
-        """Its name in scenarios (`postgres`)."""
+        """Name in scenarios (`postgres`)."""
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Its layouts by name; the first is the default."""
+        """Layouts by name; the first is the default."""
 
     @property
     def durable(self) -> bool:
-        """Whether acknowledged data survives a restart of the server."""
+        """True if acknowledged data survives a restart of the server."""
 
     @property
     def resolution_ns(self) -> int:
-        """The finest step of time in ns that it stores and answers exactly: 1, 1_000, 1_000_000 or 1_000_000_000."""
+        """Finest step of time that the database stores exactly: 1, 1_000, 1_000_000 or 1_000_000_000 ns."""
 
     @property
     def cooperative(self) -> bool:
-        """Whether its driver yields to gevent while it waits; if not, its calls run in a thread pool."""
+        """True if the driver yields to gevent while it waits; if not, its calls run in a thread pool."""
 
     @property
     def access(self) -> Access:
-        """Which processes may open its data: how many load processes can drive it, and whether others may look on."""
+        """Processes that may open the data, which limits the load processes and the collectors."""
 
     @property
     def embedded(self) -> bool:
-        """Whether it runs inside the processes that open it, so that there is no server to cap, kill or watch."""
+        """True if the database runs inside the processes that open it, without a server to cap, kill or sample."""
 
     @property
     def acknowledges_in_part(self) -> bool:
@@ -216,11 +217,11 @@ class Target(Protocol):
 
     @property
     def has_counters(self) -> bool:
-        """Whether its sessions are `collect.counters.Counting`."""
+        """True if its sessions are `collect.counters.Counting`."""
 
     @property
     def startable(self) -> bool:
-        """Whether tsbench can start it on this machine (`registry.SERVERS` says how)."""
+        """True if tsbench can start the database on this machine (see `registry.SERVERS`)."""
 
     @property
     def drivers(self) -> tuple[str, ...]:
@@ -242,7 +243,7 @@ class Target(Protocol):
         tsbench.errors.UserMistake
             If the endpoint is malformed or the login is refused: one line with the cure.
         tsbench.errors.Unreachable
-            If nobody answers there.
+            If no server answers.
         """
         ...
 
@@ -256,7 +257,7 @@ def timed(commands: Sequence[C], timeout_s: float) -> Iterator[tuple[C, float]]:
     Raises
     ------
     tsbench.model.OpError
-        UNKNOWN `timeout` if none are left.
+        UNKNOWN `timeout` if no time remains.
     """
     deadline = time.monotonic() + timeout_s
     for command in commands:

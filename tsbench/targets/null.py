@@ -1,8 +1,8 @@
-"""A database that keeps nothing and answers after a known time: for finding the load generator's own limits.
+"""A database that stores nothing and answers after a known time: for finding the load generator's own limits.
 
-The endpoint says how it behaves, for example `null://?service=1ms&stall_at=3s&stall=2s`: every op takes 1 ms, and from
-3 to 5 s after the first op everything in flight or begun waits until the stall is over, as behind a lock or a
-checkpoint. What such a run should show can be computed, so it tells how far the measuring can be trusted.
+The endpoint sets its behaviour, for example `null://?service=1ms&stall_at=3s&stall=2s`: every op takes 1 ms, and from
+3 to 5 s after the first op all ops wait until the stall is over, as behind a lock or a checkpoint. The right figures of
+such a run can be computed, so it shows the accuracy of the measurement.
 """
 
 from __future__ import annotations
@@ -31,34 +31,31 @@ NOTHING = "it keeps nothing, so there is no answer to check"
 
 @dataclass(frozen=True, slots=True)
 class NullSchema:
-    """Nothing is laid out."""
+    """A schema without tables."""
 
     name: str = "none"
     keeps_duplicates: bool = True
     modes: frozenset[WriteMode] = frozenset(WriteMode)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:  # noqa: ARG002
-        """Nothing."""
         return ()
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002
-        """Nothing."""
         return ()
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002
-        """Nothing."""
         return ()
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """No bytes."""
+        """Return a payload without data."""
         return Payload(mode, batch.measurement.name, "", None, len(batch), 0)
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """No bytes, one payload per point."""
+        """Return one payload without data per point."""
         return repeat(Payload(WriteMode.SINGLE, batch.measurement.name, "", None, 1, 0), len(batch))
 
     def compile(self, query: Query) -> Statement:  # noqa: ARG002
-        """Not possible."""
+        """Raise `Unsupported`: nothing is stored, so no query has an answer."""
         raise Unsupported(NOTHING)
 
 
@@ -75,7 +72,7 @@ _lock = threading.Lock()
 
 
 class NullSession:
-    """Waits instead of working."""
+    """A session that sleeps instead of sending ops."""
 
     def __init__(self, behaviour: _Behaviour) -> None:
         self._behaviour = behaviour
@@ -84,7 +81,7 @@ class NullSession:
         """Nothing to do."""
 
     def write(self, payload: Payload) -> int:
-        """Wait for the service time, or until a stall that comes in between is over."""
+        """Sleep for the service time; if the stall begins in it, sleep until the stall is over."""
         behaviour = self._behaviour
         begun = time.perf_counter()
         if behaviour.first is None:
@@ -99,11 +96,11 @@ class NullSession:
         return payload.points
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:  # noqa: ARG002
-        """Not possible."""
+        """Raise `OpError`: nothing is stored, so no query has an answer."""
         raise OpError(Outcome.FAILED, "unsupported", NOTHING)
 
     def facts(self) -> Mapping[str, str]:
-        """How it behaves."""
+        """Return the times of the behaviour."""
         behaviour = self._behaviour
         return {
             "service_s": str(behaviour.service_s),
@@ -112,16 +109,16 @@ class NullSession:
         }
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002
-        """Nothing is stored."""
+        """Return no sizes: nothing is stored."""
         return {}
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class NullTarget:
-    """Its sessions yield to gevent, since they only sleep."""
+    """The target without a database. Its sessions yield to gevent, since they only sleep."""
 
     name: str = "null"
     durable: bool = False
@@ -137,7 +134,7 @@ class NullTarget:
 
     @property
     def schemas(self) -> Mapping[str, NullSchema]:
-        """One."""
+        """The only schema, `none`."""
         return {"none": NullSchema()}
 
     def connect(
@@ -176,9 +173,9 @@ class NullServer(MemoryServer):
 
     @property
     def endpoint(self) -> str:
-        """The URL with the settings."""
+        """URL with the settings as options."""
         return f"null://?{urlencode(self._settings)}"
 
     def settings(self) -> Mapping[str, str]:
-        """As they were given."""
+        """Return the settings as configured."""
         return self._settings

@@ -32,12 +32,12 @@ TARGETS: dict[str, Target] = {
 
 
 def get(name: str) -> Target:
-    """The target of that name.
+    """Return the target of that name.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If there is none; the text names the nearest.
+        If the name is unknown; the text suggests the nearest one.
     """
     if name in TARGETS:
         return TARGETS[name]

@@ -133,7 +133,7 @@ class Walk:
 
     def begin(self, bits: Numbers, series: int) -> Floats:
         state = self.start.sample(bits, len(self.names), series).ravel()
-        # Single precision serves for gauges of a few thousand at most, and state is what a large world consists of.
+        # Single precision suffices for gauges of a few thousand at most, and state is most of a large world's memory.
         return state.astype(np.float32) if self.edge != "none" and 10 <= self.high <= 2**16 else state
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
@@ -216,7 +216,7 @@ class Lazy:
         return Uniform(self.low, self.high).sample(bits, len(self.names), series).ravel()
 
     def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
-        # One number serves twice: below `chance` it says "change", and scaled up it is then the new value.
+        # One number has two uses: below `chance` the value changes, and the number scaled up is the new value.
         drawn = bits.uniform(ticks, len(state))
         changed = drawn < self.chance
         if first_tick == 0:

@@ -23,8 +23,8 @@ _LEVELS = 1 << 16
 @cache
 def _normal_levels() -> Floats:
     """Return the standard normal quantiles at the middles of 65,536 equal parts, of shape (65536,)."""
-    # Four values from one 64-bit word and a look-up: about half the time of numpy's ziggurat. What it costs is
-    # tails beyond 4.3 standard deviations, which steps of a walk do not need.
+    # Four values from one 64-bit word and a look-up: about half the time of numpy's ziggurat. The price
+    # is the tails beyond 4.3 standard deviations, which steps of a walk do not need.
     upper = [NormalDist().inv_cdf((i + 0.5) / _LEVELS) for i in range(_LEVELS // 2, _LEVELS)]
     half = np.array(upper)
     return np.concatenate([-half[::-1], half])

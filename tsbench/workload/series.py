@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tsbench.workload.random_numbers import Bits, Floats, Numbers
 
 
-class Motion:
+class FieldSimulator:
     """The processes of one measurement, for the series of one or more streams.
 
     Parameters
@@ -53,7 +53,7 @@ class Motion:
         self._interval_ns = interval_ns
         self._decimals = layout.decimals if decimals is None else decimals
         self._tick = 0
-        self._moving = [(process, *self._begin(process, bits_of(process.names[0]))) for process in layout.processes]
+        self._running = [(process, *self._begin(process, bits_of(process.names[0]))) for process in layout.processes]
 
     def _begin(self, process: Process, bits: Sequence[Bits]) -> tuple[Numbers, Floats]:
         """Return a process's random numbers and its state: the streams' states one after the other."""
@@ -64,14 +64,14 @@ class Motion:
 
     def skip(self, ticks: int) -> None:
         """Advance the state by `ticks` without keeping the values."""
-        for process, bits, state in self._moving:
+        for process, bits, state in self._running:
             process.run(bits, state, self._tick, ticks)
         self._tick += ticks
 
     def advance(self, ticks: int) -> dict[str, NDArray[Any]]:
         """Return the fields of the next ticks, each of shape (ticks * series,): by tick, then by series."""
         quantities: dict[str, Floats] = {}
-        for process, bits, state in self._moving:
+        for process, bits, state in self._running:
             values = process.run(bits, state, self._tick, ticks)
             for i, name in enumerate(process.names):
                 quantities[name] = self._quantity(values, i, len(process.names))

@@ -12,7 +12,7 @@ import numpy as np
 from tsbench.model import Batch
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
-from tsbench.workload.series import Motion
+from tsbench.workload.series import FieldSimulator
 from tsbench.workload.table import Table, cut
 from tsbench.workload.use_cases import USE_CASES
 
@@ -199,7 +199,7 @@ class World:
         series = np.concatenate(shares)
         if not len(series):
             return
-        motion = Motion(
+        simulator = FieldSimulator(
             layout,
             [len(share) for share in shares],
             lambda name: [self._bits(_WALKS, layout.name, name, stream=stream) for stream in streams],
@@ -211,21 +211,21 @@ class World:
             bits = self._bits(_DISORDER, layout.name, stream=streams[0])
             shuffler = Shuffler(spec.disorder, bits, len(series))
         for _, ticks in _pieces(0, first_tick, _MOST_ROWS, len(series)):
-            motion.skip(ticks)
+            simulator.skip(ticks)
             if shuffler is not None:
                 shuffler.skip(ticks)
         for tick, ticks in _pieces(first_tick, last_tick, points, len(series)):
             # Not kept in a variable: during other measurements' turns only the state occupies memory.
-            yield self._table(motion, shuffler, series, tick, ticks)
+            yield self._table(simulator, shuffler, series, tick, ticks)
         held = None if shuffler is None else shuffler.flush()
         if held is not None:
             yield held
 
     def _table(
-        self, motion: Motion, shuffler: Shuffler | None, series: NDArray[np.int32], tick: int, ticks: int
+        self, simulator: FieldSimulator, shuffler: Shuffler | None, series: NDArray[np.int32], tick: int, ticks: int
     ) -> Table:
         times = self.time_ns(tick) + np.arange(ticks) * self.spec.interval_ns
-        table = Table(np.repeat(times, len(series)), np.tile(series, ticks), motion.advance(ticks))
+        table = Table(np.repeat(times, len(series)), np.tile(series, ticks), simulator.advance(ticks))
         return table if shuffler is None else shuffler.push(table)
 
     def _bits(self, purpose: int, *names: str, stream: int = 0) -> Bits:

@@ -102,6 +102,14 @@ def test_passwords_for_another_server_do_not_disturb_the_embedded_one(
     TARGET.connect(postgres_endpoint, BTREE).close()
 
 
+@pytest.mark.parametrize("hosts", ["h:99999", "h:0", "h:65536", "h:1,h:99999"])
+def test_a_port_out_of_range_is_named_instead_of_asking_for_the_server(hosts: str) -> None:
+    with pytest.raises(
+        UserMistake, match=rf"^port {hosts.rpartition(':')[2]} in the endpoint .*out of range \(1-65535\)"
+    ):
+        TARGET.connect(f"postgresql://me@{hosts}/db", BTREE)
+
+
 @pytest.mark.postgres
 def test_a_refused_login_is_one_line_with_the_cure(postgres_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PGPASSWORD", "PGPASSFILE"):

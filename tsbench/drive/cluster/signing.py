@@ -169,7 +169,7 @@ class _Server(zmqrpc.Server):
         self._sign = lambda socket: _MasterSocket(socket, MasterEnd(seal))
         try:
             super().__init__(host, port)
-        except RPCError as error:  # Locust knows one text of it, which newer versions of ZeroMQ have extended
+        except RPCError as error:  # Locust compares the error's text, which newer versions of ZeroMQ have extended
             if _Server.has_listened:  # Locust tries again by itself
                 raise
             logger.error("tsbench: the master cannot listen on port %d: %s; %s", port, error, _OTHER_PORT)  # noqa: TRY400

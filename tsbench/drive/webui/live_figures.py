@@ -1,4 +1,4 @@
-"""The live figures of a test: the news of all load processes, merged exactly, and what the host did, by second."""
+"""The live figures of a test: updates of all load processes, merged exactly, and samples of the host, by second."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from tsbench.drive.webui.live_updates import News
 
 KEEP_S = 900
-"""Seconds that charts can go back."""
+"""Length of the charts' history in seconds."""
 NOW_S = 10
-"""What "now" means: the mean of so many seconds before the last ones that everybody has reported."""
+"""Length of "now": the mean of this many seconds, before the last ones that all workers have reported."""
 WRITE = "write-"
-"""How ops that write are called."""
+"""Prefix of the names of write ops."""
 
 
 @dataclass(slots=True)
 class _Second:
-    """One op (or the probe's lag) in one second."""
+    """One op (or the monitor's lag) in one second."""
 
     changed: int = 0
     seen: dict[str, list[SparseHistogram]] = field(default_factory=lambda: defaultdict(list))
@@ -52,15 +52,15 @@ def _sum(parts: list[SparseHistogram]) -> Histogram:
 
 
 class Figures:
-    """Of the test that runs, or the last one.
+    """Figures of the current test, or of the last one.
 
-    A response belongs to the second in which its op was due, so news may change a second that was already shown: every
-    row knows with which revision it last changed, and `since` asks only for later ones.
+    A response belongs to the second in which its op was due, so an update may change a second that was already shown:
+    every row has the revision of its last change, and `since` returns only later ones.
 
     Parameters
     ----------
     delay_s
-        How much later than their second news may come: workers report every 3 s, and not all at once.
+        Maximum delay of updates after their second: workers report every 3 s, and not all at once.
     """
 
     def __init__(self, *, delay_s: int = 0) -> None:
@@ -81,13 +81,13 @@ class Figures:
         self._cpu: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
 
     def begin(self, test: str) -> None:
-        """Forget the test before; news of other tests than this are passed over from now on."""
+        """Start a new test; updates of other tests are ignored from now on."""
         self.test, self.start_s = test, None
         self.host.clear()
         self._clear()
 
     def take(self, news: News) -> None:
-        """Merge what a process has seen."""
+        """Merge an update of a process."""
         if news.test != self.test:
             return
         self._revision += 1
@@ -115,7 +115,7 @@ class Figures:
         return row
 
     def _counts(self, second: int) -> bool:
-        """Whether a second is after the warm-up, which shows in charts but not in totals."""
+        """Return True if a second is after the warm-up, which is shown in charts but not in totals."""
         return self.start_s is None or second >= self.start_s
 
     def _forget(self) -> None:
@@ -132,7 +132,7 @@ class Figures:
     # --- what is shown ------------------------------------------------------------------------------------------------
 
     def since(self, revision: int) -> dict[str, Any]:
-        """What charts need: the rows that changed after a revision; those before `until` are whole."""
+        """Return the charts' data: the rows that changed after a revision; rows before `until` are complete."""
         rows = [
             {
                 "second": second,
@@ -146,7 +146,7 @@ class Figures:
         return {"revision": self._revision, "seconds": rows, "until": self._span()[1]}
 
     def latency(self) -> Iterator[tuple[str, str, int, list[int]]]:
-        """Of each op and kind after the warm-up: count, and the percentiles of PERCENTS in ns."""
+        """Yield for each op and kind after the warm-up: count, and the percentiles of PERCENTS in ns."""
         for tag, histogram in sorted(self._totals.items()):
             op, _, kind = tag.rpartition("|")
             if kind not in TIMES:
@@ -154,14 +154,14 @@ class Figures:
             yield op, kind, len(histogram), histogram.percentiles_ns(PERCENTS.values())
 
     def writes(self) -> Iterator[tuple[str, Tally, float]]:
-        """Of each op that writes: its tally after the warm-up, and the points acknowledged per second now."""
+        """Yield for each write op: its tally after the warm-up, and the points acknowledged per second now."""
         for op, tally in sorted(self._tallies.items()):
             if op.startswith(WRITE):
                 points = sum(row.tally.points for (_, name), row in self._recent() if name == op)
                 yield op, tally, points / max(1, self._recent_s())
 
     def _span(self) -> tuple[int, int]:
-        """The seconds that are "now", without those that are still being filled."""
+        """Return the seconds that are "now", without those that may still change."""
         newest = max((second for second, _ in self._seconds), default=0) - self._delay_s
         oldest = min((second for second, op in self._seconds if op), default=newest)
         return min(max(newest - NOW_S, oldest), newest), newest
@@ -219,6 +219,6 @@ class Figures:
         return found
 
     def host_since(self, second: float) -> list[Mapping[str, float]]:
-        """What the host did after a moment (epoch s)."""
+        """Return the host's samples after a moment (epoch s)."""
         behind = sum(1 for row in self.host if row["second"] <= second)
         return list(islice(self.host, behind, None))

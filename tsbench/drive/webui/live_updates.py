@@ -1,7 +1,7 @@
-"""What a load process tells while it runs: the histograms and counters that it also writes to its files.
+"""Updates of a running load process: the histograms and counters that it also writes to its files.
 
-Only for showing: what counts after the run is read from the files. A worker's news travel to the master with Locust's
-own reports, every 3 s; a single process hands them over once a second.
+They are only for display: results are read from the files. A worker's updates travel to the master with Locust's own
+reports, every 3 s; a single process passes them on once a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNTS = ("done", "failed", "unknown", "partial", "points")
 
 @dataclass(slots=True)
 class Tally:
-    """Ops of a kind that ended: how many and how, the points acknowledged, and why some failed."""
+    """Counts of ended ops of one kind: by outcome, with acknowledged points and causes of failures."""
 
     done: int = 0
     failed: int = 0
@@ -33,7 +33,7 @@ class Tally:
     causes: Counter[str] = field(default_factory=Counter)
 
     def add(self, counts: Mapping[str, Any]) -> None:
-        """Add counters by name; those of other names are passed over."""
+        """Add counters by name; those of other names are ignored."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + int(counts.get(name, 0)))
         self.causes.update(counts.get("causes", {}))
@@ -41,7 +41,7 @@ class Tally:
 
 @dataclass(slots=True)
 class News:
-    """What one process saw since its last news. Histograms by (tag, second), counters by (op, second)."""
+    """One update of a process: all data since its last one. Histograms by (tag, second), counters by (op, second)."""
 
     test: str
     process: str
@@ -50,7 +50,7 @@ class News:
     cpu: list[tuple[int, int, int]] = field(default_factory=list)
 
     def packed(self) -> dict[str, Any]:
-        """As a message; histograms in HdrHistogram's compressed form."""
+        """Return the update as a message; histograms in HdrHistogram's compressed form."""
         texts = [(tag, second, sparse.whole().encode()) for tag, second, sparse in self.histograms]
         return {
             "test": self.test,
@@ -62,7 +62,7 @@ class News:
 
     @classmethod
     def unpacked(cls, message: Mapping[str, Any]) -> News:
-        """From a message.
+        """Return the update in a message.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class News:
 
 
 class Outbox:
-    """Collects a process's news until they are taken; the observer of its recorder and probe."""
+    """Collects a process's updates until they are taken; the observer of its recorder and loop monitor."""
 
     def __init__(self, test: str, process: str) -> None:
         self._news = News(test, process)
@@ -86,14 +86,14 @@ class Outbox:
         self._news.histograms.append((tag, second, SparseHistogram.of(histogram)))
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
-        """Counters of an op in a second."""
+        """Add an op's counters of one second."""
         self._news.counts.append((op, second, dict(counts)))
 
     def used(self, second: int, cpu_ns: int, wall_ns: int) -> None:
-        """The CPU time that the event loop's thread used, and the time in which it did."""
+        """Add the CPU time of the event loop's thread, and the wall time in which it was used."""
         self._news.cpu.append((second, cpu_ns, wall_ns))
 
     def take(self) -> News:
-        """The news since the last call."""
+        """Return the update since the last call."""
         news, self._news = self._news, News(self._news.test, self._news.process)
         return news

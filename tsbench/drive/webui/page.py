@@ -239,7 +239,7 @@ class WebPage:
         with self._building:
             path = results / "report.html"
             if not path.exists():
-                # A child, because drive may not know of report, and so that drawing does not hold up the event loop.
+                # A child process: drive may not import report, and plotting would delay the event loop.
                 hidden = {
                     name: text for name, text in os.environ.items() if not name.startswith(("LOCUST_", "TSBENCH_"))
                 }

@@ -21,7 +21,7 @@ KEYS = [name.replace(".", "") for name in PERCENTS]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One tab's table; `rows` takes the figures and the number of users."""
+    """The table of one tab; `rows` takes the figures and the number of users."""
 
     key: str
     title: str
@@ -30,7 +30,7 @@ class Table:
 
 
 def latency_rows(figures: Figures, _users: int) -> list[Row]:
-    """Per op, response and service: percentiles in ms since the end of the warm-up."""
+    """Return percentiles in ms since the end of the warm-up, per op, response and service."""
     rows = []
     for op, kind, count, percentiles in figures.latency():
         values = dict(zip(KEYS, (_digits(value / MS) for value in percentiles), strict=True))
@@ -39,7 +39,7 @@ def latency_rows(figures: Figures, _users: int) -> list[Row]:
 
 
 def write_rows(figures: Figures, _users: int) -> list[Row]:
-    """Per op that writes: its rate, what was acknowledged, and what failed for which cause."""
+    """Return the rate, the acknowledged points, and the causes of failures, per write op."""
     rows = [_write_row(op, tally, rate) for op, tally, rate in figures.writes()]
     if len(rows) > 1:
         summed = ("rate", "points", "ok", "failed", "unknown", "partial")
@@ -61,7 +61,7 @@ def _write_row(op: str, tally: Tally, rate: float) -> Row:
 
 
 def host_rows(figures: Figures, users: int) -> list[Row]:
-    """The host, the load generator and the server in the last second, and what limits the test."""
+    """Return the host, the load generator and the server in the last second, and the limit of the test."""
     if not figures.host:
         return []
     last = figures.host[-1]
@@ -93,7 +93,7 @@ def _host_row(who: str, row: Mapping[str, float], prefix: str, note: str) -> Row
 
 
 def _digits(number: float) -> float:
-    """Three significant digits, whole from a hundred on."""
+    """Return the number with three significant digits, whole from a hundred on."""
     if number >= 100:
         return round(number)
     return float(f"{number:.3g}")

@@ -1,7 +1,7 @@
-"""DuckDB in process: one file, columns in compressed row groups.
+"""The DuckDB target, in process: one file, columns in compressed row groups.
 
 One process at a time can open the file, even to read; within a process, connections to a file share one database. The
-driver does not yield to gevent, so the drive calls it from a pool of threads.
+driver does not yield to gevent, so it is called from a pool of threads.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tsbench.targets.duckdb.session import DuckdbSession
 
 NAMESPACE = "tsbench"
-"""The schema that holds our tables, and marks a file as ours."""
+"""The schema with our tables, which marks a file as ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class DuckdbTarget:
-    """DuckDB; an endpoint is `duckdb:///absolute/path.duckdb`."""
+    """The DuckDB target; an endpoint is `duckdb:///absolute/path.duckdb`."""
 
     name: str
     schemas: Mapping[str, DuckdbSchema]
@@ -67,7 +67,7 @@ class DuckdbTarget:
 
 
 def _claim(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Make our schema in a new file, and refuse one that holds somebody's data: `create` drops tables."""
+    """Create our schema in a new file, and refuse one with other data: `create` drops tables."""
     text = "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = ? AND database_name = current_database()"
     ((ours,),) = connection.execute(text, [NAMESPACE]).fetchall()
     ((tables,),) = connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()

@@ -1,4 +1,4 @@
-"""One DuckDB connection as a session: its time limits, its errors, and the thread that interrupts statements."""
+"""One DuckDB connection as a session: time limits, the causes of errors, and the thread that interrupts statements."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class DuckdbSession:
-    """One connection. After an error the open transaction is rolled back and the session goes on."""
+    """One connection. After an error the open transaction is rolled back and the session remains usable."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path, timeout_s: float) -> None:
         self._connection = connection
         self._path = path
         self._timeout_s = timeout_s
         self.due_s = float("inf")
-        """When the statement that runs is interrupted, on the monotonic clock."""
+        """Time at which the running statement is interrupted, on the monotonic clock."""
         _watchdog.watch(self)
 
     def interrupt(self) -> None:
-        """Interrupt the statement that runs."""
+        """Interrupt the running statement."""
         self._connection.interrupt()
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
@@ -45,7 +45,7 @@ class DuckdbSession:
                 self._connection.execute(statement.text, statement.params).fetchall()
 
     def write(self, payload: Payload) -> int:
-        """Send a payload in one transaction; durable when it returns."""
+        """Send a payload in one transaction, which is durable on return."""
         with self._errors(self._timeout_s):
             if payload.mode is WriteMode.BULK:
                 self._connection.register(BATCH, payload.data)
@@ -65,12 +65,11 @@ class DuckdbSession:
         return int(rows)
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
         with self._errors(self._timeout_s):
             return Rows(columns, self._connection.execute(statement.text, statement.params).fetchall())
 
     def facts(self) -> Mapping[str, str]:
-        """The library's version and the settings that decide parallelism, memory and checkpoints."""
+        """Return the library's version and the settings for parallelism, memory and checkpoints."""
         text = """SELECT name, value FROM duckdb_settings()
             WHERE name IN ('threads', 'memory_limit', 'checkpoint_threshold') ORDER BY name"""
         with self._errors(self._timeout_s):
@@ -78,7 +77,7 @@ class DuckdbSession:
             return {"version": f"DuckDB {version}", **dict(self._connection.execute(text).fetchall())}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002 - blocks are shared
-        """Bytes of the file's blocks in use (tables, tags and catalogue share blocks), and of the write-ahead log."""
+        """Return the bytes of the file's blocks in use (tables, tags, catalogue), and of the write-ahead log."""
         text = """SELECT used_blocks * block_size FROM pragma_database_size()
             WHERE database_name = current_database()"""
         with self._errors(self._timeout_s):
@@ -87,20 +86,20 @@ class DuckdbSession:
         return {"table": int(table), "log": log.stat().st_size if log.exists() else 0}
 
     def close(self) -> None:
-        """Close the connection; the last one of a process writes the log into the file and opens it to others."""
+        """Close the connection; the last one of a process writes the log into the file and unlocks it."""
         _watchdog.forget(self)
         with suppress(duckdb.Error):
             self._connection.close()
 
     @contextmanager
     def _errors(self, timeout_s: float) -> Iterator[None]:
-        """Errors as `OpError`. They are all FAILED: in one process there is always an answer."""
+        """Convert errors to `OpError`. All are FAILED: within one process, an answer always comes."""
         _watchdog.limit(self, time.monotonic() + timeout_s)
         try:
             yield
         except duckdb.Error as error:
             _watchdog.limit(self, float("inf"))
-            with suppress(duckdb.Error):  # there is none, or it is gone
+            with suppress(duckdb.Error):  # no transaction is open
                 self._connection.execute("ROLLBACK")
             raise OpError(Outcome.FAILED, cause_of(error), f"DuckDB: {one_line(error)}") from error
         finally:
@@ -123,7 +122,7 @@ _CAUSES = {
 
 
 def cause_of(error: duckdb.Error) -> str:
-    """Return the cause of an error in the words of `OpError`."""
+    """Return the cause of an error, one of the words for `OpError.cause`."""
     text = str(error)
     if "Table with name" in text and "does not exist" in text:
         return "no table"
@@ -133,10 +132,10 @@ def cause_of(error: duckdb.Error) -> str:
 
 
 class _Watchdog:
-    """Interrupts statements that outlast their time limit; DuckDB itself has none.
+    """Interrupts statements that exceed their time limit; DuckDB itself has none.
 
-    One thread looks at all sessions of the process, 50 times a second: a timer per statement would cost a thread each.
-    Thread, lock and sleep are the operating system's also where gevent has replaced them: its own would wait for the
+    One thread checks all sessions of the process 50 times a second: a timer per statement would cost a thread each.
+    Thread, lock and sleep are the operating system's, also where gevent has replaced them: gevent's would wait for the
     very statement that they are to interrupt.
     """
 
@@ -159,7 +158,7 @@ class _Watchdog:
             self._sessions.discard(session)
 
     def limit(self, session: DuckdbSession, due_s: float) -> None:
-        with self._lock:  # not between the look and the interrupt, which would hit the next statement
+        with self._lock:  # so that no other statement begins between the check and the interrupt
             session.due_s = due_s
 
     def _look(self) -> None:
@@ -176,7 +175,7 @@ class _Watchdog:
 
 
 def _original(module: str, name: str) -> Any:
-    """Return a function of the standard library as it was before gevent replaced it, if it did."""
+    """Return a function of the standard library, in its original form if gevent has replaced it."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey.get_original(module, name) if monkey else getattr({"_thread": _thread, "time": time}[module], name)
 

@@ -1,4 +1,4 @@
-"""What both generations of InfluxDB have in common: endpoints, secrets, lines as payloads, and what answers mean."""
+"""The common part of both InfluxDB versions: endpoints, secrets, payloads, and the meaning of responses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _QUIET_S = 0.2
 
 
 class Connected(Protocol):
-    """A session, as far as it matters here."""
+    """A session that can be closed."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -45,7 +45,7 @@ class WaitForCompactions(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint's parts. It holds no secrets: they come from the environment, or from a file that it names."""
+    """The parts of an endpoint, without secrets: they come from the environment, or from a file in the options."""
 
     place: Place
     user: str
@@ -54,15 +54,15 @@ class Endpoint:
 
 
 def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
-    """Take an endpoint apart; `form` shows people what it should look like, `known` are its options.
+    """Parse an endpoint; `form` is an example for messages, `known` are its options.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If it is malformed or holds a secret.
+        If the endpoint is malformed or holds a secret.
     """
     credentials.refuse_secrets(endpoint, "the endpoint")
-    shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped one may hold a password
+    shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped URL may hold a password
     try:
         url = urlsplit(endpoint)
         port = url.port
@@ -79,14 +79,14 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
 
 
 class LineSchema:
-    """Batches as line protocol. Points of a series at the same time replace each other."""
+    """Base of schemas with line protocol. Points of a series at the same time replace each other."""
 
     keeps_duplicates = False
     modes = frozenset(WriteMode)
     request = "POST /write"
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Lines, the same in all modes: there is one way to write, and it takes any number of points."""
+        """Return the batch as lines, the same in all modes: /write takes any number of points."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         if mode is WriteMode.SINGLE:
@@ -101,7 +101,7 @@ class LineSchema:
         return [WaitForCompactions()]
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One line per payload."""
+        """Yield one SINGLE payload with one line per point."""
         name = batch.measurement.name
         with _expressible():
             found = line_protocol.encode_singles(batch)
@@ -117,7 +117,7 @@ def _expressible() -> Iterator[None]:
 
 
 class Writer:
-    """Sends payloads on a connection, and turns whatever is not an acknowledgement into an `OpError`."""
+    """Sends payloads on a connection, and raises `OpError` unless they are acknowledged."""
 
     def __init__(self, connection: HttpConnection, path: str, headers: Mapping[str, str], *, compressed: bool) -> None:
         more = {"Content-Encoding": "gzip"} if compressed else {}
@@ -126,7 +126,7 @@ class Writer:
         self._compressed = compressed
 
     def write(self, payload: Payload) -> int:
-        """Send the payload's bytes; it is acknowledged by status 204 and nothing else."""
+        """Send the payload's bytes; only status 204 acknowledges them."""
         data = gzip.compress(payload.data, 1) if self._compressed else payload.data
         response = self._connection.send(self._request, data)
         if response.status == 204:
@@ -136,7 +136,7 @@ class Writer:
 
 @contextmanager
 def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, version: str) -> Iterator[None]:
-    """See that somebody answers on a session just made who lets us in; else it is closed, and said why in one line."""
+    """Verify in a `with` block that a new session can log in; on failure close it and raise a one-line error."""
     place = endpoint.partition("?")[0]
     try:
         yield
@@ -152,12 +152,12 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
 
 
 def settle(busy: Callable[[float], float], timeout_s: float) -> None:
-    """Wait until `busy`, which is given the seconds left, has found no compaction active or queued twice in a row.
+    """Wait until `busy`, called with the seconds left, has found no compaction active or queued twice in a row.
 
     Raises
     ------
     tsbench.model.OpError
-        UNKNOWN `timeout` if some still are after `timeout_s`.
+        UNKNOWN `timeout` if some remain after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     quiet = 0
@@ -170,7 +170,7 @@ def settle(busy: Callable[[float], float], timeout_s: float) -> None:
 
 
 def refusal(response: Response, *, write: bool) -> OpError:
-    """What an answer means that is not the one hoped for."""
+    """Return the error for an unexpected response."""
     message = error_text(response)
     outcome, cause = meaning(response.status, message, write=write)
     return OpError(outcome, cause, f"InfluxDB: {response.status} {message}")

@@ -1,8 +1,8 @@
 """InfluxDB 1.x: line protocol to /write, InfluxQL to /query.
 
-Everything that tsbench stores lies in a retention policy of its own, `tsbench`, which `create` drops and makes anew;
-the rest of the database, which may be a user's, is never touched. What `create` makes are the database and that policy:
-InfluxDB makes a measurement when its first point arrives, so that a write to a missing one is no error.
+Everything that tsbench stores is in a retention policy of its own, `tsbench`, which `create` drops and creates again;
+the rest of the database, which may be a user's, is never changed. `create` creates the database and that policy;
+InfluxDB creates a measurement when its first point arrives, so a write to a missing one is no error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Influx1Schema(http_api.LineSchema):
-    """Tags as tags, which are indexed, and fields as fields: integers stay integers.
+    """Schema with indexed tags, and fields with their types: integers stay integers.
 
     The statements name the session's own database and policy as $database, $policy and $retention.
     """
@@ -45,8 +45,8 @@ class Influx1Schema(http_api.LineSchema):
     name: str
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """The database, where it is not there, and an empty policy."""
-        del tags  # they come with the points
+        """Return the statements that create the database if it is missing, and an empty policy."""
+        del tags  # points carry their tags
         return [
             Statement("CREATE DATABASE $database", optional=True),
             *self.drop(measurements),
@@ -54,17 +54,17 @@ class Influx1Schema(http_api.LineSchema):
         ]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """The policy with all that is in it; harmless where there is none, or no database."""
+        """Return the statement that drops the policy with all its data; no error if it is missing."""
         del measurements
         return [Statement("DROP RETENTION POLICY $policy ON $database")]
 
     def compile(self, query: Query) -> Statement:
-        """The query as InfluxQL."""
+        """Return the query as InfluxQL."""
         return Statement(compile_query(query))
 
 
 class Influx1Session(Counting):
-    """One keep-alive connection. A broken one is opened again by the next op."""
+    """One keep-alive connection. The next op reopens a broken one."""
 
     panels = counters.VARS_PANELS
 
@@ -107,20 +107,19 @@ class Influx1Session(Counting):
                     raise
 
     def write(self, payload: Payload) -> int:
-        """Send the payload's bytes; every write is synced to the server's log, unless it was told otherwise."""
+        """Send the payload's bytes; the server syncs its log at every write unless configured otherwise."""
         return self._writer.write(payload)
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
         records: list[tuple[Any, ...]] = []
         for series in self._execute(statement.text):
             records += _records(series, columns)
-        if not records and "time" not in columns:  # InfluxQL has no row for a count of nothing
+        if not records and "time" not in columns:  # InfluxQL has no row for a count of zero
             records = [(0,) * len(columns)]
         return Rows(columns, records)
 
     def facts(self) -> Mapping[str, str]:
-        """The server's version and configuration, where the login may see them."""
+        """Return the server's version and configuration, if the login may see them."""
         try:
             found = self._execute("SHOW DIAGNOSTICS")
         except OpError as error:
@@ -137,13 +136,13 @@ class Influx1Session(Counting):
         return {"version": f"InfluxDB {version}", **settings}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Bytes of the policy's shards, their write-ahead logs included; the index of series is not in it."""
+        """Return the bytes of the policy's shards with their write-ahead logs, without the index of series."""
         del measurements
         shards = [dict(zip(s["columns"], s["values"][0], strict=True)) for s in self._own("shard")]
         return {"shards": sum(int(shard["diskBytes"]) for shard in shards)}
 
     def counters(self) -> Mapping[str, float]:
-        """What the server counts of its requests, writes, cache and compactions."""
+        """Return the server's counters of requests, writes, cache and compactions."""
         response = self._connection.send(self._vars)
         if response.status != 200:
             raise http_api.refusal(response, write=False)
@@ -153,7 +152,6 @@ class Influx1Session(Counting):
             raise OpError(Outcome.FAILED, "protocol", f"InfluxDB: no counters at /debug/vars: {error}") from error
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _busy(self, timeout_s: float) -> int:
@@ -166,7 +164,7 @@ class Influx1Session(Counting):
         )
 
     def _own(self, module: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
-        """The statistics of our policy's shards."""
+        """Yield the statistics of our policy's shards."""
         for series in self._execute(f"SHOW STATS FOR '{module}'", timeout_s=timeout_s):
             if self._place.items() <= series.get("tags", {}).items():
                 yield series
@@ -176,7 +174,7 @@ class Influx1Session(Counting):
         return response.header("X-Influxdb-Version") or "unknown"
 
     def _execute(self, text: str, *, timeout_s: float | None = None) -> list[dict[str, Any]]:
-        """The series of a statement's result. An error may stand in an answer with status 200."""
+        """Return the series of a statement's result. An answer with status 200 may contain an error."""
         body = b"q=" + quote(text, safe="").encode()
         response = self._connection.send(self._ask, body, timeout_s=timeout_s)
         if response.status != 200:
@@ -197,9 +195,9 @@ class Influx1Session(Counting):
 
 @dataclass(frozen=True, slots=True)
 class Influx1Target:
-    """InfluxDB 1.x; an endpoint is `http://user@host:8086/database`, with https for TLS.
+    """The InfluxDB 1.x target; an endpoint is `http://user@host:8086/database`, with https for TLS.
 
-    Options behind a question mark: `rp`, the policy's name, which begins with `tsbench`; its `retention` (`30d`, else
+    Options after a question mark: `rp`, the policy's name, which begins with `tsbench`; its `retention` (`30d`, else
     forever) and `shard` length; `consistency` of writes; `gzip=1` to compress them.
     """
 
@@ -219,7 +217,7 @@ class Influx1Target:
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> Influx1Session:
-        """Open a session and see that somebody answers who lets us in."""
+        """Open a session and verify that the server accepts our credentials."""
         del schema  # the layout is in the statements
         session = Influx1Session(_parse(endpoint), credentials.read_for(endpoint, "TSBENCH_PASSWORD"), timeout_s)
         with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
@@ -249,7 +247,7 @@ def _login(user: str, password: str) -> dict[str, str]:
 
 
 def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """A series' rows under the columns asked for; what is no column is a tag (empty where the series has it not)."""
+    """Yield a series' rows under the requested columns; other columns are tags (empty if the series lacks the tag)."""
     found, values, tags = series["columns"], series["values"], series.get("tags", {})
     if tuple(found) == columns:
         return map(tuple, values)

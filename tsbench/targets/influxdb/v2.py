@@ -1,8 +1,8 @@
 """InfluxDB 2.x: line protocol to /api/v2/write, Flux to /api/v2/query, buckets through influxdb-client.
 
 Writes and queries are synchronous, on our own connection. influxdb-client's writer collects points in the background
-and sends them again when that fails, so that what is measured is a queue; its parser makes an object of every value.
-The bucket is made and deleted by tsbench, and says so in its description; one that does not is refused.
+and sends them again after a failure, so a benchmark would measure its queue; its parser creates an object per value.
+tsbench creates and deletes the bucket, and marks it in its description; a bucket without the mark is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FORM = "http://host:8086/?org=ORG&bucket=BUCKET"
 _OPTIONS = frozenset({"bucket", "gzip", "org", "token_file"})
 MARK = "Made by tsbench, which deletes it with all that is in it at every run."
-"""The description of our buckets."""
+"""Description of our buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class DeleteBucket(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Influx2Schema(http_api.LineSchema):
-    """Tags as tags, which are indexed, and fields as fields: integers stay integers."""
+    """Schema with indexed tags, and fields with their types: integers stay integers."""
 
     name: str
     request = "POST /api/v2/write"
@@ -69,12 +69,12 @@ class Influx2Schema(http_api.LineSchema):
         return [DeleteBucket()]
 
     def compile(self, query: Query) -> Statement:
-        """The query as Flux."""
+        """Return the query as Flux."""
         return Statement(flux.compile_query(query))
 
 
 class Influx2Session(Counting):
-    """One keep-alive connection. A broken one is opened again by the next op."""
+    """One keep-alive connection. The next op reopens a broken one."""
 
     panels = counters.METRICS_PANELS
 
@@ -107,11 +107,10 @@ class Influx2Session(Counting):
                     self._flux(statement_of(command).text, timeout_s=left_s)
 
     def write(self, payload: Payload) -> int:
-        """Send the payload's bytes; every write is synced to the server's log, unless it was told otherwise."""
+        """Send the payload's bytes; the server syncs its log at every write unless configured otherwise."""
         return self._writer.write(payload)
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
         text = self._flux(statement.text)
         try:
             found = flux.records(text, columns)
@@ -120,19 +119,19 @@ class Influx2Session(Counting):
             raise OpError(outcome, cause, f"InfluxDB: {error}") from error
         except ValueError as error:
             raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no annotated CSV: {error}") from error
-        if not found and "time" not in columns:  # Flux has no row for a count of nothing
+        if not found and "time" not in columns:  # Flux has no row for a count of zero
             found = [(0,) * len(columns)]
         return Rows(columns, found)
 
     def facts(self) -> Mapping[str, str]:
-        """The server's version and options, where the token may see them."""
+        """Return the server's version and options, if the token may see them."""
         version = self._get("/ping").header("X-Influxdb-Version") or "unknown"
         response = self._get("/api/v2/config")
         told = json.loads(response.body)["config"] if response.status == 200 else {}
         return {"version": f"InfluxDB {version.removeprefix('v')}", **{name: str(told[name]) for name in sorted(told)}}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Bytes of the bucket's data and write-ahead logs, as the server counts; the index of series is not in it."""
+        """Return the bytes of the bucket's data and write-ahead logs, without the index of series."""
         del measurements
         bucket = self._found()
         if bucket is None:
@@ -143,23 +142,22 @@ class Influx2Session(Counting):
         return {part: int(sum(self._metrics(name, label))) for part, name in names.items()}
 
     def counters(self) -> Mapping[str, float]:
-        """What the server counts of its requests, writes, storage and memory."""
+        """Return the server's counters of requests, writes, storage and memory."""
         response = self._get("/metrics")
         if response.status != 200:
             raise http_api.refusal(response, write=False)
         return counters.of_metrics(response.body)
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def claim(self, timeout_s: float | None = None) -> None:
-        """Refuse a bucket that somebody else made: `create` would delete it.
+        """Refuse a bucket that tsbench did not create: `create` would delete it.
 
         Raises
         ------
         tsbench.errors.UserMistake
-            If it is not ours.
+            If the bucket is not ours.
         """
         bucket = self._found(timeout_s)
         if bucket is not None and bucket.get("description") != MARK:
@@ -187,7 +185,7 @@ class Influx2Session(Counting):
             client.buckets_api().create_bucket(bucket_name=self._bucket, org=self._org, description=MARK)
 
     def _client(self, timeout_s: float) -> InfluxDBClient:
-        # Imported here: that takes as long as everything else that tsbench imports.
+        # Imported here: this takes as long as all other imports of tsbench.
         from influxdb_client.client.influxdb_client import InfluxDBClient  # noqa: PLC0415
 
         place = self._connection.place
@@ -217,7 +215,7 @@ class Influx2Session(Counting):
         return Request(self._connection.place, method, path, {**self._headers, **more})
 
     def _flux(self, text: str, *, timeout_s: float | None = None) -> str:
-        """The answer to a script, to which the bucket's name is given as the variable `bucket`."""
+        """Return the answer to a script, which may use the bucket's name as the variable `bucket`."""
         script = f"bucket = {flux.text_literal(self._bucket)}\n{text}"
         document = {"query": script, "type": "flux", "dialect": {"annotations": ["datatype"], "header": True}}
         response = self._connection.send(self._ask, json.dumps(document).encode(), timeout_s=timeout_s)
@@ -228,10 +226,10 @@ class Influx2Session(Counting):
 
 @dataclass(frozen=True, slots=True)
 class Influx2Target:
-    """InfluxDB 2.x; an endpoint is `http://host:8086/?org=ORG&bucket=BUCKET`, with https for TLS.
+    """The InfluxDB 2.x target; an endpoint is `http://host:8086/?org=ORG&bucket=BUCKET`, with https for TLS.
 
     The token comes from TSBENCH_TOKEN or TSBENCH_PASSWORD (or the files that these with _FILE name), or from the file
-    that the option `token_file` names. `gzip=1` compresses writes.
+    in the option `token_file`. `gzip=1` compresses writes.
     """
 
     name: str
@@ -250,7 +248,7 @@ class Influx2Target:
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> Influx2Session:
-        """Open a session and see that somebody answers who lets us in."""
+        """Open a session and verify that the server accepts our token."""
         del schema  # the layout is in the statements
         found = _parse(endpoint)
         session = Influx2Session(found, _token(endpoint, found.options.get("token_file", "")), timeout_s)
@@ -260,7 +258,7 @@ class Influx2Target:
 
 
 def _token(endpoint: str, file: str) -> str | None:
-    """The token of the file that the endpoint names, else the environment's if it is for this endpoint."""
+    """Return the token in the endpoint's file, else the environment's if it may be sent to this endpoint."""
     if file:
         return credentials.read_file("the endpoint's token_file", file).strip()
     found = credentials.read_for(endpoint, "TSBENCH_TOKEN", "TSBENCH_PASSWORD")

@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg 3."""
+"""The PostgreSQL target, by psycopg 3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PostgresTarget:
-    """PostgreSQL; an endpoint is a libpq URL without a password."""
+    """The PostgreSQL target; an endpoint is a libpq URL without a password."""
 
     name: str
     schemas: Mapping[str, PostgresSchema]

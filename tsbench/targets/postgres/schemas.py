@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names are quoted by sqltext.quoted, values are parameters
-"""PostgreSQL through psycopg 3, which yields to gevent when Locust is imported before it."""
+"""Schemas of PostgreSQL: layouts, and statements for batches and queries."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ MAX_PARAMETERS = 65_535  # the protocol counts them in 16 bits
 
 
 class PostgresText(SqlText):
-    """PostgreSQL's words. `date_bin` needs version 14."""
+    """PostgreSQL dialect of the query compiler. `date_bin` needs version 14."""
 
     def mark(self, number: int) -> str:
-        """`$1`."""
+        """Return the placeholder for a parameter by its number (`$1`)."""
         return f"${number}"
 
     def bound(self, time_ns: int) -> datetime:
-        """A timestamptz."""
+        """Return the bound as a timestamptz."""
         return sql.ceil_datetime(time_ns)
 
     def bucket(self, column: str, bucket_ns: int) -> str:
-        """Aligned to the epoch, in UTC whatever the session's zone."""
+        """Return the start of a time's bucket, aligned to the epoch in UTC, whatever the session's zone."""
         seconds, rest = divmod(bucket_ns, 1_000_000_000)
         if rest % 1_000:
             raise Unsupported(f"PostgreSQL counts microseconds; it has no bucket of {bucket_ns} ns")
@@ -41,11 +41,11 @@ class PostgresText(SqlText):
         return f"date_bin('{width} s', {column}, timestamptz 'epoch')"
 
     def among(self, column: str, keys: Sequence[str]) -> str:
-        """One array parameter, so that the text, and with it the prepared statement, is the same for any keys."""
+        """Return the condition with one array parameter, so that one prepared statement serves any number of keys."""
         return f"{column} = ANY({self.arg(list(keys))}::text[])"
 
     def latest(self, query: Latest) -> str:
-        """One index look-up per tag row, as TSBS's lastpoint does it."""
+        """Return a query with one index look-up per tag row, as TSBS's lastpoint."""
         m = query.measurement
         before = f' AND x."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
         where = self.chosen(m, query.keys, tag_table="t")
@@ -61,13 +61,13 @@ class PostgresText(SqlText):
 
 @dataclass(frozen=True, slots=True)
 class PostgresSchema:
-    """Tables as TSBS lays them out for plain PostgreSQL: `tags`, and one wide table per measurement without a key.
+    """TSBS's tables for plain PostgreSQL: `tags`, and one wide table per measurement without a key.
 
-    `btree` has its indexes, (tags_id, time DESC) and (time DESC). `brin` replaces the second by a BRIN index on time,
-    a few kilobytes where points arrive in the order of time; the first stays where there are tags, since without it
-    every query for a host would read all hosts. For a measurement without tags that leaves BRIN alone, as in the
-    published comparison (study D). BRIN knows only the block ranges that VACUUM summarised: `settle` does it, and
-    what is written afterwards is read whole until autovacuum comes by.
+    `btree` has TSBS's indexes, (tags_id, time DESC) and (time DESC). `brin` replaces the second by a BRIN index on
+    time, a few kilobytes if points arrive in the order of time; the first remains if the measurement has tags, since
+    without it every query for a host would read all hosts. A measurement without tags then has BRIN alone, as in the
+    published comparison (study D). BRIN knows only the block ranges that VACUUM summarised: `settle` does that, and
+    rows written afterwards are read completely until autovacuum runs.
     """
 
     name: str
@@ -76,7 +76,7 @@ class PostgresSchema:
     modes: frozenset[WriteMode] = frozenset(WriteMode)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Empty tables, whatever was there before."""
+        """Return the statements that create empty tables in place of existing ones."""
         made = [Statement(f"CREATE SCHEMA IF NOT EXISTS {NAMESPACE}", optional=True), *self.drop(measurements)]
         if tags:
             made += _create_tags(tags)
@@ -85,7 +85,7 @@ class PostgresSchema:
         return made
 
     def create_table(self, m: Measurement) -> list[str]:
-        """The table of one measurement and its indexes."""
+        """Return the statements for the table of one measurement and its indexes."""
         columns = ['"time" timestamptz', *(['"tags_id" integer'] if m.tags else [])]
         columns += [f"{quoted(f)} double precision" for f in m.field_names]
         table = quoted(m.name)
@@ -95,17 +95,17 @@ class PostgresSchema:
         return [*made, f"CREATE INDEX ON {table} {self.time_index}"]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """The tables and the tags, where they exist."""
+        """Return the statements that drop the tables and the tags, where they exist."""
         tables = [*(m.name for m in measurements), "tags"]
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in tables]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Vacuum (visibility map, BRIN summaries), statistics, and all of it on disk."""
+        """Return the statements for vacuum (visibility map, BRIN summaries), statistics and a checkpoint."""
         tables = [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
         return [*(Statement(f"VACUUM (ANALYZE) {quoted(t)}") for t in tables), Statement("CHECKPOINT", optional=True)]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """One INSERT, one multi-row INSERT (from arrays beyond 65,535 parameters), or a binary COPY stream."""
+        """Return one INSERT, one multi-row INSERT (arrays beyond 65,535 parameters), or a binary COPY stream."""
         m = batch.measurement
         if mode is WriteMode.BULK:
             data = _exact(batch)
@@ -122,14 +122,13 @@ class PostgresSchema:
         return Payload(mode, m.name, text, tuple(columns), len(batch), nbytes)
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One payload per point."""
         columns, m = _columns(batch), batch.measurement
         text = f"INSERT INTO {_into(m)} VALUES {sql.values(len(columns), 1, _mark)}"
         each = sql.width_bytes(columns) // max(1, len(batch))
         return (Payload(WriteMode.SINGLE, m.name, text, row, 1, each) for row in sql.rows(columns))
 
     def compile(self, query: Query) -> Statement:
-        """The query as SQL."""
+        """Return the query as SQL."""
         return PostgresText().statement(query)
 
 

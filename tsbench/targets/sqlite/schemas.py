@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - names are quoted by sql.quoted, values are parameters
-"""SQLite in process: a file, its write-ahead log, and one connection per session.
+"""Schemas of SQLite: layouts, and statements for batches and queries.
 
-It does not yield to gevent, so the drive calls it from a pool of threads: connections may change threads, never be
-used by two at once.
+SQLite's driver does not yield to gevent, so it is called from a pool of threads: connections may change threads, but
+two threads never use one at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Latest, Measurement, Query
 
-MAX_PARAMETERS = 32_766  # SQLITE_MAX_VARIABLE_NUMBER as it is built by default; some distributions allow more
+MAX_PARAMETERS = 32_766  # default of SQLITE_MAX_VARIABLE_NUMBER; some distributions allow more
 _COLUMN_TYPE = {Kind.FLOAT: "REAL", Kind.INT: "INTEGER"}
 APPLICATION_ID = 0x7473626E  # "tsbn" in the header of our files
 
@@ -39,7 +39,7 @@ class Checkpoint(Operation):
 
 
 class _Text(SqlText):
-    """Times are integers, so that nanoseconds stay exact and buckets are divisions."""
+    """SQLite dialect of the query compiler; times are integers, so that ns stay exact and buckets are divisions."""
 
     def __init__(self, *, clustered: bool) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class _Text(SqlText):
         return f"{column} IN ({', '.join(self.arg(key) for key in keys)})"
 
     def latest(self, query: Latest) -> str:
-        # SQLite has no LATERAL: each tag row finds its newest point by index, by what identifies a row in the layout.
+        # SQLite has no LATERAL: each tag row finds its newest point by index; `row` is the layout's unique column.
         m = query.measurement
         before = f' AND x."time" < {self.arg(query.before_ns)}' if query.before_ns is not None else ""
         row = '"time"' if self._clustered else "rowid"
@@ -76,9 +76,9 @@ class _Text(SqlText):
 
 @dataclass(frozen=True, slots=True)
 class SqliteSchema:
-    """A table per measurement beside `tags`.
+    """A schema of SQLite: one table per measurement, and one of the tags.
 
-    `wal` keeps points in the order of arrival under two indexes, as the peers lay out PostgreSQL. `clustered` stores
+    `wal` keeps points in the order of arrival under two indexes, as TSBS's schema for PostgreSQL. `clustered` stores
     them in the order of the key itself (WITHOUT ROWID), so one point per series and time, the last written, and no
     index on time alone.
     """
@@ -89,11 +89,11 @@ class SqliteSchema:
 
     @property
     def keeps_duplicates(self) -> bool:
-        """Whether two points of a series at the same time are both stored."""
+        """True if two points of a series at the same time are both stored."""
         return not self.clustered
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Empty tables, whatever was there before."""
+        """Return the statements that create empty tables in place of existing ones."""
         made = list(self.drop(measurements))
         if tags:
             made += _create_tags(tags)
@@ -102,7 +102,7 @@ class SqliteSchema:
         return made
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """The tables and the tags, where they exist."""
+        """Return the statements that drop the tables and the tags, where they exist."""
         tables = [*(m.name for m in measurements), "tags"]
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in tables]
 
@@ -111,7 +111,7 @@ class SqliteSchema:
         return [*(Statement(f"ANALYZE {quoted(m.name)}") for m in measurements), Checkpoint()]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """One row, statements of up to 32,766 parameters, or rows for `executemany`, in one transaction."""
+        """Return one row, statements of up to 32,766 parameters, or rows for `executemany`, for one transaction."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         columns = _columns(batch)
@@ -127,14 +127,13 @@ class SqliteSchema:
         return Payload(mode, batch.measurement.name, text, pieces, len(batch), nbytes)
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One payload per point."""
         columns = _columns(batch)
         text, name = self._insert(batch.measurement, 1), batch.measurement.name
         each = sql.width_bytes(columns) // max(1, len(batch))
         return (Payload(WriteMode.SINGLE, name, text, [row], 1, each) for row in sql.rows(columns))
 
     def compile(self, query: Query) -> Statement:
-        """The query as SQL."""
+        """Return the query as SQL."""
         return _Text(clustered=self.clustered).statement(query)
 
     def _create_table(self, m: Measurement) -> list[str]:
@@ -157,8 +156,8 @@ class SqliteSchema:
 
 
 def wait_for_locks(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Let the connection wait so long for a lock of another one."""
-    with suppress(sqlite3.Error):  # it is closed
+    """Set the time for which the connection waits for another one's lock."""
+    with suppress(sqlite3.Error):  # the connection is closed
         connection.execute(f"PRAGMA busy_timeout = {max(1, round(timeout_s * 1_000))}").fetchall()
 
 
@@ -190,7 +189,7 @@ _CAUSES = {
 
 
 def cause_of(error: sqlite3.Error) -> str:
-    """Return the cause of an error in the words of `OpError`."""
+    """Return the cause of an error, one of the words for `OpError.cause`."""
     if "no such table" in str(error):
         return "no table"
     # Extended codes carry the primary one in their low byte. Misuse of the module itself has no code.

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names are quoted by sql.quoted, values are parameters
-"""One SQLite connection as a session: its file, its pragmas, and what its errors mean."""
+"""One SQLite connection as a session: time limits, pragmas, and the causes of errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SqliteSession:
-    """One connection. After an error the open transaction is rolled back and the session goes on."""
+    """One connection. After an error the open transaction is rolled back and the session remains usable."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, timeout_s: float) -> None:
         self._connection = connection
@@ -49,11 +49,11 @@ class SqliteSession:
             raise OpError(Outcome.FAILED, "timeout", "the write-ahead log is in use and was not moved")
 
     def write(self, payload: Payload) -> int:
-        """Send a payload in one transaction; durable when it returns."""
+        """Send a payload in one transaction, which is durable on return."""
         with self._errors(self._timeout_s):
             if payload.mode is WriteMode.SINGLE:
                 return self._connection.execute(payload.text, payload.data[0]).rowcount
-            # IMMEDIATE waits for its turn (busy_timeout); a transaction that begins as a reader would fail instead.
+            # IMMEDIATE waits for the lock (busy_timeout); a transaction that begins as a reader would fail instead.
             self._connection.execute("BEGIN IMMEDIATE")
             if payload.mode is WriteMode.MULTI:
                 written = sum(self._connection.execute(s.text, s.params).rowcount for s in payload.data)
@@ -63,19 +63,18 @@ class SqliteSession:
             return written
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
         with self._errors(self._timeout_s):
             return Rows(columns, self._connection.execute(statement.text, statement.params).fetchall())
 
     def facts(self) -> Mapping[str, str]:
-        """The library's version and the settings that decide durability and memory."""
+        """Return the library's version and the settings for durability and memory."""
         pragmas = ("journal_mode", "synchronous", "page_size", "cache_size", "mmap_size", "wal_autocheckpoint")
         with self._errors(self._timeout_s):
             found = {p: str(self._connection.execute(f"PRAGMA {p}").fetchone()[0]) for p in pragmas}
         return {"version": f"SQLite {sqlite3.sqlite_version}", **found}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Bytes of the pages of tables and of indexes, where the library can tell them apart (it reads every page)."""
+        """Return the bytes of the pages of tables and indexes, if the library can separate them (it reads all)."""
         tables = [*(m.name for m in measurements), "tags"]
         marks = ", ".join("?" * len(tables))
         text = (
@@ -93,15 +92,14 @@ class SqliteSession:
             return {"table": page * (count - free)}
 
     def close(self) -> None:
-        """Close the connection."""
         with suppress(sqlite3.Error):
             self._connection.close()
 
     @contextmanager
     def _errors(self, timeout_s: float, *, locked: str = "busy") -> Iterator[None]:
-        """Errors as `OpError`. They are all FAILED: in one process there is always an answer.
+        """Convert errors to `OpError`. All are FAILED: within one process, an answer always comes.
 
-        `locked` is the cause if somebody else's lock outlasted the time limit.
+        `locked` is the cause if another connection's lock outlasted the time limit.
         """
         self._due = time.monotonic() + timeout_s
         try:

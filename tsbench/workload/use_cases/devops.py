@@ -157,7 +157,7 @@ KERNEL = Layout(
 
 
 def _mem(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:  # noqa: ARG001
-    # The walks are fractions of the total, so that one process serves all sizes of machine.
+    # The walks are fractions of the total, so that one process is enough for all sizes of machine.
     total = hidden["total"]
     used = total * hidden["used"]
     available = total - used
