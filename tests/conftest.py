@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+import tests.examples  # noqa: F401 - registers the profile that `--hypothesis-profile` may name
 from tests.namespaces import three_hosts
 from tsbench.errors import UserMistake
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
@@ -55,6 +56,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
+    # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tsbench.measure.hist import DIGITS, HIGHEST_NS, Histogram, Interval, read_log, write_interval, write_log_head
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def reference(values: list[int]) -> HdrHistogram:
     return histogram
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(VALUES)
 def test_counters_percentiles_and_text_are_the_reference_implementations(values: list[int]) -> None:
     ours, theirs = Histogram(values), reference(values)
@@ -44,7 +45,7 @@ def test_counters_percentiles_and_text_are_the_reference_implementations(values:
     assert len(ours) == len(values)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(10)
 @given(st.integers(1, 4_000), st.sampled_from([10.0, 50.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99]))
 def test_every_percentile_of_any_number_of_values_is_the_reference_implementations(count: int, percent: float) -> None:
     values = np.arange(count) * 1_000

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tsbench.errors import UserMistake
@@ -25,3 +28,11 @@ def test_there_is_a_local_server_for_each_target_that_declares_one() -> None:
 
 def test_resolutions_are_units_of_time() -> None:
     assert {target.resolution_ns for target in TARGETS.values()} <= {1, 10**3, 10**6, 10**9}
+
+
+def test_a_process_imports_the_driver_of_the_one_database_that_it_deals_with() -> None:
+    text = "import sys; from tsbench.run import helper; from tsbench.targets.registry import TARGETS, get\n"
+    text += "assert 'postgres' in TARGETS and len(TARGETS) > 5; get('sqlite')\n"
+    text += "print(*sorted({'psycopg', 'duckdb', 'polars', 'sqlite3'} & {*sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["sqlite3"]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account
-from tsbench.check.gold import Gold
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.gates import evaluate_gates, failed_connections, failed_ops, percents_of_gates, server_deaths
@@ -197,6 +196,9 @@ def _checked(
     run: RunDir, spec: RunSpec, server: _Server, schema: Schema, *, loaded_points: int
 ) -> tuple[dict[str, Any], dict[str, Verdict]]:
     """Check answers and writes. Also writes validate.json and audit.json."""
+    # Imported here: it takes polars (0.2 s of CPU, 25 MB), which helper processes that check nothing do not need.
+    from tsbench.check.gold import Gold  # noqa: PLC0415
+
     world = spec.world_at()
     ticks = world.ticks(spec.load.window)
     ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
