@@ -12,6 +12,7 @@ import pytest
 
 import tests.examples  # noqa: F401 - registers the profile that `--hypothesis-profile` may name
 from tests.namespaces import three_hosts
+from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.postgres.server import PostgresServer
@@ -91,6 +92,14 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
     yield server
     server.stop()
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def warm_locust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmLocust]:
+    """Locust's command line without the time to import it; for commands that end before they start a load."""
+    warm = WarmLocust(tmp_path_factory.mktemp("warm"))
+    yield warm
+    warm.close()
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from tsbench.cli.main import main
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.warm import WarmLocust
+
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -226,15 +228,15 @@ def test_a_secret_in_a_comment_is_refused_because_the_file_is_kept_with_the_resu
 
 @pytest.mark.parametrize("url", [LEAKS[0], LEAKS[1], LEAKS[4]])
 @pytest.mark.parametrize("how", ["--endpoint", "--host", "TSBENCH_ENDPOINT", "LOCUST_HOST"])
-def test_bare_locust_refuses_a_secret_wherever_an_endpoint_is_given(place: Path, url: str, how: str) -> None:
+def test_bare_locust_refuses_a_secret_wherever_an_endpoint_is_given(
+    place: Path, warm_locust: WarmLocust, url: str, how: str
+) -> None:
     locustfile = str(ROOT / "locustfiles" / "postgres.py")
     given = [how, url] if how.startswith("-") else []
-    command = Command(
-        place, "locust", "-f", locustfile, "--headless", "-t", "1s", *given, env={} if given else {how: url}
-    )
-    assert command.wait() == 2
-    says(command.stderr, "tsbench: --endpoint: holds a password or token")
-    assert SECRET not in command.stderr + command.stdout
+    done = warm_locust.run(place, "-f", locustfile, "--headless", "-t", "1s", *given, env={} if given else {how: url})
+    assert done.code == 2
+    says(done.stderr, "tsbench: --endpoint: holds a password or token")
+    assert SECRET not in done.stderr + done.stdout
     assert not (place / "results").exists()
 
 
