@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -16,7 +17,7 @@ import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from tsbench.units import format_duration, format_size
 
@@ -140,13 +141,27 @@ def duration_axis(axes: Axes, which: str = "y") -> None:
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set_yscale("log") if which == "y" else axes.set_xscale("log")
     low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
-    ratio = high / max(low, 1e-9)
-    fine = (1.0, 2.0, 5.0) if which == "y" or ratio < 20 else (1.0, 3.0)  # labels side by side need more room
-    subs = fine if ratio < 200 else (1.0,)
-    axis.set_major_locator(LogLocator(base=10, subs=subs, numticks=12))
+    axis.set_major_locator(FixedLocator(_round_durations(low, high, most=9 if which == "y" else 4)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_duration(value))))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
+
+
+def _round_durations(low: float, high: float, most: int) -> list[float]:
+    """Return the ticks of a logarithmic axis: the finest steps with at most `most` of them, but two where that can be.
+
+    matplotlib's own locator divides less than a decade linearly, and the labels of 25, 30 and 35 ms touch.
+    """
+    decades = [10.0**n for n in range(math.floor(math.log10(max(low, 1e-9))), math.ceil(math.log10(max(high, 1))) + 1)]
+    found: list[float] = []
+    for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)):
+        ticks = [step * decade for decade in decades for step in steps if low <= step * decade <= high]
+        if (len(ticks) > most or len(steps) > 3) and len(found) >= 2:
+            break
+        found = ticks
+    if len(found) < 2:
+        found = [tick for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
+    return found[:: -(-len(found) // most) or 1]
 
 
 def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
@@ -161,6 +176,10 @@ def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
     """A linear axis of bytes from zero."""
     count_axis(axes, which, ticks=ticks)
     axis = axes.yaxis if which == "y" else axes.xaxis
+    high = axes.get_ylim()[1] if which == "y" else axes.get_xlim()[1]
+    if high < ticks:  # nothing was read or sent: no fractions of a byte
+        axes.set_ylim(0, 1) if which == "y" else axes.set_xlim(0, 1)
+        axis.set_major_locator(FixedLocator([0]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_size(value)) if value else "0"))
 
 
