@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from markupsafe import escape
 
 import tests.examples  # noqa: F401 - registers the profile that `--hypothesis-profile` may name
 from tests.namespaces import three_hosts
@@ -100,6 +101,12 @@ def warm_locust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmLocust
     warm = WarmLocust(tmp_path_factory.mktemp("warm"))
     yield warm
     warm.close()
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the figures, which take most of the time, out of reports; for tests of what else a command does."""
+    monkeypatch.setattr("tsbench.report.style.embed", lambda figure, *, name, alt: escape(alt))
 
 
 @pytest.fixture

@@ -354,6 +354,7 @@ def test_results_of_a_newer_version_are_left_to_it(results: Path, capsys: pytest
     says(refused(capsys, "report", "set"), "written by a newer tsbench (format 99 > 2)", "update tsbench")
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_result_set_of_format_1_is_reported_and_not_resumed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = shutil.copytree(ROOT / "tests" / "results" / "data" / "format-1", place / "old")
     before = {path: path.read_bytes() for path in old.rglob("*.json")}
@@ -375,6 +376,7 @@ def test_a_result_set_is_not_resumed_with_another_scenario(
     says(refused(capsys, "run", "tiny.toml", "--resume", "sets"), "no such result set; did you mean set?")
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_resuming_a_run_whose_world_began_before_now_keeps_what_is_complete(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -391,6 +393,7 @@ def test_resuming_a_run_whose_world_began_before_now_keeps_what_is_complete(
     says(refused(capsys, *words), "sqlite was made from another version")
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_resuming_what_is_complete_does_nothing_and_keeps_cells_that_were_not_asked_for(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,7 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -168,6 +169,7 @@ def test_a_place_that_cannot_be_written_is_found_before_anything_runs(
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     ("gate", "code", "held"),
     [

@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
@@ -110,6 +111,18 @@ class Histogram:
         ValueError
             If the text is damaged or of another layout.
         """
+        histogram = cls()
+        histogram.add_encoded(text)
+        return histogram
+
+    def add_encoded(self, text: str) -> None:
+        """Add the counts of an `encode`d text, as `add` does; only counters that it holds are touched.
+
+        Raises
+        ------
+        ValueError
+            If the text is damaged or of another layout; nothing is added then.
+        """
         try:
             framed = base64.b64decode(text.encode("ascii"), validate=True)
             frame = _FRAME.unpack_from(framed)
@@ -121,9 +134,7 @@ class Histogram:
             raise ValueError("not an HdrHistogram V2 text: a head is of another form or length")
         if layout != [DIGITS, 1, HIGHEST_NS]:
             raise ValueError(f"a histogram of layout {layout}; tsbench keeps {[DIGITS, 1, HIGHEST_NS]}")
-        histogram = cls()
-        _unpack(np.frombuffer(data, dtype=np.uint8, offset=_HEAD.size), histogram.counts)
-        return histogram
+        _unpack(np.frombuffer(data, dtype=np.uint8, offset=_HEAD.size), self.counts)
 
 
 # The V2 form: ZigZag LEB128 words, a count each or, where negative, how many counters are zero; numbers big-endian.
@@ -155,7 +166,7 @@ def _pack(counts: NDArray[np.int64]) -> bytes:
 
 
 def _unpack(pieces: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
-    """Fill the counters from words of up to 8 bytes, which is counts up to 2**55."""
+    """Add to the counters what words of up to 8 bytes hold, which is counts up to 2**55."""
     if not pieces.size:
         return
     lasts = np.flatnonzero(pieces < 0x80)
@@ -171,7 +182,7 @@ def _unpack(pieces: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
     ends = np.cumsum(np.where(words < 0, np.minimum(-words, counts.size + 1), 1))
     if ends[-1] > counts.size:
         raise ValueError(f"a histogram of {ends[-1]} counters; tsbench keeps {counts.size}")
-    counts[ends[words > 0] - 1] = words[words > 0]
+    counts[ends[words > 0] - 1] += words[words > 0]  # each counter is there once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,12 +222,51 @@ def read_log(path: Path) -> Iterator[Interval]:
     ValueError
         If a line is damaged: the text names file and line.
     """
+    for number, (tag, start_s, length_s, text) in _log_lines(path):
+        with _named(path, number):
+            histogram = Histogram.decode(text)
+        yield Interval(tag, start_s, length_s, histogram)
+
+
+def add_log(path: Path, histogram_of: Callable[[str, float], Histogram | None]) -> None:
+    """Add the intervals of a log file to histograms, without making one of each.
+
+    Parameters
+    ----------
+    path
+        The file.
+    histogram_of
+        Returns the histogram that an interval is added to, by its tag and start (epoch seconds); None leaves it out.
+
+    Raises
+    ------
+    ValueError
+        If a line is damaged: the text names file and line.
+    """
+    for number, (tag, start_s, _, text) in _log_lines(path):
+        histogram = histogram_of(tag, start_s)
+        with _named(path, number):
+            (Histogram() if histogram is None else histogram).add_encoded(
+                text
+            )  # damage is found outside the window too
+
+
+def _log_lines(path: Path) -> Iterator[tuple[int, tuple[str, float, float, str]]]:
+    """Yield the number of each line with the tag, start, length and encoded histogram of its interval."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if line.startswith(("#", '"')) or not line.strip() or not line.endswith("\n"):
                 continue
-            try:
-                tag, start, length, _, blob = line.rstrip("\n").split(",")
-                yield Interval(tag.removeprefix("Tag="), float(start), float(length), Histogram.decode(blob))
-            except ValueError as error:
-                raise ValueError(f"{path}:{number}: damaged histogram log line ({error})") from None
+            with _named(path, number):
+                tag, start, length, _, text = line.rstrip("\n").split(",")
+                found = tag.removeprefix("Tag="), float(start), float(length), text
+            yield number, found
+
+
+@contextmanager
+def _named(path: Path, number: int) -> Iterator[None]:
+    """Name file and line in an error about a line of a log."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}:{number}: damaged histogram log line ({error})") from None

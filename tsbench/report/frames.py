@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from tsbench.errors import UserMistake
-from tsbench.measure.hist import Histogram, read_log
+from tsbench.measure.hist import Histogram, add_log
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
 from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
@@ -239,18 +239,23 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     if window is None:
         return {}
     start_s, end_s = window
-    merged: dict[tuple[str, str, str], Histogram] = {}
+    by_tag: dict[str, Histogram] = {}
+
+    def measured(tag: str, begin_s: float) -> Histogram | None:
+        inside = start_s - _ROUNDED_S < begin_s < end_s - _ROUNDED_S
+        return by_tag.setdefault(tag, Histogram()) if inside else None
+
     for path in sorted((cell.run / "latency").glob("*.hlog")):
         try:
-            for interval in read_log(path):
-                if not start_s - _ROUNDED_S < interval.start_s < end_s - _ROUNDED_S:
-                    continue
-                op, _, time = interval.tag.rpartition("|")
-                kind = kind_of(cell, op)
-                for key in {(kind, op, time), (kind, ALL, time)}:
-                    merged.setdefault(key, Histogram()).add(interval.histogram)
+            add_log(path, measured)
         except (ValueError, OSError) as error:
             raise UserMistake(f"{error}; run the cell again with --resume") from None
+    merged: dict[tuple[str, str, str], Histogram] = {}
+    for tag, histogram in by_tag.items():
+        op, _, time = tag.rpartition("|")
+        kind = kind_of(cell, op)
+        for key in {(kind, op, time), (kind, ALL, time)}:
+            merged.setdefault(key, Histogram()).add(histogram)
     return dict(sorted(merged.items()))
 
 
