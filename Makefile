@@ -1,5 +1,6 @@
 # make quickstart   sets everything up in .venv and runs scenarios/quickstart.toml
 # make test         sets everything up and runs the tests; make test ARGS='--require postgres -k sqlite'
+#                   (--hypothesis-profile=thorough tries properties with ten times as many examples, as CI does)
 # make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
 # make lint         ruff and mypy
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from markupsafe import escape
 
+import tests.examples  # noqa: F401 - registers the profile that `--hypothesis-profile` may name
 from tests.namespaces import three_hosts
+from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.postgres.server import PostgresServer
@@ -55,6 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
+    # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -87,6 +93,20 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
     yield server
     server.stop()
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def warm_locust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmLocust]:
+    """Locust's command line without the time to import it; for commands that end before they start a load."""
+    warm = WarmLocust(tmp_path_factory.mktemp("warm"))
+    yield warm
+    warm.close()
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the figures, which take most of the time, out of reports; for tests of what else a command does."""
+    monkeypatch.setattr("tsbench.report.style.embed", lambda figure, *, name, alt: escape(alt))
 
 
 @pytest.fixture

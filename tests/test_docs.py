@@ -12,7 +12,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from tsbench.targets.postgres.server import SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.warm import WarmLocust
     from tsbench.targets.postgres.server import PostgresServer
 
 ROOT = Path(__file__).parent.parent
@@ -139,7 +139,7 @@ PARSE = """
 import json, sys
 from locust import argument_parser
 from locust.util.load_locustfile import load_locustfile
-words = json.loads(sys.argv[1])
+words = sys.argv[1:]
 classes, _ = load_locustfile(words[words.index("-f") + 1])
 parsed = argument_parser.parse_options(words)
 group = next(g for g in argument_parser.get_parser()._action_groups if g.title == "tsbench")
@@ -160,18 +160,19 @@ def locust_commands() -> list[Any]:
     return found
 
 
-def loaded(words: list[str]) -> dict[str, Any]:
+def loaded(warm_locust: WarmLocust, words: list[str]) -> dict[str, Any]:
     """What Locust makes of a command line, in a process of its own."""
-    command = [sys.executable, "-c", PARSE, json.dumps(words)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = warm_locust.run(ROOT, *words, text=PARSE)
+    assert done.code == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
 @pytest.mark.parametrize("words", locust_commands())
-def test_the_commands_of_locust_are_understood_with_the_locustfile_that_they_name(words: list[str]) -> None:
-    found = loaded(words)
+def test_the_commands_of_locust_are_understood_with_the_locustfile_that_they_name(
+    warm_locust: WarmLocust, words: list[str]
+) -> None:
+    found = loaded(warm_locust, words)
     assert set(found["asked"]) <= set(found["there"])
 
 
@@ -309,12 +310,11 @@ def test_no_page_shows_an_endpoint_with_a_secret() -> None:
         refuse_secrets(url, "docs")
 
 
-def test_the_options_of_a_locustfile_are_those_that_it_has() -> None:
+def test_the_options_of_a_locustfile_are_those_that_it_has(warm_locust: WarmLocust) -> None:
     page = ROOT / "docs" / "locustfiles.md"
     told = {row[0].strip("`"): (row[1].strip("`"), row[2]) for row in rows(page, 4) if row[0].startswith("`--")}
-    options = {
-        name: (variable, default) for name, variable, default in loaded(["-f", "locustfiles/sqlite.py"])["options"]
-    }
+    found = loaded(warm_locust, ["-f", "locustfiles/sqlite.py"])["options"]
+    options = {name: (variable, default) for name, variable, default in found}
     assert {name: variable for name, (variable, _) in told.items()} == {n: v for n, (v, _) in options.items()}
     plain = {name: default for name, (_, default) in told.items() if default.startswith("`")}
     assert plain == {name: f"`{options[name][1]}`" for name in plain}

@@ -20,6 +20,8 @@ from tsbench.workload.version import WORLD_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.warm import WarmLocust
+
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -228,15 +230,15 @@ def test_a_secret_in_a_comment_is_refused_because_the_file_is_kept_with_the_resu
 
 @pytest.mark.parametrize("url", [LEAKS[0], LEAKS[1], LEAKS[4]])
 @pytest.mark.parametrize("how", ["--endpoint", "--host", "TSBENCH_ENDPOINT", "LOCUST_HOST"])
-def test_bare_locust_refuses_a_secret_wherever_an_endpoint_is_given(place: Path, url: str, how: str) -> None:
+def test_bare_locust_refuses_a_secret_wherever_an_endpoint_is_given(
+    place: Path, warm_locust: WarmLocust, url: str, how: str
+) -> None:
     locustfile = str(ROOT / "locustfiles" / "postgres.py")
     given = [how, url] if how.startswith("-") else []
-    command = Command(
-        place, "locust", "-f", locustfile, "--headless", "-t", "1s", *given, env={} if given else {how: url}
-    )
-    assert command.wait() == 2
-    says(command.stderr, "tsbench: --endpoint: holds a password or token")
-    assert SECRET not in command.stderr + command.stdout
+    done = warm_locust.run(place, "-f", locustfile, "--headless", "-t", "1s", *given, env={} if given else {how: url})
+    assert done.code == 2
+    says(done.stderr, "tsbench: --endpoint: holds a password or token")
+    assert SECRET not in done.stderr + done.stdout
     assert not (place / "results").exists()
 
 
@@ -388,6 +390,7 @@ def test_runs_with_different_data_are_not_reported_together(results: Path, capsy
     assert main(["report", "set/other"]) == 0
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_result_set_of_format_1_is_reported_and_not_resumed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = shutil.copytree(ROOT / "tests" / "results" / "data" / "format-1", place / "old")
     before = {path: path.read_bytes() for path in old.rglob("*.json")}
@@ -409,6 +412,7 @@ def test_a_result_set_is_not_resumed_with_another_scenario(
     says(refused(capsys, "run", "tiny.toml", "--resume", "sets"), "no such result set; did you mean set?")
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_resuming_a_run_whose_world_began_before_now_keeps_what_is_complete(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -425,6 +429,7 @@ def test_resuming_a_run_whose_world_began_before_now_keeps_what_is_complete(
     says(refused(capsys, *words), "sqlite was made from another version")
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_resuming_what_is_complete_does_nothing_and_keeps_cells_that_were_not_asked_for(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,11 +9,15 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tsbench.cli.main import main
 from tsbench.report import frames
+
+if TYPE_CHECKING:
+    from tests.warm import WarmLocust
 
 ROOT = Path(__file__).parent.parent.parent
 PASSED, BROKEN, NOT_TOLD = "pass", "failure", "error"
@@ -112,6 +116,7 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -164,6 +169,7 @@ def test_a_place_that_cannot_be_written_is_found_before_anything_runs(
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     ("gate", "code", "held"),
     [
@@ -183,12 +189,17 @@ def test_a_ramp_that_ends_at_a_gate_that_failed_has_found_what_it_was_asked(
     assert json.loads(summary.read_text(encoding="utf-8"))["knee"]["held"] == held
 
 
-def locust(directory: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def words_of(directory: Path, *words: str) -> list[str]:
+    """The arguments of a small run of bare Locust."""
     file = ROOT / "locustfiles" / "sqlite.py"
-    command = [sys.executable, "-m", "locust", "-f", str(file), "--headless", "-u", "2", "-r", "2", "-t", "4s"]
-    command += ["--scale", "4", "--load-window", "2h", "--warmup", "0s", "--results", str(directory)]
+    small = ["-f", str(file), "--headless", "-u", "2", "-r", "2", "-t", "4s", "--scale", "4", "--load-window", "2h"]
+    return [*small, "--warmup", "0s", "--results", str(directory), *words]
+
+
+def locust(directory: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "locust", *words_of(directory, *words)]
     inherited = {**os.environ, **environment}
-    return subprocess.run([*command, *words], capture_output=True, text=True, timeout=120, env=inherited, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=inherited, check=False)
 
 
 def test_bare_locust_exits_with_1_when_a_gate_is_broken(tmp_path: Path):
@@ -214,8 +225,8 @@ def test_bare_locust_takes_gates_from_its_environment_and_exits_with_0_when_they
     assert 0 < inside["client_cpu_percent"].mean() < 250
 
 
-def test_bare_locust_refuses_a_gate_that_is_none_before_it_starts(tmp_path: Path):
-    done = locust(tmp_path, "--gate", "write:p99<50")
-    assert done.returncode == 2
+def test_bare_locust_refuses_a_gate_that_is_none_before_it_starts(tmp_path: Path, warm_locust: WarmLocust):
+    done = warm_locust.run(tmp_path, *words_of(tmp_path, "--gate", "write:p99<50"))
+    assert done.code == 2
     assert "a time needs a unit; write write:p99<50ms, say" in done.stderr
     assert list(tmp_path.iterdir()) == []

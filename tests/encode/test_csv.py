@@ -7,9 +7,10 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.encode.test_line_protocol import batches
+from tests.examples import examples
 from tsbench.encode import csv as encoder
 from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, WorldSpec
@@ -33,7 +34,7 @@ def check(batch: Batch) -> None:
         assert [type(value)(text) for value, text in zip(fields, texts, strict=True)] == fields
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(batches())
 def test_rows_read_back_as_the_points_that_were_written(batch):
     check(batch)

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tsbench.encode import line_protocol
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
 from tsbench.workload.use_cases import USE_CASES
@@ -131,7 +132,7 @@ def batches(draw):
     )
 
 
-@settings(deadline=None, max_examples=300)
+@examples(50)
 @given(batches())
 def test_lines_read_back_as_the_points_that_were_written(batch):
     check(batch)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.encode import pgcopy, sql
@@ -40,7 +41,7 @@ def parsed(stream: bytes) -> list[list[bytes | None]]:
 
 @pytest.mark.parametrize("measurement", [CPU, DISK, LAG, WIDE], ids=lambda m: m.name)
 @pytest.mark.parametrize("extra_json", [True, False], ids=["json", "no json"])
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(points=st.integers(0, 50), seed=st.integers(0, 99))
 def test_the_stream_has_the_batchs_values(measurement: Measurement, extra_json: bool, points: int, seed: int) -> None:
     shared = data.shared_tags()

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsbench.measure.hist import DIGITS, HIGHEST_NS, Histogram, Interval, read_log, write_interval, write_log_head
+from tests.examples import examples
+from tsbench.measure.hist import (
+    DIGITS,
+    HIGHEST_NS,
+    Histogram,
+    Interval,
+    add_log,
+    read_log,
+    write_interval,
+    write_log_head,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +41,7 @@ def reference(values: list[int]) -> HdrHistogram:
     return histogram
 
 
-@settings(deadline=None, max_examples=60)
+@examples(30)
 @given(VALUES)
 def test_counters_percentiles_and_text_are_the_reference_implementations(values: list[int]) -> None:
     ours, theirs = Histogram(values), reference(values)
@@ -44,7 +54,7 @@ def test_counters_percentiles_and_text_are_the_reference_implementations(values:
     assert len(ours) == len(values)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(10)
 @given(st.integers(1, 4_000), st.sampled_from([10.0, 50.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99]))
 def test_every_percentile_of_any_number_of_values_is_the_reference_implementations(count: int, percent: float) -> None:
     values = np.arange(count) * 1_000
@@ -152,3 +162,27 @@ def test_a_last_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
     for cut in (1, 20, 60):
         path.write_text(whole[:-cut])
         assert [len(interval.histogram) for interval in read_log(path)] == [0, 1_000, 2_000]
+
+
+@given(VALUES, VALUES)
+def test_adding_an_encoded_histogram_is_adding_the_histogram(one: list[int], other: list[int]) -> None:
+    merged, expected = Histogram(one), Histogram(one)
+    merged.add_encoded(Histogram(other).encode())
+    expected.add(Histogram(other))
+    assert np.array_equal(merged.counts, expected.counts)
+
+
+def test_a_log_is_added_up_by_tag_and_start_and_damage_is_named_wherever_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.hlog"
+    with path.open("w", encoding="utf-8") as log:
+        write_log_head(log, start_s=100)
+        for second in range(4):
+            write_interval(log, Interval("a|service", 100.0 + second, 1.0, Histogram([10 + second])))
+            write_interval(log, Interval("b|service", 100.0 + second, 1.0, Histogram([20 + second])))
+    found = {"a|service": Histogram(), "b|service": Histogram()}
+    add_log(path, lambda tag, start_s: found[tag] if 101 <= start_s < 103 else None)
+    assert [histogram.counts.nonzero()[0].tolist() for histogram in found.values()] == [[11, 12], [21, 22]]
+    with path.open("a", encoding="utf-8") as log:
+        log.write("Tag=b|service,104.000,1.000,0.000,damaged\n")
+    with pytest.raises(ValueError, match=r"x\.hlog:13: damaged histogram log line"):
+        add_log(path, lambda *_: None)

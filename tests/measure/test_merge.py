@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.measure.test_recorder import T0, S, recorder
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
 from tsbench.measure.merge import OpTotals, merge, observation
@@ -92,7 +93,7 @@ def expected(ops: list[Did], op: str) -> OpTotals:
     )
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(OPS, st.integers(1, 20))
 def test_ops_of_several_processes_and_flushes_merge_to_what_one_pass_gives(
     tmp_path_factory: pytest.TempPathFactory, ops: list[Did], flush_every: int

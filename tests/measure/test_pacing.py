@@ -5,9 +5,10 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tsbench.measure.pacing import BLOCK, NS_PER_S, Arrivals, Stripe
 
 KINDS: tuple[Literal["constant", "poisson"], ...] = ("constant", "poisson")
@@ -21,7 +22,7 @@ def all_of(stripe: Stripe, most: int = 10**9) -> list[int]:
     return found
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(KIND, st.floats(0.5, 50_000), st.integers(0, 2**32))
 def test_due_times_are_a_pure_function_of_the_number(kind: str, rate: float, seed: int) -> None:
     arrivals = Arrivals(rate, kind, seed)  # type: ignore[arg-type]
@@ -33,7 +34,7 @@ def test_due_times_are_a_pure_function_of_the_number(kind: str, rate: float, see
     assert all_of(Stripe(Arrivals(rate, kind, seed)), 50) == one_by_one[:50]  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(KIND, st.floats(0.5, 1e6), st.integers(0, 2**32))
 def test_due_times_increase(kind: str, rate: float, seed: int) -> None:
     times = all_of(Stripe(Arrivals(rate, kind, seed)), 3_000)  # type: ignore[arg-type]
@@ -41,7 +42,7 @@ def test_due_times_increase(kind: str, rate: float, seed: int) -> None:
     assert all(one <= other for one, other in pairwise(times))
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(KIND, st.integers(1, 300), st.integers(1, 3_000), st.integers(0, 99))
 def test_the_stripes_of_any_number_of_processes_are_disjoint_and_complete(
     kind: str, processes: int, rate: int, seed: int
@@ -78,7 +79,7 @@ def test_different_seeds_are_different_schedules() -> None:
     assert len(schedules) == 20
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(KIND, st.integers(1, 2_000), st.integers(1, 3 * NS_PER_S), st.integers(0, 99))
 def test_the_duration_cuts_exactly(kind: str, rate: int, duration_ns: int, seed: int) -> None:
     endless = Stripe(Arrivals(rate, kind, seed))  # type: ignore[arg-type]

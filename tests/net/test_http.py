@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.net.loopback import Loopback, Peer
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
@@ -106,7 +107,7 @@ def cut(draw: random.Random, wire: bytes) -> list[bytes]:
     return [piece for piece in found if piece]
 
 
-@settings(max_examples=10_000, deadline=None)
+@examples(1_000)
 @given(st.integers(0, 2**64 - 1))
 def test_any_framing_split_anywhere_is_read_right(seed: int) -> None:
     made = framing(seed)
@@ -116,7 +117,7 @@ def test_any_framing_split_anywhere_is_read_right(seed: int) -> None:
     assert fast is None or fast == found
 
 
-@settings(max_examples=3_000, deadline=None)
+@examples(300)
 @given(st.integers(0, 2**64 - 1))
 def test_an_early_end_is_never_taken_for_a_response(seed: int) -> None:
     made, draw = framing(seed), random.Random(seed)
@@ -128,7 +129,7 @@ def test_an_early_end_is_never_taken_for_a_response(seed: int) -> None:
     assert parse_plain(wire) is None
 
 
-@settings(max_examples=10_000, deadline=None)
+@examples(1_000)
 @given(st.integers(0, 2**64 - 1))
 def test_damage_is_read_the_same_in_any_pieces_or_refused(seed: int) -> None:
     made, draw = framing(seed), random.Random(seed)

@@ -228,6 +228,28 @@ def test_labels_beside_each_other_do_not_overlap(tmp_path: Path, rate: int) -> N
     assert all(legend.y0 > panel.get_window_extent().y1 for panel in panels(figure).values())
 
 
+@pytest.mark.parametrize(("low", "high"), [(11, 36), (2, 15), (9, 2_000), (10.1, 10.9), (0.0005, 90_000)])
+@pytest.mark.parametrize("which", ["x", "y"])
+def test_an_axis_of_durations_has_some_round_labels_that_do_not_touch(low: float, high: float, which: str) -> None:
+    figure, axes = style.panels(2, 3, height=2.6)
+    axes[0].set(xlim=(low * 1e6, high * 1e6), ylim=(low * 1e6, high * 1e6))
+    style.duration_axis(axes[0], which)
+    figure.canvas.draw()
+    axis = axes[0].xaxis if which == "x" else axes[0].yaxis
+    labels = [label for label in axis.get_ticklabels() if label.get_text()]
+    assert 2 <= len(labels) <= (4 if which == "x" else 9)
+    boxes = [label.get_window_extent() for label in labels]
+    sides = [(box.x0, box.x1) if which == "x" else (box.y0, box.y1) for box in boxes]
+    assert all(one[1] < other[0] for one, other in pairwise(sides))
+
+
+def test_an_axis_of_no_bytes_at_all_has_no_fractions_of_a_byte() -> None:
+    _, (panel,) = style.panels(1, 1, height=2)
+    panel.plot([0, 1], [0, 0])
+    style.size_axis(panel)
+    assert [str(panel.yaxis.get_major_formatter()(tick, 0)) for tick in panel.get_yticks()] == ["0"]
+
+
 def test_the_page_shows_the_figure_as_text_once(study: Path) -> None:
     page = write_report(study).read_text(encoding="utf-8")
     assert page.count("CPU, cores</text>") == 1

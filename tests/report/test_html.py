@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.drive.webui import browser
 from tsbench.report import manifest
 from tsbench.report.html import write_report
 from tsbench.report.metrics import MISSING
 from tsbench.results.rundir import RunDir
+from tsbench.results.summary import GateResult
 
 from .synthetic import QUESTION, Shape, make_results, make_run
 
@@ -193,6 +195,41 @@ def test_null_parts_of_a_summary_are_left_out(tmp_path: Path):
     text = write_report(tmp_path).read_text(encoding="utf-8")
     assert "the run ended before its figures were checked" in text
     assert "None" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.chromium
+def test_at_1200_pixels_the_summary_fits_and_usual_names_are_not_broken(tmp_path: Path):
+    if browser.program() is None:
+        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
+    small = Shape(seconds=2, warmup=0, rate=1500, ops=(("write", "write"), ("single-groupby-1-1-1", "query")))
+    broken = GateResult("write:p99<1ms", 6e6, "fail", "6.00 ms (response time of 20 ops, open loop)")
+    shapes = [
+        replace(small, cell="timescale-hypertable-load.batch=10000-users=100"),
+        replace(small, cell="postgres-btree-users-1000", gates=(broken,)),
+        replace(small, cell="sqlite-clustered-users-10", validity="inconclusive", limited_by="load generator",
+                reason="x", gates=(broken,)),
+    ]  # fmt: skip
+    page = write_report(make_results(tmp_path / "r", shapes))
+    chromium = browser.Browser(tmp_path / "profile")
+    try:
+        chromium.go(f"file://{page}")
+        chromium.resize(1_200, 900)
+        scrolling = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+        assert chromium.ask(scrolling) == 0
+        lines = chromium.ask("[...document.querySelectorAll('#summary tbody a')].map(e => e.getClientRects().length)")
+        assert lines[1:] == [1, 1]
+        assert chromium.ask("document.documentElement.scrollWidth") <= 1_200
+    finally:
+        chromium.close()
+
+
+def test_the_words_of_the_page_are_explained_on_it(page: str):
+    reading = page[
+        page.index('<section id="reading">') : page.index("</section>", page.index('<section id="reading">'))
+    ]
+    for word in ("valid", "invalid", "inconclusive", "Gates", "not judged", "Limited by"):
+        assert f"<em>{word}</em>" in reading
+    assert "p99 is the 99th percentile" in reading
 
 
 def test_the_template_is_part_of_the_package():

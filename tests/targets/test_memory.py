@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.targets import data
 from tests.targets.contract import Point, TargetContract
 from tests.targets.data import CPU, LAG, START_NS, S
@@ -59,7 +60,7 @@ class TestMemory(TargetContract):
         ]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.booleans(), st.sampled_from([CPU, LAG]))
 def test_every_answer_is_that_of_a_plain_loop(seed: int, points: int, keeps: bool, measurement: Measurement) -> None:
     draw = np.random.default_rng(seed)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib.metadata import packages_distributions
 from typing import TYPE_CHECKING
@@ -55,3 +56,11 @@ def test_targets_declare_the_drivers_that_their_modules_import() -> None:
         used = set().union(*(third_party(path) for module, path in MODULES.items() if home_of(module) == home))
         mine = [target for target in TARGETS.values() if type(target).__module__.split(".")[2] == home]
         assert used - shared == {name for target in mine for name in target.drivers}, home
+
+
+def test_a_process_imports_the_driver_of_the_one_database_that_it_deals_with() -> None:
+    text = "import sys; from tsbench.run import helper; from tsbench.targets.registry import TARGETS, get\n"
+    text += "assert 'postgres' in TARGETS and len(TARGETS) > 5; get('sqlite')\n"
+    text += "print(*sorted({'psycopg', 'duckdb', 'polars', 'sqlite3'} & {*sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["sqlite3"]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import Disorder, World, WorldSpec
 
@@ -52,7 +53,7 @@ WORLDS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(WORLDS, st.integers(1, 400), st.integers(1, 400), st.integers(1, 60))
 def test_the_points_do_not_depend_on_the_size_of_batches(spec, points, other_points, ticks):
     world = World(spec)
@@ -61,7 +62,7 @@ def test_the_points_do_not_depend_on_the_size_of_batches(spec, points, other_poi
     assert fingerprint(one) == fingerprint(other)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(WORLDS, st.integers(1, 300), st.lists(st.integers(0, 150), min_size=3, max_size=3))
 def test_the_points_do_not_depend_on_where_the_ticks_are_split(spec, points, cuts):
     world, (first, middle, last) = World(spec), sorted(cuts)
@@ -73,7 +74,7 @@ def test_the_points_do_not_depend_on_where_the_ticks_are_split(spec, points, cut
     assert fingerprint(whole) == fingerprint(parts)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.sampled_from(["cpu-only", "sensors"]), st.integers(1, 30), st.integers(1, 8), st.integers(1, 20))
 def test_streams_are_disjoint_and_complete(use_case, scale, streams, ticks):
     world = World(spec(use_case, scale, streams=streams))
@@ -95,7 +96,7 @@ def test_streams_are_disjoint_and_complete(use_case, scale, streams, ticks):
     assert len(seen) == world.count(None, 0, ticks)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     st.sampled_from(["cpu-only", "sensors", "devops", "replication"]),
     st.integers(1, 12),

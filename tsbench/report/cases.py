@@ -120,9 +120,7 @@ def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -
     for place, (cell, op) in enumerate(zip(cells, ops, strict=True)):
         marks = {**TIMES, "p99": _HOLLOW} if _is_few(cell, op) else TIMES
         values = [_time(cell, op, part) for part in marks]
-        if not compare.draw_span(panel, cell, place, values, list(marks.values()), GREY):
-            at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
-            panel.annotate("none", (0.02, place), **at)
+        compare.draw_span(panel, cell, place, values, list(marks.values()), GREY)
     label = textwrap.fill(f"{time_label(cells)}, lower is better", 38)
     panel.set(title=compare.shorten(title, _WIDEST), xlabel=label)
     style.duration_axis(panel, "x")

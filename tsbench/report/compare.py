@@ -185,16 +185,17 @@ def _line_per_run(
 
 def draw_span(
     panel: Axes, cell: Cell, place: int, values: Sequence[float | None], marks: Sequence[Mapping[str, Any]], line: str
-) -> bool:
-    """Draw a run's times (ns) as marks on a line of colour `line`; False, and nothing drawn, where one is missing."""
+) -> None:
+    """Draw a run's times (ns) as marks on a line of colour `line`, or `none` where one is missing."""
     there = [value for value in values if value]
     if len(there) < len(marks):
-        return False
+        at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
+        panel.annotate("none", (0.02, place), **at)
+        return
     alpha = 1 if cell.validity.is_valid else _PALE
     panel.plot([min(there), max(there)], [place, place], linewidth=2, color=line, alpha=alpha)
     for value, mark in zip(there, marks, strict=True):
         panel.plot([value], [place], **{"color": line, "alpha": alpha, "linestyle": "none", **mark})
-    return True
 
 
 def mark_keys(marks: Iterable[Mapping[str, Any]]) -> list[Line2D]:

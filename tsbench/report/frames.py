@@ -26,7 +26,8 @@ import numpy as np
 import pandas as pd
 
 from tsbench.errors import UserMistake
-from tsbench.measure.hist import Histogram, read_log
+from tsbench.measure.hist import Histogram, scan_log
+from tsbench.measure.recorder import TIMES
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
 from tsbench.results.rundir import (
@@ -251,18 +252,24 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     if window is None:
         return {}
     start_s, end_s = window
-    merged: dict[tuple[str, str, str], Histogram] = {}
+    by_tag: dict[str, Histogram] = {}
+
     for path in sorted((cell.run / "latency").glob("*.hlog")):
         try:
-            for interval in read_log(path):
-                if not start_s - _ROUNDED_S < interval.start_s < end_s - _ROUNDED_S:
-                    continue
-                op, _, time = interval.tag.rpartition("|")
-                kind = kind_of(cell, op)
-                for key in {(kind, op, time), (kind, ALL, time)}:
-                    merged.setdefault(key, Histogram()).add(interval.histogram)
+            for line in scan_log(path):
+                seen = line.decode()  # damage is found outside the window too
+                if start_s - _ROUNDED_S < line.start_s < end_s - _ROUNDED_S:
+                    seen.add_to(by_tag.setdefault(line.tag, Histogram()))
         except (ValueError, OSError) as error:
             raise UserMistake(f"{error}; run the cell again with --resume") from None
+    merged: dict[tuple[str, str, str], Histogram] = {}
+    for tag, histogram in by_tag.items():
+        op, _, time = tag.rpartition("|")
+        if time not in TIMES:
+            continue
+        kind = kind_of(cell, op)
+        for key in {(kind, op, time), (kind, ALL, time)}:
+            merged.setdefault(key, Histogram()).add(histogram)
     return dict(sorted(merged.items()))
 
 

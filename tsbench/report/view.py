@@ -119,7 +119,7 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
     for owner, key, form in (("size", "parts", "bytes"), ("answers", "by_kind", "count")):
         if part == owner:
             pieces = _items(lookup(cell.summary, (part, key)))
-            found.extend((f"of it {name}", text_of(value, form)) for name, value in pieces if value is not None)
+            found.extend((f"of which {name}", text_of(value, form)) for name, value in pieces if value is not None)
     for owner, key, label in (
         ("load", "settled_s", "settling afterwards"),
         ("limit", "encode_s", "encoding of writes"),
@@ -140,7 +140,8 @@ def checks(cell: Cell) -> list[tuple[str, Verdict, str]]:
     """Return the checks behind the run's validity: the statement, the verdict, its counts as text."""
     found = []
     for name, check in cell.validity.checks.items():
-        counts = ", ".join(f"{text_of(count, 'count')} {key}" for key, count in check.counts.items())
+        named = [(count, key.removesuffix("s") if count == 1 else key) for key, count in check.counts.items()]
+        counts = ", ".join(f"{text_of(count, 'count')} {key}" for count, key in named)
         found.append((CHECKS.get(name, name), check, counts))
     return found
 

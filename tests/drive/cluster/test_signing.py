@@ -21,6 +21,8 @@ from tsbench.servers.process import free_port
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.warm import WarmLocust
+
 LOCUSTFILE = str(Path(__file__).parents[3] / "locustfiles" / "sqlite.py")
 SECRET = "0123456789abcdef0123456789abcdef"
 FIRST_DATA = {
@@ -164,14 +166,13 @@ def test_a_worker_does_nothing_for_a_master_without_the_secret(start: Callable[.
     ],
 )
 def test_a_master_or_worker_without_a_secret_ends_before_it_listens(
-    start: Callable[..., Command], words: list[str], variables: dict[str, str], answer: str
+    warm_locust: WarmLocust, tmp_path: Path, words: list[str], variables: dict[str, str], answer: str
 ) -> None:
     port = str(free_port())
-    command = start(
-        "--headless", "--master-bind-port", port, "--master-port", port, *words, env={**FIRST_DATA, **variables}
-    )
-    assert command.wait() == 2
-    errors = "\n".join(re.sub(r"^\[.*?tsbench: ", "", line) for line in command.stderr.splitlines() if "ERROR" in line)
+    ports = ["--master-bind-port", port, "--master-port", port]
+    done = warm_locust.run(tmp_path, "-f", LOCUSTFILE, "--headless", *ports, *words, env={**FIRST_DATA, **variables})
+    assert done.code == 2
+    errors = "\n".join(re.sub(r"^\[.*?tsbench: ", "", line) for line in done.stderr.splitlines() if "ERROR" in line)
     says(complaint(errors), answer)
 
 

@@ -50,7 +50,11 @@ class Browser:
             self._call(f"{domain}.enable")
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._call("Emulation.setEmulatedMedia", features=scheme)
-        self._call("Emulation.setDeviceMetricsOverride", width=1400, height=900, deviceScaleFactor=1, mobile=False)
+        self.resize(1400, 900)
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the page's window in pixels."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

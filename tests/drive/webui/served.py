@@ -20,7 +20,7 @@ from tsbench.servers.process import free_port
 if TYPE_CHECKING:
     from email.message import Message
 
-ROOT = Path(__file__).parent.parent.parent.parent
+LOCUSTFILES = Path(__file__).parents[3] / "locustfiles"
 SMALL = {"TSBENCH_SCALE": "10", "TSBENCH_LOAD_WINDOW": "2h", "TSBENCH_WARMUP": "1s"}
 
 
@@ -45,7 +45,7 @@ class Served:
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()), _NoRedirect())
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("LOCUST_", "TSBENCH_"))}
         bus = str(free_port())
-        command = [sys.executable, "-m", "locust", "-f", str(ROOT / "locustfiles" / f"{target}.py")]
+        command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILES / f"{target}.py")]
         command += ["--web-port", str(self.port), "--master-bind-port", bus, "--master-port", bus, *words]
         with self._log.open("wb") as log:
             self.child = subprocess.Popen(

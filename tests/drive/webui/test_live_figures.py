@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tsbench.drive.webui.live_figures import Figures
 from tsbench.drive.webui.live_updates import News, Outbox
 from tsbench.measure.hist import Histogram
@@ -27,7 +28,7 @@ def through_the_wire(news: News) -> News:
     return News.unpacked(json.loads(json.dumps(news.packed())))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(100, 103), st.integers(1, 10**10)), min_size=1, max_size=60))
 def test_the_merged_news_of_several_processes_are_one_histogram_of_all(ops: list[tuple[int, int, int]]) -> None:
     figures = Figures()

@@ -10,11 +10,14 @@ import pytest
 
 from tests.drive.webui import browser
 from tests.drive.webui.browser import Browser, wait_until
-from tests.drive.webui.served import Served
+from tests.drive.webui.served import LOCUSTFILES, SMALL, Served
+from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.warm import WarmLocust
 
 SENTINEL = "sentinel-4711"
 
@@ -186,21 +189,30 @@ def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Se
     wait_until(lambda: locust.rows("writes"), "writes")
 
 
-def test_a_password_in_the_endpoint_option_ends_locust_before_it_serves(served: Callable[..., Served]) -> None:
-    locust = served(TSBENCH_ENDPOINT=f"sqlite://me:{SENTINEL}@there/x.db")
-    assert locust.child.wait(30) == 2
-    assert "holds a password" in locust.log()
-    assert SENTINEL not in locust.log()
+def unserved(warm_locust: WarmLocust, place: Path, *words: str, **variables: str) -> str:
+    """What Locust with its web UI says when it refuses to serve."""
+    bus, port = str(free_port()), str(free_port())
+    ports = ["--web-port", port, "--master-bind-port", bus, "--master-port", bus]
+    done = warm_locust.run(place, "-f", str(LOCUSTFILES / "sqlite.py"), *ports, *words, env={**SMALL, **variables})
+    assert done.code == 2
+    return done.stdout + done.stderr
 
 
-def test_pages_of_other_sites_are_refused(served: Callable[..., Served]) -> None:
-    locust = served().ready()
+def test_a_password_in_the_endpoint_option_ends_locust_before_it_serves(
+    warm_locust: WarmLocust, tmp_path: Path
+) -> None:
+    said = unserved(warm_locust, tmp_path, TSBENCH_ENDPOINT=f"sqlite://me:{SENTINEL}@there/x.db")
+    assert "holds a password" in said
+    assert SENTINEL not in said
+
+
+def test_pages_of_other_sites_are_refused(one: Served) -> None:
     form = {"user_count": 1, "spawn_rate": 1}
-    assert locust.post("/swarm", form, Origin="http://evil.example").status == 403
-    assert locust.post("/swarm", form, **{"Sec-Fetch-Site": "cross-site"}).status == 403
-    assert locust.get("/stats/requests", Host="evil.example").status == 403  # DNS rebinding
-    assert locust.get("/stats/requests", Origin=locust.url).status == 200
-    assert locust.post("/swarm", form, Origin="null").status == 403
+    assert one.post("/swarm", form, Origin="http://evil.example").status == 403
+    assert one.post("/swarm", form, **{"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert one.get("/stats/requests", Host="evil.example").status == 403  # DNS rebinding
+    assert one.get("/stats/requests", Origin=one.url).status == 200
+    assert one.post("/swarm", form, Origin="null").status == 403
 
 
 @pytest.mark.parametrize(
@@ -226,21 +238,19 @@ def test_a_browser_says_whether_a_page_of_ours_asks(
     assert answer.status == status
 
 
-def test_locust_listens_on_this_host_alone_unless_told_otherwise(served: Callable[..., Served]) -> None:
-    locust = served().ready()
-    listening = [c for c in psutil.Process(locust.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
-    assert {c.laddr.ip for c in listening if c.laddr.port == locust.port} == {"127.0.0.1"}
+def test_locust_listens_on_this_host_alone_unless_told_otherwise(one: Served, served: Callable[..., Served]) -> None:
+    listening = [c for c in psutil.Process(one.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert {c.laddr.ip for c in listening if c.laddr.port == one.port} == {"127.0.0.1"}
     told = served("--web-host", "0.0.0.0", TSBENCH_WEB_PASSWORD=SENTINEL).ready()
     listening = [c for c in psutil.Process(told.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip for c in listening if c.laddr.port == told.port} == {"0.0.0.0"}
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "*", "", "::"])
-def test_locust_does_not_serve_others_without_a_password(served: Callable[..., Served], host: str) -> None:
-    locust = served("--web-host", host)
-    assert locust.child.wait(30) == 2
-    assert "set TSBENCH_WEB_PASSWORD (or TSBENCH_WEB_PASSWORD_FILE), or use 127.0.0.1" in locust.log()
-    assert "Traceback" not in locust.log()
+def test_locust_does_not_serve_others_without_a_password(warm_locust: WarmLocust, tmp_path: Path, host: str) -> None:
+    said = unserved(warm_locust, tmp_path, "--web-host", host)
+    assert "set TSBENCH_WEB_PASSWORD (or TSBENCH_WEB_PASSWORD_FILE), or use 127.0.0.1" in said
+    assert "Traceback" not in said
 
 
 OPTIONS = ("results", "gate", "logfile", "loglevel", "processes", "web_host", "html_file", "tags", "stop_timeout", "x")
@@ -268,8 +278,7 @@ def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[...
     assert summary["writes"] is not None, summary["validity"]["checks"]
 
 
-def test_there_is_no_report_before_a_test_has_run(served: Callable[..., Served]) -> None:
-    locust = served().ready()
-    answer = locust.get("/tsbench/report")
+def test_there_is_no_report_before_a_test_has_run(one: Served) -> None:
+    answer = one.get("/tsbench/report")
     assert answer.status == 409
     assert "No test has run yet" in answer.text

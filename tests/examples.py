@@ -1,0 +1,15 @@
+"""How many examples a property is tried with: ten times as many with `--hypothesis-profile=thorough`, as CI has it."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+USUAL = 100
+"""Examples of Hypothesis's own profile."""
+
+settings.register_profile("thorough", max_examples=10 * USUAL, deadline=None)
+
+
+def examples(count: int) -> settings:
+    """Return the settings of a property that usually takes `count` examples, which no example needs to meet in time."""
+    return settings(max_examples=count * settings().max_examples // USUAL, deadline=None)
