@@ -42,7 +42,6 @@ KNOWN_CIRCLES: set[tuple[str, str]] = set()
 """Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("check.gold", "targets.memory"),
-    ("targets.null", "targets.memory"),
 }
 """Imports of a database's modules that are no business of the importer, or are its answer key."""
 KNOWN_TALKERS: set[str] = {
@@ -184,9 +183,9 @@ def home_of(module: str) -> str:
 
 
 def intruders() -> set[tuple[str, str]]:
-    """Imports of a database's modules by others than itself and the registry, as (module, imported module)."""
+    """Imports of a database's modules by others than itself and the registry, as (module, database's package)."""
     return {
-        (module, other)
+        (module, f"targets.{home_of(other)}")
         for module in MODULES
         for other in own(module)
         if home_of(other) not in {"", home_of(module)} and module != "targets.registry"

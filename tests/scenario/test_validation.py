@@ -12,7 +12,6 @@ from tsbench.errors import UserMistake
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import sqlite
 from tsbench.targets.base import Access
-from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +23,7 @@ TWO = PLAIN.replace(ONE, '[matrix]\ntarget = [{name = "%s"}, {name = "%s"}]\n')
 def test_several_load_processes_are_refused_where_one_at_a_time_may_open_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(TARGETS, "sqlite", replace(sqlite.TARGET, access=Access.ONE_PROCESS))
+    monkeypatch.setattr(sqlite, "TARGET", replace(sqlite.TARGET, access=Access.ONE_PROCESS))
     check_spec(only_cell(tmp_path), "s.toml")
     with pytest.raises(UserMistake, match=r"^s\.toml: drive\.processes: .* one load process"):
         check_spec(only_cell(tmp_path, PLAIN, "drive.processes=2"), "s.toml")
@@ -36,7 +35,7 @@ def test_times_finer_than_the_target_stores_are_refused(
 ) -> None:
     more = (override, "load.window=1s", "op=[{write=1}]")
     check_spec(only_cell(tmp_path, PLAIN, *more), "s.toml")
-    monkeypatch.setitem(TARGETS, "sqlite", replace(sqlite.TARGET, resolution_ns=1_000_000))
+    monkeypatch.setattr(sqlite, "TARGET", replace(sqlite.TARGET, resolution_ns=1_000_000))
     with pytest.raises(UserMistake, match=r"^s\.toml: world\.(interval|start): sqlite stores times to 1,000,000 ns; "):
         check_spec(only_cell(tmp_path, PLAIN, *more), "s.toml")
 

@@ -23,7 +23,8 @@ from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Count, Field, Latest, Measurement, OpError, Outcome, Query, Raw, Window, WriteMode
 from tsbench.targets.base import Access, Schema, Session, Statement, Target, Unsupported
-from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.targets.memory.schemas import KEEP, REPLACE
+from tsbench.targets.memory.session import MemorySession
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:

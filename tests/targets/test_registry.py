@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+import resource
+import statistics
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from tsbench.errors import UserMistake
 from tsbench.targets.registry import SERVERS, TARGETS, get
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_a_mistyped_target_is_answered_with_the_nearest() -> None:
@@ -25,3 +34,94 @@ def test_there_is_a_local_server_for_each_target_that_declares_one() -> None:
 
 def test_resolutions_are_units_of_time() -> None:
     assert {target.resolution_ns for target in TARGETS.values()} <= {1, 10**3, 10**6, 10**9}
+
+
+DRIVERS = {"psycopg", "influxdb_client", "duckdb", "pymongo", "MySQLdb"}
+HEAVY = {"polars", "pandas", "pyarrow", "matplotlib"}
+
+
+def imported_by(program: str) -> set[str]:
+    """Return the modules that a fresh interpreter has after it ran a program."""
+    text = f"{program}\nimport sys; print('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_names_are_looked_up_without_importing_a_database() -> None:
+    found = imported_by("from tsbench.targets.registry import *; assert 'postgres' in TARGETS and len(SERVERS) > 3")
+    assert {name for name in found if name.startswith("tsbench.targets.")} == {"tsbench.targets.registry"}
+    found = imported_by("from tsbench.targets.registry import get; get('sqlite')")
+    assert not {name for name in found if name.startswith(("tsbench.targets.postgres", "tsbench.targets.influxdb"))}
+
+
+def test_listing_targets_and_checking_servers_settings_import_no_driver_and_nothing_of_reports() -> None:
+    found = imported_by("from tsbench.cli.main import main; main(['list', 'targets'])")
+    assert not found & (DRIVERS | HEAVY | {"locust", "gevent"})
+    servers = "for name in SERVERS: SERVERS[name](Path('unused'), {})"
+    found = imported_by(f"from pathlib import Path; from tsbench.targets.registry import SERVERS\n{servers}")
+    assert not found & (DRIVERS | HEAVY)
+
+
+def test_listing_targets_takes_less_than_half_a_second_of_cpu() -> None:
+    command = "import sys; from tsbench.cli.main import main; main(['list', 'targets'])"
+
+    def cpu_s() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", command], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert statistics.median(cpu_s() for _ in range(7)) < 0.5
+
+
+WITH_DRIVERS = [name for name, target in TARGETS.items() if target.driver is not None]
+
+
+@pytest.mark.parametrize("name", WITH_DRIVERS)
+def test_a_missing_driver_is_one_line_with_the_extra_that_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TARGETS[name]
+    assert target.driver is not None
+    monkeypatch.setitem(sys.modules, target.driver.module, None)
+    said = rf"^{name}: {target.driver.module} is not installed; pip install 'tsbench\[{target.driver.extra}\]'$"
+    with pytest.raises(UserMistake, match=said):
+        target.connect("nowhere", next(iter(target.schemas.values())))
+
+
+@pytest.mark.parametrize("name", sorted({*WITH_DRIVERS} - {"memory"}))
+def test_a_scenario_whose_driver_is_missing_is_refused_before_anything_starts(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    assert target.driver is not None
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(
+        f"""
+[world]
+use_case = "sensors"
+scale = 10
+[load]
+window = "1m"
+[drive]
+duration = "1s"
+[[op]]
+write = 1
+[target]
+name = "{name}"
+"""
+    )
+    program = f"""
+import sys
+sys.modules[{target.driver.module!r}] = None
+from tsbench.cli.main import main
+sys.exit(main(["run", "s.toml"]))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert f"target.name: {name}: {target.driver.module} is not installed; pip install" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_extras_that_drivers_name_are_extras_of_the_package() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {target.driver.extra for target in TARGETS.values() if target.driver is not None} <= extras.keys()

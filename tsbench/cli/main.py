@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 
 from tsbench import __version__, units
 from tsbench.errors import Broken, UserMistake
+from tsbench.report import expect_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,6 +116,7 @@ def run(
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
+    expect_packages()
     from tsbench.cli.progress import CellProgress
     from tsbench.measure import gates
     from tsbench.report.export import Exports
@@ -162,6 +164,7 @@ def report(
     sar_ahead: Annotated[str, typer.Option(help="How far local times in that file are ahead of UTC: 2h, -5h.")] = "",
 ) -> None:
     """Make report.html of result sets again, and print their tables."""
+    expect_packages()
     from tsbench.collect.recording import attach_sar as attach
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report

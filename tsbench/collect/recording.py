@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from tsbench.collect import sadf
 from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
@@ -21,13 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import polars as pl
+
     from tsbench.collect.base import Collector, Row
     from tsbench.collect.counters import Source
     from tsbench.collect.processes import Tree
 
 COUNTERS_TIMEOUT_S = 10.0
 """How long the server's counters are waited for, each time."""
-_TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
 
 
 def collectors_for(
@@ -116,6 +115,8 @@ def attach_sar(results: Path, file: Path, *, host: str | None = None, ahead_s: f
 
 
 def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row]) -> list[Attached]:
+    import polars as pl  # noqa: PLC0415 - load workers do without
+
     go_s, start_s, end_s = clock
     inside = [row for row in rows if _covered_s([row], go_s, end_s) > 0]
     if not inside:
@@ -164,8 +165,9 @@ def _span(first_s: float, last_s: float) -> str:
 
 
 def _frame(name: str, rows: Sequence[Mapping[str, float | str]], zero_s: float) -> pl.DataFrame:
+    from tsbench.results.tables import frame  # noqa: PLC0415 - imports polars, which load workers do without
+
     shifted: list[dict[str, Any]] = [{**row, "second": float(row["second"]) - zero_s} for row in rows]
     for row in shifted:
         row.update({key: None for key, value in row.items() if isinstance(value, float) and math.isnan(value)})
-    schema = {column: _TYPES[kind] for column, kind in COLLECTED[name].items()}
-    return pl.DataFrame(shifted, schema=schema, strict=False)
+    return frame(shifted, COLLECTED[name])

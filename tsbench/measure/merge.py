@@ -7,8 +7,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from tsbench.measure.bottleneck import Evidence
 from tsbench.measure.hist import Histogram, read_log
 from tsbench.results.rundir import OPS_COLUMNS
@@ -16,6 +14,8 @@ from tsbench.results.rundir import OPS_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    import polars as pl
 
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
@@ -79,6 +79,8 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     ValueError
         If a histogram log is damaged.
     """
+    from tsbench.results.tables import frame  # noqa: PLC0415 - imports polars, which load workers do without
+
     totals: dict[str, OpTotals] = defaultdict(OpTotals)
     seconds: dict[tuple[int, str], dict[str, Any]] = defaultdict(_empty_second)
     recorded = 0
@@ -103,7 +105,7 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
                 setattr(total, key, getattr(total, key) + int(line.get(key, 0)))
             total.causes.update(line.get("causes", {}))
     rows = [_second_row(second - start_s, op, row) for (second, op), row in sorted(seconds.items())]
-    return Merged(dict(totals), pl.DataFrame(rows, schema=_OPS_SCHEMA), recorded, counted)
+    return Merged(dict(totals), frame(rows, OPS_COLUMNS), recorded, counted)
 
 
 def evidence(
@@ -157,7 +159,3 @@ def _second_row(second: int, op: str, row: Mapping[str, Any]) -> dict[str, Any]:
             latencies[f"{kind}_{name}_ns"] = value
     counts = {key: row[key] for key in ("count", "done", "failed", "unknown", "points")}
     return {"second": second, "op": op, **counts, **latencies}
-
-
-_POLARS = {"int64": pl.Int64, "string": pl.String, "double": pl.Float64}
-_OPS_SCHEMA = {name: _POLARS[kind] for name, kind in OPS_COLUMNS.items()}

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tsbench.errors import UserMistake, require
 from tsbench.model import OpError, Outcome, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
+    from tsbench.net.tcp import NewWaiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,14 @@ class Access(StrEnum):
     OPENER = "the opener only"
 
 
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The package that sessions need: the name it is imported by, and the extra of tsbench that installs it."""
+
+    module: str
+    extra: str
+
+
 class Target(Protocol):
     """A database: its layouts, its abilities, and how to connect.
 
@@ -153,6 +163,10 @@ class Target(Protocol):
     @property
     def durable(self) -> bool:
         """Whether acknowledged data survives a restart of the server."""
+
+    @property
+    def driver(self) -> Driver | None:
+        """The package to install beside tsbench's own; None where sessions need none."""
 
     @property
     def resolution_ns(self) -> int:
@@ -179,20 +193,43 @@ class Target(Protocol):
         """Whether tsbench can start it on this machine (`registry.SERVERS` says how)."""
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> Session:
         """Open a session. `endpoint` is a URL without secrets; these come from the environment.
 
         Each op of the session ends within `timeout_s`, connecting within `connect_timeout_s` (by default the same).
+        `waiter` is how connections of tsbench's own wait for their server, by default by blocking the thread; a driver
+        that has sockets of its own does not use it.
 
         Raises
         ------
         tsbench.errors.UserMistake
-            If the endpoint is malformed or the login is refused: one line with the cure.
+            If the driver is not installed, the endpoint is malformed or the login is refused: one line with the cure.
         tsbench.errors.Unreachable
             If nobody answers there.
         """
         ...
+
+
+def require_driver(target: Target) -> None:
+    """Verify that the target's driver is installed.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If it is not: one line with the extra that installs it.
+    """
+    if target.driver is not None:
+        try:
+            require(target.driver.module, target.driver.extra)
+        except UserMistake as error:
+            raise UserMistake(f"{target.name}: {error}") from None
 
 
 def timed(statements: Sequence[Statement], timeout_s: float) -> Iterator[tuple[Statement, float]]:

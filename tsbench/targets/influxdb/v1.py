@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Statement, timed
+from tsbench.targets.base import Access, Driver, Statement, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Codes, Measurement, Query
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Payload, Schema
     from tsbench.targets.influxdb.http_api import Endpoint
 
@@ -72,9 +73,11 @@ class Influx1Schema(http_api.LineSchema):
 class Influx1Session(Counting):
     """One keep-alive connection. A broken one is opened again by the next op."""
 
-    def __init__(self, endpoint: Endpoint, password: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
+    ) -> None:
         options = endpoint.options
-        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
+        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s, waiter=waiter)
         self._timeout_s = timeout_s
         self._names = {
             "$database": quoted(endpoint.path),
@@ -209,6 +212,7 @@ class Influx1Target:
     name: str
     schemas: Mapping[str, Influx1Schema]
     durable: bool = True
+    driver: Driver | None = None
     resolution_ns: int = 1
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
@@ -217,11 +221,18 @@ class Influx1Target:
     startable: bool = True
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> Influx1Session:
         """Open a session and see that somebody answers who lets us in."""
         del schema  # the layout is in the statements
-        session = Influx1Session(_parse(endpoint), credentials.read_for(endpoint, "TSBENCH_PASSWORD"), timeout_s)
+        password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
+        session = Influx1Session(_parse(endpoint), password, timeout_s, waiter)
         with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
             session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
         return session
