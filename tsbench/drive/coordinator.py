@@ -17,6 +17,7 @@ from gevent.event import Event
 from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
+from tsbench.drive import locust_internals
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.load_process import Clock, LoadProcess, Share
@@ -134,11 +135,9 @@ class Coordinator:
 
     def _abort(self) -> None:
         """End the test, and a start of it that is under way, as Locust's own stop button does."""
-        web_ui, runner = self.environment.web_ui, self.environment.runner
-        if web_ui is not None and web_ui._swarm_greenlet is not None:  # noqa: SLF001
-            web_ui._swarm_greenlet.kill(block=True)  # noqa: SLF001
-        if runner is not None:
-            runner.stop()
+        locust_internals.kill_start(self.environment)
+        if self.environment.runner is not None:
+            self.environment.runner.stop()
 
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Take a share of a run: make its payloads and its files."""

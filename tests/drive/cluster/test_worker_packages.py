@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.cli.support import Command, nothing_left
+from tests.drive.support import NULL_LOCUSTFILE
 from tsbench.report import PACKAGES
 from tsbench.servers.process import free_port
 
@@ -79,15 +80,7 @@ def test_a_worker_takes_part_with_its_own_dependencies_alone(place: Path, target
     file = ROOT / "locustfiles" / f"{target}.py"
     if target == "null":
         file = place / "null.py"
-        file.write_text(
-            "from locust import between, task\n"
-            "from tsbench.drive import TimeSeriesUser, standalone\n"
-            "standalone()\n"
-            "class Writer(TimeSeriesUser):\n"
-            "    target, use_case, wait_time = 'null', 'sensors', between(0.05, 0.15)\n"
-            "    @task\n"
-            "    def write_one_point(self): self.write(1)\n"
-        )
+        file.write_text(NULL_LOCUSTFILE)
     port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
     words = "--master --headless --expect-workers 1 -u 4 -r 4 -t 3s --load-window 2h --scale 4 --warmup 0s "
     words += f"--only-summary --master-bind-port {port}"
