@@ -50,10 +50,13 @@ check-install: venv
 	.ci/install-without-compiler
 
 # A compiler must not be needed. mysqlclient is left out: it has no wheels for Linux. hdrhistogram, the tests' reference,
-# has none for Linux on ARM, so that pyproject.toml excepts it there.
+# has none for Linux on ARM, so that pyproject.toml excepts it there. A load worker's lock has the same versions as the whole
+# one, of the packages that it needs, and hatchling, which builds tsbench itself.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-header --no-annotate
 lock: venv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --extra duckdb --extra embedded --extra dev pyproject.toml -o requirements.lock
+	$(LOCK) --extra all --extra dev pyproject.toml -o requirements.lock
+	echo hatchling | $(LOCK) --extra postgres --extra influxdb --constraint requirements.lock pyproject.toml - -o .ci/worker.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results

@@ -36,10 +36,11 @@ SERVER_MARKS = (
     "sysstat",
     "chromium",
     "root",
+    "locust-versions",
 )
 """A test that needs a server is marked with its name, and skips with a reason where the server is not to be had.
 
-So is one that needs root's rights; that one skips by its mark alone.
+So is one that needs root's rights, which skips by its mark alone, and one that installs other versions of Locust.
 """
 
 

@@ -42,7 +42,6 @@ KNOWN_CIRCLES: set[tuple[str, str]] = set()
 """Imports, for types only, that would close a circle: two modules of one package that import each other."""
 KNOWN_INTRUDERS: set[tuple[str, str]] = {
     ("check.gold", "targets.memory"),
-    ("targets.null", "targets.memory"),
 }
 """Imports of a database's modules by other modules than the registry, each for a reason."""
 KNOWN_TALKERS: set[str] = set()
@@ -177,9 +176,9 @@ def home_of(module: str) -> str:
 
 
 def intruders() -> set[tuple[str, str]]:
-    """Return imports of a database's modules by others than itself and the registry, as (module, imported module)."""
+    """Return imports of a database's modules by others than itself and the registry, as (module, its package)."""
     return {
-        (module, other)
+        (module, f"targets.{home_of(other)}")
         for module in MODULES
         for other in own(module)
         if home_of(other) not in {"", home_of(module)} and module != "targets.registry"

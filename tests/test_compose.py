@@ -137,9 +137,13 @@ def test_the_image_installs_what_the_lock_says_with_the_uv_of_the_makefile():
     recipe = SERVICES["master"]["build"]["dockerfile_inline"]
     (version,) = re.findall(r"^UV_VERSION := (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert f"uv=={version} " in recipe
-    assert "--require-hashes -r requirements.lock" in recipe
+    assert '--require-hashes -r "$(basename "$LOCK")"' in recipe
+    locks = {name: SERVICES[name]["build"]["args"]["LOCK"] for name in ("master", "worker")}
+    assert locks == {"master": "requirements.lock", "worker": ".ci/worker.lock"}
+    assert SERVICES["master"]["image"] != SERVICES["worker"]["image"]
     copied = {name for line in re.findall(r"^COPY (.*) \S+$", recipe, re.MULTILINE) for name in line.split()}
-    assert all((ROOT / name).exists() for name in copied), copied
+    assert "$LOCK" in copied
+    assert all((ROOT / name).exists() for name in {*copied, *locks.values()} - {"$LOCK"}), copied
 
 
 def test_the_locustfile_and_the_endpoint_go_together():

@@ -1,4 +1,7 @@
-"""A load worker must install without a compiler and without mysqlclient; `make check-install` really does it."""
+"""Everything must install without a compiler and without mysqlclient, and a load worker from a small lock of its own.
+
+`make check-install` really does it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LOCK = (ROOT / "requirements.lock").read_text()
+LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", ".ci/worker.lock")}
+LOCK, WORKER_LOCK = LOCKS.values()
 NO_WHEELS = {"mysqlclient": "MySQLdb", "hdrhistogram": "hdrh"}
 """Packages without wheels for 64-bit ARM under Linux, and their import names."""
 
@@ -22,9 +26,9 @@ def name_of(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", found.group()).lower()
 
 
-def locked() -> dict[str, str]:
+def locked(lock: str = LOCK) -> dict[str, str]:
     """Return the lock's entries: `name==version ; marker`, and the lines of hashes that follow."""
-    heads = re.findall(r"^(\S.*?) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", LOCK, re.MULTILINE)
+    heads = re.findall(r"^(\S.*?) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", lock, re.MULTILINE)
     return dict(heads)
 
 
@@ -45,21 +49,46 @@ def test_the_lock_leaves_out_on_arm_what_has_no_wheels_there() -> None:
             assert "platform_machine != 'aarch64'" in entry
 
 
-def test_every_locked_package_has_a_version_and_hashes() -> None:
-    heads = [line for line in LOCK.splitlines() if line and not line.startswith((" ", "#"))]
-    entries = locked()
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_package_has_a_version_and_hashes(name: str) -> None:
+    heads = [line for line in LOCKS[name].splitlines() if line and not line.startswith((" ", "#"))]
+    entries = locked(LOCKS[name])
     assert len(entries) == len(heads) > 50
     for entry, hashes in entries.items():
         assert re.match(r"[a-z0-9-]+==[0-9][^ ]*( ; |$)", entry), entry
         assert "--hash=" in hashes
 
 
-def test_the_lock_names_no_index() -> None:
-    assert not re.search(r"://|--(extra-)?index|--find-links", LOCK)
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_names_no_index(name: str) -> None:
+    assert not re.search(r"://|--(extra-)?index|--find-links", LOCKS[name])
 
 
-def test_the_lock_has_every_dependency() -> None:
-    assert {name_of(requirement) for requirement in PROJECT["dependencies"]} <= {name_of(entry) for entry in locked()}
+def names_in(*extras: str) -> set[str]:
+    """The packages that tsbench and these extras name; an extra that stands for others is resolved."""
+    found = {name_of(requirement) for requirement in PROJECT["dependencies"]}
+    for extra in extras:
+        for requirement in PROJECT["optional-dependencies"][extra]:
+            inner = re.fullmatch(r"tsbench\[(.*)\]", requirement)
+            found |= names_in(*inner[1].split(",")) if inner is not None else {name_of(requirement)}
+    return found
+
+
+def test_the_lock_has_every_dependency_and_a_workers_has_those_of_a_worker() -> None:
+    assert names_in("all", "dev") <= {name_of(entry) for entry in locked()}
+    worker = {name_of(entry) for entry in locked(WORKER_LOCK)}
+    assert names_in("postgres", "influxdb") <= worker
+    assert not worker & ((names_in("report", "zstd", "duckdb", "embedded") - names_in("postgres")) - {"jinja2"})
+
+
+def test_a_workers_versions_are_those_that_the_tests_run_with() -> None:
+    versions = {entry.partition(" ;")[0] for entry in locked(LOCK)}
+    assert {entry.partition(" ;")[0] for entry in locked(WORKER_LOCK)} <= versions
+
+
+def test_all_is_every_extra_but_those_that_need_a_compiler_or_develop() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert names_in("all") == names_in(*({*extras} - {"all", "mysql", "notebook", "dev"}))
 
 
 def test_no_module_needs_what_has_no_wheels() -> None:

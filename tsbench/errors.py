@@ -1,5 +1,7 @@
 """The errors that end a command with a message to the user instead of a traceback."""
 
+from importlib.util import find_spec
+
 
 class UserMistake(Exception):  # noqa: N818 - it is the user's, not the program's
     """Invalid input by the user; the text is one line that names the mistake and the cure (exit code 2)."""
@@ -19,6 +21,18 @@ class ServerDied(Broken):
     def __init__(self, death: str, reason: str) -> None:
         super().__init__(f"{death}; {reason}")
         self.death = death
+
+
+def require(module: str, extra: str) -> None:
+    """Verify that a package is installed which an extra of tsbench installs; nothing is imported.
+
+    Raises
+    ------
+    UserMistake
+        If it is not: one line with the extra.
+    """
+    if find_spec(module) is None:
+        raise UserMistake(f"{module} is not installed; pip install 'tsbench[{extra}]'")
 
 
 def one_line(error: BaseException) -> str:

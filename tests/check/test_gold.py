@@ -14,7 +14,8 @@ from tsbench.check.gold import Gold, written
 from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
-from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.targets.memory.schemas import KEEP, REPLACE
+from tsbench.targets.memory.session import MemorySession
 from tsbench.units import NS_PER_S
 from tsbench.workload.disorder import Disorder
 from tsbench.workload.world import World

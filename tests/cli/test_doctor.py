@@ -35,7 +35,7 @@ def test_there_is_a_row_for_all_that_a_target_needs() -> None:
 
 def test_what_a_target_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = replace(duckdb.TARGET, requirements=(Requirement("Quick", "no_such_module", "pip install 'quick[all]'"),))
-    monkeypatch.setitem(TARGETS, "duckdb", lacking)
+    monkeypatch.setattr(duckdb, "TARGET", lacking)
     table, good = machine_table()
     assert not good
     assert "pip install 'quick[all]'" in rows(table)["Quick"]

@@ -41,3 +41,20 @@ def document(**tables: Any) -> dict[str, Any]:
         else tables.get(key, base[key])
         for key in base
     }
+
+
+NULL_LOCUSTFILE = """
+from locust import between, task
+from tsbench.drive import TimeSeriesUser, standalone
+
+standalone()
+
+
+class Writer(TimeSeriesUser):
+    target, use_case, wait_time = "null", "sensors", between(0.05, 0.15)
+
+    @task
+    def write_one_point(self):
+        self.write(1)
+"""
+"""A locustfile for the target that keeps nothing."""

@@ -14,8 +14,10 @@ from tsbench.measure.hist import (
     HIGHEST_NS,
     Histogram,
     Interval,
-    add_log,
+    SparseHistogram,
+    decode_line,
     read_log,
+    scan_log,
     write_interval,
     write_log_head,
 )
@@ -167,22 +169,25 @@ def test_a_last_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
 @given(VALUES, VALUES)
 def test_adding_an_encoded_histogram_is_adding_the_histogram(one: list[int], other: list[int]) -> None:
     merged, expected = Histogram(one), Histogram(one)
-    merged.add_encoded(Histogram(other).encode())
+    SparseHistogram.decode(Histogram(other).encode()).add_to(merged)
     expected.add(Histogram(other))
     assert np.array_equal(merged.counts, expected.counts)
 
 
-def test_a_log_is_added_up_by_tag_and_start_and_damage_is_named_wherever_it_is(tmp_path: Path) -> None:
+def test_the_lines_of_a_log_can_be_read_again_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.hlog"
-    with path.open("w", encoding="utf-8") as log:
-        write_log_head(log, start_s=100)
-        for second in range(4):
-            write_interval(log, Interval("a|service", 100.0 + second, 1.0, Histogram([10 + second])))
-            write_interval(log, Interval("b|service", 100.0 + second, 1.0, Histogram([20 + second])))
-    found = {"a|service": Histogram(), "b|service": Histogram()}
-    add_log(path, lambda tag, start_s: found[tag] if 101 <= start_s < 103 else None)
-    assert [histogram.counts.nonzero()[0].tolist() for histogram in found.values()] == [[11, 12], [21, 22]]
-    with path.open("a", encoding="utf-8") as log:
-        log.write("Tag=b|service,104.000,1.000,0.000,damaged\n")
-    with pytest.raises(ValueError, match=r"x\.hlog:13: damaged histogram log line"):
-        add_log(path, lambda *_: None)
+    write_log(path, INTERVALS)
+    lines, data = list(scan_log(path)), path.read_bytes()
+    for line, interval in zip(lines, INTERVALS, strict=True):
+        text = data[line.offset : line.offset + line.size].decode()
+        assert (line.tag, line.start_s) == (interval.tag, interval.start_s)
+        assert np.array_equal(decode_line(path, line.number, text).whole().counts, interval.histogram.counts)
+
+
+@given(VALUES, VALUES)
+def test_sparse_histograms_add_up_as_whole_ones_do(one: list[int], other: list[int]) -> None:
+    summed = SparseHistogram.sum([SparseHistogram.of(Histogram(one)), SparseHistogram.of(Histogram(other))])
+    expected = Histogram([*one, *other])
+    percents = (0, 50, 99, 100)
+    assert np.array_equal(summed.whole().counts, expected.counts)
+    assert (len(summed), summed.percentiles_ns(percents)) == (len(expected), expected.percentiles_ns(percents))

@@ -500,19 +500,19 @@ def test_secrets_are_refused_in_a_url_and_not_repeated() -> None:
         assert "secret" not in str(caught.value).replace("a secret in a URL", "")
 
 
-def test_sessions_yield_to_gevent_where_locust_drives_them() -> None:
+def test_connections_with_a_waiter_of_gevent_yield_to_other_greenlets() -> None:
     program = """
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
-import tsbench.drive.load_process
 from tests.net.loopback import Loopback
+from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.net.http import (HttpConnection, Place, Request)
 def act(peer, asked):
     time.sleep(0.2)
     peer.send(b"HTTP/1.1 204 No Content\\r\\n\\r\\n")
 with Loopback(act) as server:
     place = Place("127.0.0.1", server.port)
-    clients = [HttpConnection(place, timeout_s=5) for _ in range(5)]
+    clients = [HttpConnection(place, timeout_s=5, waiter=GreenletWaiter) for _ in range(5)]
     began = time.monotonic()
     gevent.joinall([gevent.spawn(c.send, Request(place, "POST", "/", {}), b"x") for c in clients], raise_error=True)
     assert time.monotonic() - began < 0.8, time.monotonic() - began
@@ -520,6 +520,30 @@ with Loopback(act) as server:
     gevent.sleep(0.05)
     killed.kill()
     assert not clients[0].is_open  # its answer must not be read as the next one's
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_how_a_connection_waits_is_its_openers_choice_and_nobody_elses() -> None:
+    program = """
+from gevent import monkey; monkey.patch_all()
+from tests.net.loopback import Loopback
+import tsbench.drive.load_process  # must not decide how the connections of others wait
+from tsbench.net.http import HttpConnection, Place, Request
+class Noted:
+    def __init__(self, fd): opened.append(self)
+    def close(self): pass
+opened = []
+with Loopback(lambda peer, asked: None) as server:
+    place = Place("127.0.0.1", server.port)
+    connection = HttpConnection(place, timeout_s=5)
+    connection.open()
+    assert type(connection._wire._waiter).__module__ == "tsbench.net.tcp", connection._wire._waiter
+    connection.close()
+    noted = HttpConnection(place, timeout_s=5, waiter=Noted)
+    noted.open()
+    assert opened == [noted._wire._waiter]
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

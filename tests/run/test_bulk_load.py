@@ -19,6 +19,7 @@ from tsbench.workload.world import World, WorldSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Payload
 
 ENDPOINT = "null://?service=20ms"
@@ -32,7 +33,13 @@ class Watched(NullTarget):
     sessions: list[WatchedSession] = field(default_factory=list)
 
     def connect(
-        self, endpoint: str, schema: object, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: object,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> WatchedSession:
         if len(self.sessions) == self.refused:
             raise OpError(Outcome.FAILED, "refused", "too many connections")

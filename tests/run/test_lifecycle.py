@@ -23,7 +23,8 @@ from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.targets.base import Access
-from tsbench.targets.memory import KEEP, MemorySession, Store
+from tsbench.targets.memory.schemas import KEEP
+from tsbench.targets.memory.session import MemorySession, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,15 +99,14 @@ class LoggedSession:
 
 class LoggedTarget:
     name, durable, cooperative, resolution_ns = "memory", False, True, 1
-    access, embedded, has_counters, startable = Access.OPENER, True, False, True
+    access, embedded, has_counters, startable, driver = Access.OPENER, True, False, True, None
     acknowledges_in_part, requirements = False, ()
-    drivers = ("psycopg",)
     schemas: ClassVar = {"keep": KEEP}
 
     def __init__(self, log: Log) -> None:
         self._log, self._store = log, Store()
 
-    def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None):
+    def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None, waiter=None):
         self._log.note("connect")
         return LoggedSession(self._log, self._store)
 
@@ -316,7 +316,7 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
     whole = parts(log, LoggedServer(log))
 
     class Forgetful(LoggedTarget):
-        def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None):
+        def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None, waiter=None):
             session = super().connect(endpoint, schema)
             session.write = lambda payload: payload.points
             return session

@@ -49,7 +49,7 @@ def test_all_cells_are_asked_at_the_coarsest_resolution_of_the_scenarios_targets
 def test_whoever_names_a_target_that_cannot_be_driven_is_told_of_those_that_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(TARGETS, "sqlite", replace(sqlite.TARGET, access=Access.OPENER))
+    monkeypatch.setattr(sqlite, "TARGET", replace(sqlite.TARGET, access=Access.OPENER))
     with pytest.raises(
         UserMistake, match=r"exists only in the memory of one process.*; take null, postgres, .* or "
     ) as caught:

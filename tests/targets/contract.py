@@ -37,7 +37,8 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.targets.base import Access, Operation, Schema, Session, Statement, Target, Unsupported
-from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.targets.memory.schemas import KEEP, REPLACE
+from tsbench.targets.memory.session import MemorySession
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:

@@ -29,7 +29,9 @@ from tsbench.model import (
     Rows,
 )
 from tsbench.targets import memory
-from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.targets.memory import session as memory_session
+from tsbench.targets.memory.schemas import KEEP, REPLACE
+from tsbench.targets.memory.session import MemorySession, store_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +48,7 @@ class TestMemory(TargetContract):
 
     @staticmethod
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:
-        table = memory._stores[url].tables[measurement.name]
+        table = store_at(url).tables[measurement.name]
         points = table.between(-(2**62), 2**62).rows()
         own = [table.tags[tag].tolist() for tag in measurement.own_tags]
         return [
@@ -126,7 +128,7 @@ _FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
 
 
 def test_the_order_of_writes_and_queries_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_MERGE_ABOVE_ROWS", 50)
+    monkeypatch.setattr(memory_session, "_MERGE_ABOVE_ROWS", 50)
     shared = data.shared_tags()
     batches = data.scattered(CPU, shared, 999, 3)
     for schema in (KEEP, REPLACE):

@@ -2,19 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import packages_distributions
-from typing import TYPE_CHECKING
+import tomllib
+from pathlib import Path
 
 import pytest
 
-from tests.test_architecture import MODULES, home_of, imported
 from tsbench.encode import FORMAT_NAMES
 from tsbench.encode.formats import FORMATS
 from tsbench.errors import UserMistake
 from tsbench.targets.registry import SERVERS, TARGETS, get
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_a_mistyped_target_is_answered_with_the_nearest() -> None:
@@ -42,25 +40,80 @@ def test_resolutions_are_units_of_time() -> None:
     assert {target.resolution_ns for target in TARGETS.values()} <= {1, 10**3, 10**6, 10**9}
 
 
-def third_party(path: Path) -> set[str]:
-    """The distributions that a module imports, wherever in it."""
-    known = packages_distributions()
-    tops = {name.partition(".")[0] for name in imported(path)} - {"tsbench", *sys.stdlib_module_names}
-    return {known[top][0] for top in tops if top in known}
+DRIVERS = {"psycopg", "influxdb_client", "duckdb", "pymongo", "MySQLdb"}
+HEAVY = {"polars", "pandas", "pyarrow", "matplotlib"}
 
 
-def test_targets_declare_the_drivers_that_their_modules_import() -> None:
-    homes = {home_of(module) for module in MODULES} - {""}
-    shared = set().union(*(third_party(path) for module, path in MODULES.items() if not home_of(module)))
-    for home in homes:
-        used = set().union(*(third_party(path) for module, path in MODULES.items() if home_of(module) == home))
-        mine = [target for target in TARGETS.values() if type(target).__module__.split(".")[2] == home]
-        assert used - shared == {name for target in mine for name in target.drivers}, home
+def imported_by(program: str) -> set[str]:
+    """Return the modules that a fresh interpreter has after it ran a program."""
+    text = f"{program}\nimport sys; print('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.splitlines()[-1].split())
 
 
-def test_a_process_imports_the_driver_of_the_one_database_that_it_deals_with() -> None:
-    text = "import sys; from tsbench.run import helper; from tsbench.targets.registry import TARGETS, get\n"
-    text += "assert 'postgres' in TARGETS and len(TARGETS) > 5; get('sqlite')\n"
-    text += "print(*sorted({'psycopg', 'duckdb', 'polars', 'sqlite3'} & {*sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["sqlite3"]
+def test_names_are_looked_up_without_importing_a_database() -> None:
+    found = imported_by("from tsbench.targets.registry import *; assert 'postgres' in TARGETS and len(SERVERS) > 3")
+    assert {name for name in found if name.startswith("tsbench.targets.")} == {"tsbench.targets.registry"}
+    found = imported_by("from tsbench.targets.registry import get; get('sqlite')")
+    assert not {name for name in found if name.startswith(("tsbench.targets.postgres", "tsbench.targets.influxdb"))}
+
+
+def test_listing_targets_and_checking_servers_settings_import_no_driver_and_nothing_of_reports() -> None:
+    found = imported_by("from tsbench.cli.main import main; main(['list', 'targets'])")
+    assert not found & (DRIVERS | HEAVY | {"locust", "gevent"})
+    servers = "for name in SERVERS: SERVERS[name](Path('unused'), {})"
+    found = imported_by(f"from pathlib import Path; from tsbench.targets.registry import SERVERS\n{servers}")
+    assert not found & (DRIVERS | HEAVY)
+
+
+WITH_DRIVERS = [name for name, target in TARGETS.items() if target.driver is not None]
+
+
+@pytest.mark.parametrize("name", WITH_DRIVERS)
+def test_a_missing_driver_is_one_line_with_the_extra_that_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TARGETS[name]
+    assert target.driver is not None
+    monkeypatch.setitem(sys.modules, target.driver.module, None)
+    said = rf"^{name}: {target.driver.module} is not installed; pip install 'tsbench\[{target.driver.extra}\]'$"
+    with pytest.raises(UserMistake, match=said):
+        target.connect("nowhere", next(iter(target.schemas.values())))
+
+
+@pytest.mark.parametrize("name", sorted({*WITH_DRIVERS} - {"memory"}))
+def test_a_scenario_whose_driver_is_missing_is_refused_before_anything_starts(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    assert target.driver is not None
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(
+        f"""
+[world]
+use_case = "sensors"
+scale = 10
+[load]
+window = "1m"
+[drive]
+duration = "1s"
+[[op]]
+write = 1
+[target]
+name = "{name}"
+"""
+    )
+    program = f"""
+import sys
+sys.modules[{target.driver.module!r}] = None
+from tsbench.cli.main import main
+sys.exit(main(["run", "s.toml"]))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert f"target.name: {name}: {target.driver.module} is not installed; pip install" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_extras_that_drivers_name_are_extras_of_the_package() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {target.driver.extra for target in TARGETS.values() if target.driver is not None} <= extras.keys()

@@ -9,7 +9,7 @@ import numpy as np
 
 from tsbench.check.comparison import Difference, NotAnAnswer, between, canonical, compare, compare_rows, tolerance
 from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
-from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.targets.memory.schemas import KEEP, REPLACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,8 @@ class Gold:
     """
 
     def __init__(self, world: World, *, loaded_ticks: int, keeps_duplicates: bool) -> None:
+        from tsbench.targets.memory.session import MemorySession  # noqa: PLC0415 - imports polars, which load workers do without
+
         self.world = world
         self.loaded = Window(world.time_ns(0), world.time_ns(loaded_ticks))
         self._loaded_ticks = loaded_ticks

@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from tsbench.errors import UserMistake
-from tsbench.scenario.spec import Scenario
-from tsbench.targets import registry
-from tsbench.workload import queries
-from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +17,8 @@ SCENARIOS = Path("scenarios")
 
 def target_table() -> Table:
     """Return a table of the targets, their schemas and their abilities."""
+    from tsbench.targets import registry
+
     table = empty_table("target", "schemas (first: default)", "durable", "driver yields", "times in ns", "opened by")
     for name, target in registry.TARGETS.items():
         able = (yes_or_no(target.durable), yes_or_no(target.cooperative), str(target.resolution_ns), target.access)
@@ -30,6 +28,8 @@ def target_table() -> Table:
 
 def use_case_table() -> Table:
     """Return a table of the use cases with their measurements, fields and tags."""
+    from tsbench.workload.use_cases import USE_CASES
+
     table = empty_table("use case", "measurements", "fields", "tags", "forms")
     for name, case in USE_CASES.items():
         form = next(iter(case.forms))
@@ -42,6 +42,8 @@ def use_case_table() -> Table:
 
 def query_table() -> Table:
     """Return a table of the query kinds, their use cases and what they ask for."""
+    from tsbench.workload import queries
+
     table = empty_table("query", "use cases", "asks for")
     for name, kind in queries.QUERIES.items():
         table.add_row(name, ", ".join(kind.use_cases) if kind.use_cases else "any", kind.doc)
@@ -50,6 +52,8 @@ def query_table() -> Table:
 
 def scenario_table() -> Table:
     """Return a table of the scenario files below ./scenarios and their questions."""
+    from tsbench.scenario.spec import Scenario
+
     table = empty_table("scenario", "cells", "question")
     if not SCENARIOS.is_dir():
         raise UserMistake("there is no directory 'scenarios' here; go to a checkout of tsbench")

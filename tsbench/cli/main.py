@@ -21,6 +21,7 @@ from typer.exceptions import TyperException
 from tsbench import __version__, units
 from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import Broken, UserMistake
+from tsbench.report import expect_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,6 +117,7 @@ def run(
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
+    expect_packages()
     from tsbench.cli.progress import CellProgress
     from tsbench.measure import gates
     from tsbench.report.export import Exports
@@ -163,6 +165,7 @@ def report(
     sar_ahead: Annotated[str, typer.Option(help="Offset of local times in that file from UTC: 2h, -5h.")] = "",
 ) -> None:
     """Write report.html of result sets again, and print their tables."""
+    expect_packages()
     from tsbench.collect.recording import attach_sar as attach
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report

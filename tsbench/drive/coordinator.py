@@ -17,6 +17,7 @@ from gevent.event import Event
 from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
+from tsbench.drive import locust_internals
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock
@@ -137,11 +138,9 @@ class Coordinator:
 
     def _abort(self) -> None:
         """End the test, also one that is just starting, as Locust's own stop button does."""
-        web_ui, runner = self.environment.web_ui, self.environment.runner
-        if web_ui is not None and web_ui._swarm_greenlet is not None:  # noqa: SLF001
-            web_ui._swarm_greenlet.kill(block=True)  # noqa: SLF001
-        if runner is not None:
-            runner.stop()
+        locust_internals.kill_start(self.environment)
+        if self.environment.runner is not None:
+            self.environment.runner.stop()
 
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Prepare this process's share of a run: make its first payloads and its files."""

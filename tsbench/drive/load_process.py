@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import gevent
 from gevent.event import Event
-from gevent.monkey import is_module_patched
 
 from tsbench.check.comparison import NotAnAnswer, canonical
 from tsbench.drive.due_times import Clock, DueTimes, Turn
@@ -21,9 +20,8 @@ from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
-from tsbench.net.tcp import wait_with
 from tsbench.scenario.validation import schema_of
-from tsbench.targets.base import Unsupported
+from tsbench.targets.base import Unsupported, require_driver
 from tsbench.targets.registry import get as get_target
 from tsbench.workload import queries
 
@@ -40,9 +38,6 @@ T = TypeVar("T")
 A = TypeVarTuple("A")
 
 logger = logging.getLogger("tsbench")
-
-if is_module_patched("socket"):  # Locust does that; elsewhere a connection may be used from several threads
-    wait_with(GreenletWaiter)
 
 READY_SINGLES = 4_096
 """Number of single-point payloads encoded before the clock starts; later ones are made a block at a time."""
@@ -95,6 +90,7 @@ class LoadProcess:
     def __init__(self, spec: RunSpec, share: Share, endpoint: str, directory: Path, timebase: Timebase) -> None:
         self.spec, self.share, self.endpoint = spec, share, endpoint
         self.target = get_target(spec.target.name)
+        require_driver(self.target)
         self.schema = schema_of(spec, self.target)
         self.world = spec.world_at()
         self.loaded_ticks = self.world.ticks(spec.load.window)
@@ -167,7 +163,10 @@ class LoadProcess:
         self._state.unconnected[str(error)] = self._state.unconnected.get(str(error), 0) + 1
 
     def _open(self) -> Session:
-        return self.target.connect(self.endpoint, self.schema, timeout_s=self.spec.drive.timeout / 1e9)
+        # In a thread of the pool a session may be used by another thread than the one that opened it.
+        waiter = GreenletWaiter if self.target.cooperative else None
+        timeout_s = self.spec.drive.timeout / 1e9
+        return self.target.connect(self.endpoint, self.schema, timeout_s=timeout_s, waiter=waiter)
 
     def write(self, session: Session, write: Write, name: str, turn: Turn) -> Timed[int]:
         """Send one write; its end goes into histograms, schedule and ledger, whatever it is."""

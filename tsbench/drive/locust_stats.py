@@ -15,6 +15,8 @@ import gevent
 import numpy as np
 from locust.stats import StatsEntry, bucket_response_time
 
+from tsbench.drive import locust_internals
+
 if TYPE_CHECKING:
     from locust.env import Environment
     from locust.stats import RequestStats
@@ -43,7 +45,7 @@ class LocustStats:
 
     def start(self) -> None:
         """Prepare for a test that begins."""
-        self._shared = len(self._environment.events.request._handlers) > 1  # noqa: SLF001 - Locust has no public way to know
+        self._shared = locust_internals.count_request_listeners(self._environment) > 1
         self._flusher = gevent.spawn(self._flush_often)
 
     def stop(self) -> None:

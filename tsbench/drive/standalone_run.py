@@ -27,10 +27,12 @@ from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.drive.webui.page import WebPage, WorkerReporter
 from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.report import expect_packages
 from tsbench.run.helper import HelperProcess
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import check_spec, undrivable
 from tsbench.targets import registry
+from tsbench.targets.base import require_driver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +65,8 @@ def _init(environment: Environment, **_: Any) -> None:
     try:
         options.endpoint_at_start(environment)
         _expect_drivable(environment)
+        if not isinstance(environment.runner, WorkerRunner):
+            expect_packages()
     except UserMistake as error:
         logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
         sys.exit(2)
@@ -116,6 +120,7 @@ def _expect_drivable(environment: Environment) -> None:
     runner, given = environment.runner, environment.parsed_options or Namespace()
     several = isinstance(runner, MasterRunner | WorkerRunner)
     for name in {user.target for user in environment.user_classes if issubclass(user, TimeSeriesUser)}:
+        require_driver(registry.get(name))
         reason = undrivable(registry.get(name), 2 if several else 1)
         if reason and isinstance(runner, WorkerRunner) and given.processes:
             sys.exit(0)  # the master's exit code is 2

@@ -1,8 +1,8 @@
 """TCP connections with less overhead per request than Python's sockets.
 
 A plain connection is a non-blocking socket: a request is one send, one wait and one read, which is 12 us of client CPU
-with Locust's event loop, and 24 with gevent's own sockets. By default a connection
-waits by polling; `wait_with` installs another way for the whole process. TLS uses Python's sockets, patched or not.
+with Locust's event loop, and 24 with gevent's own sockets. The caller of `connect` says how to wait; without a waiter
+the thread blocks. TLS uses Python's sockets, patched or not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import ssl
@@ -46,6 +46,10 @@ class Waiter(Protocol):
         ...
 
 
+NewWaiter: TypeAlias = "Callable[[int], Waiter]"
+"""Makes a waiter for a descriptor."""
+
+
 class Wire(Protocol):
     """An open connection.
 
@@ -70,8 +74,12 @@ class Wire(Protocol):
         ...
 
 
-def connect(host: str, port: int, context: ssl.SSLContext | None, deadline: float) -> Wire:
+def connect(
+    host: str, port: int, context: ssl.SSLContext | None, deadline: float, waiter: NewWaiter | None = None
+) -> Wire:
     """Open a connection, with TLS if `context` is not None.
+
+    A plain one waits with `waiter`, by default by blocking the thread.
 
     Raises
     ------
@@ -82,7 +90,7 @@ def connect(host: str, port: int, context: ssl.SSLContext | None, deadline: floa
     try:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is None:
-            return _Plain(opened)
+            return _Plain(opened, waiter or _Polling)
         opened.settimeout(left(deadline))
         # An end without TLS's closing message is an error: an answer without a length could be truncated.
         return _Tls(context.wrap_socket(opened, server_hostname=host, suppress_ragged_eofs=False))
@@ -110,12 +118,12 @@ class _Plain:
 
     __slots__ = ("_quiet", "_socket", "_waiter")
 
-    def __init__(self, opened: socket.socket) -> None:
+    def __init__(self, opened: socket.socket, waiter: NewWaiter) -> None:
         family, kind, proto = opened.family, opened.type, opened.proto
         self._socket = _socket.socket(family, kind, proto, fileno=opened.detach())
         self._socket.setblocking(False)
         self._quiet: Callable[[int], list[Any]] = _poll(self._socket.fileno(), select.POLLIN)
-        self._waiter = _waiters[-1](self._socket.fileno())
+        self._waiter = waiter(self._socket.fileno())
 
     def is_quiet(self) -> bool:
         return not self._quiet(0)
@@ -210,11 +218,3 @@ def _poll(fd: int, events: int) -> Callable[[int], list[Any]]:
     made.register(fd, events)
     poll: Callable[[int], list[Any]] = made.poll
     return poll
-
-
-_waiters: list[Callable[[int], Waiter]] = [_Polling]
-
-
-def wait_with(waiter: Callable[[int], Waiter]) -> None:
-    """Use another waiter for connections that are opened from now on: `waiter` is called with a descriptor."""
-    _waiters[:] = [waiter]

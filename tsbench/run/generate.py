@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-import zstandard
-
 from tsbench.encode.formats import FORMATS
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, UserMistake, require
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
@@ -140,11 +138,13 @@ def output(path: str) -> Iterator[IO[bytes]]:
     Raises
     ------
     UserMistake
-        If the file cannot be opened.
+        If the file cannot be opened, or the package that compresses is not installed.
     Broken
         If a write fails, because the disk is full or the reader has gone. The message is one line.
     """
     name = "standard output" if path == "-" else f"'{path}'"
+    if path.endswith(".zst"):
+        require("zstandard", "zstd")
     try:
         raw = _open(path)
     except OSError as error:
@@ -152,6 +152,8 @@ def output(path: str) -> Iterator[IO[bytes]]:
     try:
         with raw:
             if path.endswith(".zst"):
+                import zstandard  # noqa: PLC0415 - an extra
+
                 # One thread of zstd's own: it compresses while this one generates.
                 compressor = zstandard.ZstdCompressor(level=3, threads=1)
                 with compressor.stream_writer(raw, closefd=False) as compressed:

@@ -27,7 +27,9 @@ NOT_RECORDED = "processes, log and data directory, since tsbench did not start t
 def write_manifest(run: RunDir, spec: RunSpec, target: Target, server: Server, session: Session) -> str:
     """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now."""
     missing = {"not_recorded": NOT_RECORDED} if spec.target.endpoint else {}
-    manifest = environment.manifest(target.drivers).with_server({**server.settings(), **session.facts(), **missing})
+    manifest = environment.manifest(target.driver.distributions if target.driver is not None else ()).with_server(
+        {**server.settings(), **session.facts(), **missing}
+    )
     manifest.write(run)
     return format_time(int(manifest.clock["utc_s"] * NS_PER_S))
 

@@ -10,7 +10,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import Window
 from tsbench.servers import cgroup
 from tsbench.targets import registry
-from tsbench.targets.base import Access
+from tsbench.targets.base import Access, require_driver
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.registry import SERVERS, TARGETS
 from tsbench.workload import queries
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_spec(spec: RunSpec, place: str) -> None:
-    """Verify names, schemas, modes, streams, server and queries of a run's specification.
+    """Verify names, schemas, drivers, modes, streams, server and queries of a run's specification.
 
     Raises
     ------
@@ -32,6 +32,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
     """
     try:
         target = registry.get(spec.target.name)
+        require_driver(target)
     except UserMistake as error:
         raise UserMistake(f"{place}: target.name: {error}") from None
     try:

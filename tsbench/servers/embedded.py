@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, unquote, urlsplit
 
-from tsbench.errors import UserMistake
+from tsbench.errors import Broken, UserMistake
 from tsbench.servers.files import allocated_bytes, evict
 
 if TYPE_CHECKING:
@@ -85,3 +85,25 @@ class EmbeddedServer:
     def settings(self) -> Mapping[str, str]:
         """Return no settings: each session sets its own."""
         return {}
+
+
+class StorelessServer(EmbeddedServer):
+    """A database that keeps nothing on disk: nothing to start, and nothing that could be cold."""
+
+    def cold(self) -> None:
+        """Refuse: there is nothing below it.
+
+        Raises
+        ------
+        tsbench.errors.Broken
+            Always.
+        """
+        raise Broken("a database without files cannot be made cold: there is nothing below it")
+
+    def alive(self) -> bool:
+        """Return True: it lives as long as this process."""
+        return True
+
+    def size(self) -> int:
+        """Return 0: it has no bytes on disk."""
+        return 0

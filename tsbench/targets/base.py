@@ -12,12 +12,14 @@ from enum import StrEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from tsbench.errors import UserMistake, require
 from tsbench.model import OpError, Outcome, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
+    from tsbench.net.tcp import NewWaiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +162,20 @@ class Access(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Driver:
+    """The package that sessions need: the name it is imported by, and the extra of tsbench that installs it.
+
+    `distributions` are the installed packages whose versions a run's manifest records.
+    """
+
+    module: str
+    extra: str
+    distributions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Requirement:
-    """A Python module without which a target cannot be used, or its server not be started, on this machine.
+    """A Python module without which the target's server cannot be started on this machine.
 
     `part` is what it is to people, `cure` the command that installs it.
     """
@@ -196,6 +210,10 @@ class Target(Protocol):
         """True if acknowledged data survives a restart of the server."""
 
     @property
+    def driver(self) -> Driver | None:
+        """The package to install beside tsbench's own; None where sessions need none."""
+
+    @property
     def resolution_ns(self) -> int:
         """Finest step of time that the database stores exactly: 1, 1_000, 1_000_000 or 1_000_000_000 ns."""
 
@@ -224,28 +242,47 @@ class Target(Protocol):
         """True if tsbench can start the database on this machine (see `registry.SERVERS`)."""
 
     @property
-    def drivers(self) -> tuple[str, ...]:
-        """The Python distributions that its sessions use (`psycopg`): a run's manifest has their versions."""
-
-    @property
     def requirements(self) -> Sequence[Requirement]:
         """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> Session:
         """Open a session. `endpoint` is a URL without secrets; these come from the environment.
 
         Each op of the session ends within `timeout_s`, connecting within `connect_timeout_s` (by default the same).
+        `waiter` is how connections of tsbench's own wait for their server, by default by blocking the thread; a driver
+        that has sockets of its own does not use it.
 
         Raises
         ------
         tsbench.errors.UserMistake
-            If the endpoint is malformed or the login is refused: one line with the cure.
+            If the driver is not installed, the endpoint is malformed or the login is refused: one line with the cure.
         tsbench.errors.Unreachable
             If no server answers.
         """
         ...
+
+
+def require_driver(target: Target) -> None:
+    """Verify that the target's driver is installed.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If it is not: one line with the extra that installs it.
+    """
+    if target.driver is not None:
+        try:
+            require(target.driver.module, target.driver.extra)
+        except UserMistake as error:
+            raise UserMistake(f"{target.name}: {error}") from None
 
 
 C = TypeVar("C", bound=Command)

@@ -16,14 +16,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
-from tsbench.targets.base import Access, Payload, Requirement, Statement, Unsupported
-from tsbench.targets.memory import MemoryServer
+from tsbench.servers.embedded import StorelessServer
+from tsbench.targets.base import Access, Driver, Payload, Requirement, Statement, Unsupported
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command
 
 NOTHING = "it keeps nothing, so there is no answer to check"
@@ -122,6 +123,7 @@ class NullTarget:
 
     name: str = "null"
     durable: bool = False
+    driver: Driver | None = None
     resolution_ns: int = 1
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
@@ -129,7 +131,6 @@ class NullTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
-    drivers: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
 
     @property
@@ -138,10 +139,16 @@ class NullTarget:
         return {"none": NullSchema()}
 
     def connect(
-        self, endpoint: str, schema: object, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: object,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> NullSession:
         """Never fails, except for an endpoint that cannot be read."""
-        del schema, timeout_s, connect_timeout_s
+        del schema, timeout_s, connect_timeout_s, waiter
         with _lock:
             if endpoint not in _behaviours:
                 _behaviours[endpoint] = _parse(endpoint)
@@ -164,7 +171,7 @@ def _parse(endpoint: str) -> _Behaviour:
 TARGET = NullTarget()
 
 
-class NullServer(MemoryServer):
+class NullServer(StorelessServer):
     """No server at all; the settings say how the sessions behave (see `targets.null`)."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:

@@ -1,11 +1,15 @@
-"""The databases: their targets, and the servers that tsbench can start, by name, imported when they are asked for."""
+"""The databases: their targets, and the servers that tsbench can start, by name.
+
+A module is imported when its entry is looked up: names can be listed and checked without importing any database, and
+no target's module imports a driver before a session is opened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tsbench.errors import UserMistake
 
@@ -18,22 +22,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Imported(Mapping[str, T]):
-    """A table of names in modules (`module:NAME`); reading an entry imports its module.
-
-    All drivers together cost 0.25 s of CPU and 35 MB, in each of a run's processes, of which most need a single one.
-    """
+class _Lazy(Mapping[str, T]):
+    """A table of objects by name, each given as `module:attribute`."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = places
 
     def __getitem__(self, name: str) -> T:
         module, _, attribute = self._places[name].partition(":")
-        found: T = getattr(import_module(f"tsbench.targets.{module}"), attribute)
+        found: T = getattr(import_module(module), attribute)
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places
+        return name in self._places  # without the import that the mapping's own test would do
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -42,17 +43,26 @@ class _Imported(Mapping[str, T]):
         return len(self._places)
 
 
-TARGETS: Mapping[str, Target] = _Imported[Any](
-    {
-        "memory": "memory:TARGET",
-        "null": "null:TARGET",
-        "sqlite": "sqlite:TARGET",
-        "duckdb": "duckdb:TARGET",
-        "postgres": "postgres:TARGET",
-        "influxdb1": "influxdb.v1:TARGET",
-        "influxdb2": "influxdb.v2:TARGET",
-    }
-)
+TARGETS: Mapping[str, Target] = _Lazy({
+    "memory": "tsbench.targets.memory:TARGET",
+    "null": "tsbench.targets.null:TARGET",
+    "sqlite": "tsbench.targets.sqlite:TARGET",
+    "duckdb": "tsbench.targets.duckdb:TARGET",
+    "postgres": "tsbench.targets.postgres:TARGET",
+    "influxdb1": "tsbench.targets.influxdb.v1:TARGET",
+    "influxdb2": "tsbench.targets.influxdb.v2:TARGET",
+})  # fmt: skip
+
+# One entry for each target that declares itself `startable`.
+SERVERS: Mapping[str, ServerFactory] = _Lazy({
+    "memory": "tsbench.targets.memory:MemoryServer",
+    "null": "tsbench.targets.null:NullServer",
+    "sqlite": "tsbench.targets.sqlite.server:SqliteServer",
+    "duckdb": "tsbench.targets.duckdb:DuckdbServer",
+    "postgres": "tsbench.targets.postgres.server:PostgresServer",
+    "influxdb1": "tsbench.targets.influxdb.server:InfluxServer1",
+    "influxdb2": "tsbench.targets.influxdb.server:InfluxServer2",
+})  # fmt: skip
 
 
 def get(name: str) -> Target:
@@ -68,17 +78,3 @@ def get(name: str) -> Target:
     near = get_close_matches(name, TARGETS, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(TARGETS)}"
     raise UserMistake(f"no target is called '{name}'; {hint}")
-
-
-# One entry for each target that declares itself `startable`.
-SERVERS: Mapping[str, ServerFactory] = _Imported[Any](
-    {
-        "memory": "memory:MemoryServer",
-        "null": "null:NullServer",
-        "sqlite": "sqlite.server:SqliteServer",
-        "duckdb": "duckdb:DuckdbServer",
-        "postgres": "postgres.server:PostgresServer",
-        "influxdb1": "influxdb.server:InfluxServer1",
-        "influxdb2": "influxdb.server:InfluxServer2",
-    }
-)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import gevent
 import psutil
 from gevent.event import Event
-from locust import runners
 from locust.runners import STATE_MISSING
 
+from tsbench.drive import locust_internals
 from tsbench.drive.cluster import files
 from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.due_times import Clock
@@ -81,7 +81,7 @@ class MasterProtocol:
         }
         for message, listener in listeners.items():
             runner.register_message(message, listener)
-        runners.HEARTBEAT_LIVENESS = SILENCE_S // runners.HEARTBEAT_INTERVAL
+        locust_internals.allow_silence(SILENCE_S)
 
     def share_out(self, run: RunPlan) -> None:
         """Send every connected worker its streams and its clock's offset; return when all of them are ready.
@@ -157,7 +157,7 @@ class MasterProtocol:
             gevent.sleep(WATCH_PERIOD_S)
             for client, pid in self._pids.items():
                 if client in self._runner.clients and not _runs(pid):
-                    self._runner.clients[client].heartbeat = -1
+                    locust_internals.count_as_lost(self._runner.clients[client])
 
     def _offset_of(self, client: str) -> int:
         pings = []
@@ -285,7 +285,7 @@ class WorkerProtocol:
     def _on_go(self, msg: Any, **_: Any) -> None:
         self._role.go(Clock(msg.data["go_ns"], msg.data["start_ns"], msg.data["end_ns"]))
 
-    def _on_stop(self, **_: Any) -> None:
+    def _on_stop(self, *_: Any, **__: Any) -> None:  # before 2.47 Locust calls concurrent listeners by position
         self.has_share = False
         self._role.close_process()
         if self._sends_from is not None:
@@ -293,7 +293,7 @@ class WorkerProtocol:
                 self._runner.send_message(FILE, piece)
             shutil.rmtree(self._sends_from, ignore_errors=True)  # on a small device nobody would delete it
             self._sends_from = None
-        self._runner._send_stats()  # noqa: SLF001 - or the master's count lacks up to 3 s
+        locust_internals.send_stats(self._runner)
         self._runner.send_message(STOPPED, {})
 
 

@@ -9,8 +9,7 @@ Not prevented: messages can be read on their way (nothing is encrypted), held ba
 secret can speak for any worker and for the master. `locust -f -`, which fetches the locustfile from a master before any
 of this is loaded, does not work with a signing master.
 
-Only `install` and the two classes above it depend on Locust's private API: Locust keeps its socket in the attribute
-`socket`, sends with `send` (worker) or `send_multipart` (master), receives with `recv` or `recv_multipart`.
+How it gets at Locust's sockets is in `locust_internals`.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import zmq.green as zmq
 from locust.exception import RPCError
-from locust.rpc import zmqrpc
 
+from tsbench.drive import locust_internals
 from tsbench.drive.cluster.seal import MasterEnd, Seal, WorkerEnd
 from tsbench.errors import UserMistake
 from tsbench.run import listening
@@ -147,21 +146,11 @@ class _MasterSocket(_Signed):
                 self._dropped(repr(node[:60]))
 
 
-def _wrapped(wrap: str) -> property:
-    """Return a property for Locust's socket attribute that wraps the socket in a signing one when it is set."""
-
-    def put(self: Any, socket: Any) -> None:
-        make: Callable[[Any], _Signed] = getattr(self, wrap)
-        self.__dict__["socket"] = make(socket)
-
-    return property(lambda self: self.__dict__["socket"], put)
-
-
 _OTHER_PORT = "choose another with --master-bind-port and --master-port"
 
 
-class _Server(zmqrpc.Server):
-    socket = _wrapped("_sign")
+class _Server(locust_internals.RpcServer):
+    socket = locust_internals.wrapped_socket("_sign")
     has_listened: ClassVar[bool] = False
 
     def __init__(self, host: str, port: int) -> None:
@@ -174,16 +163,25 @@ class _Server(zmqrpc.Server):
                 raise
             logger.error("tsbench: the master cannot listen on port %d: %s; %s", port, error, _OTHER_PORT)  # noqa: TRY400
             sys.exit(2)
+        _expect_signing(self)
         _Server.has_listened = True
 
 
-class _Client(zmqrpc.Client):
-    socket = _wrapped("_sign")
+class _Client(locust_internals.RpcClient):
+    socket = locust_internals.wrapped_socket("_sign")
 
     def __init__(self, host: str, port: int, identity: str) -> None:
         seal = _or_exit(lambda: seal_for(host, "--master-host"))
         self._sign = lambda socket: _WorkerSocket(socket, WorkerEnd(seal, identity.encode()))
         super().__init__(host, port, identity)
+        _expect_signing(self)
+
+
+def _expect_signing(end: object) -> None:
+    """Exit with 2 if Locust keeps its socket where it cannot be wrapped: nothing may be sent unsigned."""
+    if not locust_internals.is_wrapped(end):
+        logger.error("tsbench: messages cannot be signed with this version of Locust; install one that tsbench allows")
+        sys.exit(2)
 
 
 def _or_exit(make: Callable[[], Seal]) -> Seal:
@@ -196,4 +194,4 @@ def _or_exit(make: Callable[[], Seal]) -> Seal:
 
 def install() -> None:
     """Make Locust's master and workers of this process, and of those that it forks, sign their messages."""
-    zmqrpc.Server, zmqrpc.Client = _Server, _Client  # type: ignore[misc]
+    locust_internals.replace_rpc(_Server, _Client)

@@ -17,6 +17,7 @@ from flask import Blueprint, Response, jsonify, make_response, request, send_fil
 from gevent.lock import Semaphore
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
 
+from tsbench.drive import locust_internals
 from tsbench.drive.webui import login, tabs
 from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures
@@ -184,13 +185,8 @@ class WebPage:
         web_ui.template_args["extended_csv_files"] = [
             {"href": "./tsbench/report", "title": "Download the tsbench report of the last test"}
         ]
-        update = web_ui.update_template_args
-
-        def update_template_args() -> None:
-            update()
-            web_ui.template_args["missing_host_warning"] = False  # without a host, a server is started
-
-        web_ui.update_template_args = update_template_args
+        # Without a host, a server is started.
+        locust_internals.after_template_args(web_ui, lambda values: values.update(missing_host_warning=False))
 
     def _extend(self, response: Response) -> Response:
         """Add the tables to Locust's figures, and the script to its page."""

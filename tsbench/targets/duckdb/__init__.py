@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.servers.embedded import EmbeddedServer, file_of
-from tsbench.targets.base import Access, Requirement
+from tsbench.targets.base import Access, Driver, Requirement, require_driver
 from tsbench.targets.duckdb.schemas import COLUMNS, DuckdbSchema
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Schema
     from tsbench.targets.duckdb.session import DuckdbSession
 
@@ -34,6 +35,7 @@ class DuckdbTarget:
     name: str
     schemas: Mapping[str, DuckdbSchema]
     durable: bool = True
+    driver: Driver | None = Driver("duckdb", "duckdb", ("duckdb", "pyarrow"))
     resolution_ns: int = 1_000  # Python's datetime cuts the nanoseconds of a TIMESTAMP_NS
     cooperative: bool = False
     access: Access = Access.ONE_PROCESS
@@ -41,20 +43,24 @@ class DuckdbTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
-    drivers: tuple[str, ...] = ("duckdb", "pyarrow")
     requirements: tuple[Requirement, ...] = (Requirement("DuckDB", "duckdb", "pip install 'tsbench[duckdb]'"),)
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> DuckdbSession:
         """Open the file, making it if need be. That does not wait for anybody, so it has no time limit."""
-        del schema, connect_timeout_s
-        try:
-            import duckdb  # noqa: PLC0415 - an extra of the package
+        del schema, connect_timeout_s, waiter
+        require_driver(self)
+        import duckdb
 
-            from tsbench.targets.duckdb.session import DuckdbSession  # noqa: PLC0415
-        except ImportError:
-            raise UserMistake("the package duckdb is missing; pip install 'tsbench[duckdb]'") from None
+        from tsbench.targets.duckdb.session import DuckdbSession
+
         path = file_of(endpoint, "duckdb", "DuckDB", "path.duckdb")
         try:
             connection = duckdb.connect(path)

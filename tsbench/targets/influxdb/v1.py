@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Requirement, Statement, statement_of, timed
+from tsbench.targets.base import Access, Driver, Requirement, Statement, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Codes, Measurement, Query
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload, Schema
     from tsbench.targets.influxdb.http_api import Endpoint
 
@@ -68,9 +69,11 @@ class Influx1Session(Counting):
 
     panels = counters.VARS_PANELS
 
-    def __init__(self, endpoint: Endpoint, password: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
+    ) -> None:
         options = endpoint.options
-        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
+        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s, waiter=waiter)
         self._timeout_s = timeout_s
         self._names = {
             "$database": quoted(endpoint.path),
@@ -204,6 +207,7 @@ class Influx1Target:
     name: str
     schemas: Mapping[str, Influx1Schema]
     durable: bool = True
+    driver: Driver | None = None
     resolution_ns: int = 1
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
@@ -211,15 +215,21 @@ class Influx1Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
-    drivers: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = ()
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> Influx1Session:
         """Open a session and verify that the server accepts our credentials."""
         del schema  # the layout is in the statements
-        session = Influx1Session(_parse(endpoint), credentials.read_for(endpoint, "TSBENCH_PASSWORD"), timeout_s)
+        password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
+        session = Influx1Session(_parse(endpoint), password, timeout_s, waiter)
         with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
             session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
         return session

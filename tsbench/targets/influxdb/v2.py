@@ -18,7 +18,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Operation, Requirement, Statement, statement_of, timed
+from tsbench.targets.base import Access, Driver, Operation, Requirement, Statement, require_driver, statement_of, timed
 from tsbench.targets.influxdb import counters, flux, http_api
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.http_parser import Response
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload, Schema
     from tsbench.targets.influxdb.http_api import Endpoint
 
@@ -78,11 +79,13 @@ class Influx2Session(Counting):
 
     panels = counters.METRICS_PANELS
 
-    def __init__(self, endpoint: Endpoint, token: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: Endpoint, token: str | None, timeout_s: float, waiter: NewWaiter | None = None
+    ) -> None:
         options = endpoint.options
         self._org, self._bucket = options["org"], options["bucket"]
         self._token = token
-        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s)
+        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s, waiter=waiter)
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
         self._writer = http_api.Writer(
@@ -235,6 +238,7 @@ class Influx2Target:
     name: str
     schemas: Mapping[str, Influx2Schema]
     durable: bool = True
+    driver: Driver | None = Driver("influxdb_client", "influxdb", ("influxdb-client", "urllib3"))
     resolution_ns: int = 1
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
@@ -242,16 +246,23 @@ class Influx2Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
-    drivers: tuple[str, ...] = ("influxdb-client", "urllib3")
     requirements: tuple[Requirement, ...] = ()
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> Influx2Session:
         """Open a session and verify that the server accepts our token."""
         del schema  # the layout is in the statements
+        require_driver(self)
         found = _parse(endpoint)
-        session = Influx2Session(found, _token(endpoint, found.options.get("token_file", "")), timeout_s)
+        token = _token(endpoint, found.options.get("token_file", ""))
+        session = Influx2Session(found, token, timeout_s, waiter)
         with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
             session.claim(connect_timeout_s)
         return session

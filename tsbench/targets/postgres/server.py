@@ -15,8 +15,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import psycopg
-
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
@@ -137,6 +135,8 @@ class PostgresServer(ManagedServer):
         return [part for name, value in {**self._settings, **ours}.items() for part in ("-c", f"{name}={value}")]
 
     def _ready(self) -> None:
+        import psycopg  # noqa: PLC0415 - settings are checked without it
+
         try:
             psycopg.connect(self.endpoint, connect_timeout=5, password=self._password()).close()
         except psycopg.OperationalError as error:

@@ -18,6 +18,7 @@ from tsbench.model import OpError, Outcome, Rows, WriteMode
 from tsbench.targets import credentials
 from tsbench.targets.base import statement_of, timed
 from tsbench.targets.postgres import counters
+from tsbench.targets.postgres.schemas import NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 _PREFIXES = ("postgresql://", "postgres://")
 _UNREACHABLE = "is the server running there?"
-
-NAMESPACE = "tsbench"
-"""The PostgreSQL schema that all tables live in, so that a user's own `cpu` or `tags` is never dropped."""
 
 
 class _Overdue(Exception):  # noqa: N818 - becomes an OpError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.servers.embedded import file_of
-from tsbench.targets.base import Access, Requirement
+from tsbench.targets.base import Access, Driver, Requirement
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
 from tsbench.targets.sqlite.session import SqliteSession
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Schema
 
 
@@ -26,6 +27,7 @@ class SqliteTarget:
     name: str
     schemas: Mapping[str, SqliteSchema]
     durable: bool = True
+    driver: Driver | None = None
     resolution_ns: int = 1
     cooperative: bool = False
     access: Access = Access.ANY_PROCESS
@@ -33,16 +35,21 @@ class SqliteTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
-    drivers: tuple[str, ...] = ()
     requirements: tuple[Requirement, ...] = (
         Requirement("SQLite", "sqlite3", "use a Python that was built with SQLite"),
     )
 
     def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
     ) -> SqliteSession:
         """Open the file, making it if need be."""
-        del schema  # the layout is in the statements
+        del schema, waiter  # the layout is in the statements
         path = file_of(endpoint, "sqlite", "SQLite", "path.db")
         try:
             limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s

@@ -1,26 +1,17 @@
-"""The answer key: every query answered by polars, in process, exactly as `model.py` words it.
-
-It has four uses: the gold answers that databases are compared with, the model of the contract suite, a database for
-dry runs, and the way to measure the load generator's own ceiling (a write costs one list append).
-"""
+"""The answer key: every query answered by polars, in process, exactly as `model.py` words it."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
 
 import polars as pl
 
-from tsbench.errors import Broken, UserMistake
 from tsbench.model import (
     Above,
-    Batch,
     Bucketed,
-    Codes,
     Count,
     Grouped,
     Latest,
@@ -30,17 +21,15 @@ from tsbench.model import (
     Query,
     Raw,
     Rows,
-    Window,
-    WriteMode,
 )
-from tsbench.servers.embedded import EmbeddedServer
-from tsbench.targets.base import Access, Operation, Payload, Requirement, Statement, Unsupported, not_mine
+from tsbench.targets.base import Statement, not_mine
+from tsbench.targets.memory.schemas import KEEP, CreateTable, DropTable, SortTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tsbench.model import Aggregate, Measurement
-    from tsbench.targets.base import Command, Schema
+    from tsbench.model import Aggregate, Batch, Codes, Measurement, Window
+    from tsbench.targets.base import Command, Payload, Schema
 
 _MERGE_ABOVE_ROWS = 250_000
 _EVER = (-(2**63), 2**63 - 1)
@@ -109,62 +98,9 @@ class Store:
 _stores: dict[str, Store] = {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CreateTable(Operation):
-    """Make an empty table; `tags` holds the shared tags of every series."""
-
-    measurement: Measurement
-    tags: Mapping[str, Codes]
-
-
-@dataclass(frozen=True, slots=True)
-class DropTable(Operation):
-    """Remove a table, if it exists."""
-
-    measurement: Measurement
-
-
-@dataclass(frozen=True, slots=True)
-class SortTable(Operation):
-    """Sort the points of a table that were written since it was last read."""
-
-    measurement: Measurement
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySchema:
-    """Points as they come (`keep`), or one per series and time, the last written (`replace`)."""
-
-    name: str
-    keeps_duplicates: bool
-    modes: frozenset[WriteMode] = frozenset(WriteMode)
-
-    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Empty tables."""
-        return [CreateTable(f"create {m.name}", m, tags) for m in measurements]
-
-    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """No tables."""
-        return [DropTable(f"drop {m.name}", m) for m in measurements]
-
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Sort what came."""
-        return [SortTable(f"settle {m.name}", m) for m in measurements]
-
-    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """The batch itself."""
-        if mode is WriteMode.SINGLE and len(batch) != 1:
-            raise Unsupported(f"single writes take one point, not {len(batch)}")
-        name = batch.measurement.name
-        return Payload(mode, name, f"add to {name}", batch, len(batch), len(batch) * 12 + batch.values * 8)
-
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One payload per point."""
-        return (self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch)))
-
-    def compile(self, query: Query) -> Statement:
-        """The query itself; its text is its representation, for people."""
-        return Statement(str(query), (query,))
+def store_at(endpoint: str) -> Store:
+    """Return the store of that name, making it if need be; it is this process's own."""
+    return _stores.setdefault(endpoint, Store())
 
 
 class MemorySession:
@@ -236,33 +172,6 @@ class MemorySession:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryTarget:
-    """The in-process database; `memory://NAME` is shared by the sessions of this process."""
-
-    name: str
-    schemas: Mapping[str, MemorySchema]
-    durable: bool = False
-    resolution_ns: int = 1
-    cooperative: bool = True
-    access: Access = Access.OPENER
-    embedded: bool = True
-    acknowledges_in_part: bool = False
-    has_counters: bool = False
-    startable: bool = True
-    drivers: tuple[str, ...] = ()
-    requirements: tuple[Requirement, ...] = ()
-
-    def connect(
-        self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
-    ) -> MemorySession:
-        """Open a session on the store of that name, making it if need be. Nothing here waits, so nothing times out."""
-        del timeout_s, connect_timeout_s
-        if urlsplit(endpoint).scheme != "memory":
-            raise UserMistake(f"'{endpoint}' is not an in-memory endpoint; write memory://NAME")
-        return MemorySession(schema, _stores.setdefault(endpoint, Store()))
-
-
-@dataclass(frozen=True, slots=True)
 class _Answer:
     """One query over one table."""
 
@@ -323,35 +232,3 @@ def _aggregate(
     values = [getattr(pl.col(f"f:{name}"), aggregate)() for name in fields]
     bucketed = frame.with_columns((pl.col("time") // bucket_ns) * bucket_ns)  # floors, also before 1970
     return bucketed.group_by(["time", *by]).agg(values).sort(["time", *by])
-
-
-KEEP = MemorySchema("keep", keeps_duplicates=True)
-REPLACE = MemorySchema("replace", keeps_duplicates=False)
-TARGET = MemoryTarget("memory", {s.name: s for s in (KEEP, REPLACE)})
-
-
-class MemoryServer(EmbeddedServer):
-    """The in-memory database: nothing to start, nothing on disk; its name is the directory's, so runs do not share."""
-
-    @property
-    def endpoint(self) -> str:
-        """The URL of the store."""
-        return f"memory://{quote(os.fsencode(self._directory))}"
-
-    def cold(self) -> None:
-        """Not possible.
-
-        Raises
-        ------
-        tsbench.errors.Broken
-            Always.
-        """
-        raise Broken("the in-memory database cannot be made cold: there is nothing below it")
-
-    def alive(self) -> bool:
-        """It lives as long as this process."""
-        return True
-
-    def size(self) -> int:
-        """No bytes on disk."""
-        return 0

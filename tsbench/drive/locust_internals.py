@@ -1,0 +1,138 @@
+"""Everything that depends on Locust's private names, or puts something in the place of its own; nothing else does.
+
+Each function says why it is needed and what happens with a Locust that no longer has the name. `missing` lists the
+names that the installed Locust lacks; a test asks it of the oldest and of the newest that pyproject.toml allows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from locust import runners, web
+from locust.event import EventHook
+from locust.rpc import zmqrpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from locust.env import Environment
+    from locust.runners import WorkerNode, WorkerRunner
+    from locust.web import WebUI
+
+RpcServer: TypeAlias = zmqrpc.Server
+RpcClient: TypeAlias = zmqrpc.Client
+
+
+def missing() -> list[str]:
+    """Return the private names that the installed Locust does not have."""
+    found = {
+        "locust.event.EventHook._handlers": hasattr(EventHook(), "_handlers"),
+        "locust.rpc.zmqrpc.BaseSocket.socket": "socket" in zmqrpc.BaseSocket.__init__.__code__.co_names,
+        "locust.runners.HEARTBEAT_INTERVAL": hasattr(runners, "HEARTBEAT_INTERVAL"),
+        "locust.runners.HEARTBEAT_LIVENESS": hasattr(runners, "HEARTBEAT_LIVENESS"),
+        "locust.runners.WorkerNode.heartbeat": "heartbeat" in runners.WorkerNode.__init__.__code__.co_names,
+        "locust.runners.WorkerRunner._send_stats": hasattr(runners.WorkerRunner, "_send_stats"),
+        "locust.runners.rpc": getattr(runners, "rpc", None) is zmqrpc,
+        "locust.web.WebUI._swarm_greenlet": "_swarm_greenlet" in web.WebUI.__init__.__code__.co_names,
+        "locust.web.WebUI.update_template_args": hasattr(web.WebUI, "update_template_args"),
+    }
+    return [name for name, there in found.items() if not there]
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def count_request_listeners(environment: Environment) -> int:
+    """Return how many listen to the request event, Locust's own statistics included.
+
+    Nothing public tells. Without the name the answer is 2: every op is fired as an event, which is slower but right.
+    """
+    handlers = getattr(environment.events.request, "_handlers", None)
+    return 2 if handlers is None else len(handlers)
+
+
+# --- the start, and workers' statistics -------------------------------------------------------------------------------
+
+
+def kill_start(environment: Environment) -> None:
+    """Kill a start of users that is under way from the web UI, as Locust's own stop button does.
+
+    `runner.stop` alone lets it go on. Without the name it does.
+    """
+    greenlet = getattr(environment.web_ui, "_swarm_greenlet", None)
+    if greenlet is not None:
+        greenlet.kill(block=True)
+
+
+def send_stats(runner: WorkerRunner) -> None:
+    """Send the worker's statistics to the master now.
+
+    Locust does so every 3 s. Without the name the master's count may lack the last ops, and the check `counts` fails.
+    """
+    send = getattr(runner, "_send_stats", None)
+    if send is not None:
+        send()
+
+
+# --- lost workers -----------------------------------------------------------------------------------------------------
+
+
+def allow_silence(silence_s: int) -> None:
+    """Let workers count as lost after that time without a heartbeat; Locust's own limit, 3 s, is no option of it.
+
+    Without the name Locust's own limit holds, and busy workers are lost.
+    """
+    runners.HEARTBEAT_LIVENESS = silence_s // getattr(runners, "HEARTBEAT_INTERVAL", 1)
+
+
+def count_as_lost(worker: WorkerNode) -> None:
+    """Let a worker count as lost at Locust's next look. Without the name it does after its time of silence."""
+    worker.heartbeat = -1
+
+
+# --- sockets ----------------------------------------------------------------------------------------------------------
+
+
+def wrapped_socket(wrap: str) -> property:
+    """Return a property for the attribute in which Locust puts its socket, once, before it binds or connects.
+
+    The method called `wrap` makes the socket that is kept. Locust sends with `send` (worker) or `send_multipart`
+    (master), and receives with `recv` or `recv_multipart`. Without the name `is_wrapped` is False: the process ends.
+    """
+
+    def put(self: Any, socket: Any) -> None:
+        make: Callable[[Any], Any] = getattr(self, wrap)
+        self.__dict__["socket"] = make(socket)
+
+    return property(lambda self: self.__dict__["socket"], put)
+
+
+def is_wrapped(end: object) -> bool:
+    """Return whether Locust has put its socket where `wrapped_socket` wraps it."""
+    return "socket" in vars(end)
+
+
+def replace_rpc(server: type[Any], client: type[Any]) -> None:
+    """Let masters and workers of this process use these classes, made from `RpcServer` and `RpcClient`.
+
+    Locust has no option for them. It looks them up in their module for each master and worker; a Locust that did not
+    would talk unsigned to others of its kind, and not at all to those that sign.
+    """
+    zmqrpc.Server, zmqrpc.Client = server, client  # type: ignore[misc]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def after_template_args(web_ui: WebUI, change: Callable[[dict[str, Any]], None]) -> None:
+    """Let `change` alter the values of the page's template after Locust has made them, for each page anew.
+
+    Locust overwrites what `template_args` had. Without the method the page would not open.
+    """
+    update = web_ui.update_template_args
+
+    def update_template_args() -> None:
+        update()
+        change(web_ui.template_args)
+
+    web_ui.update_template_args = update_template_args  # type: ignore[method-assign]

@@ -1,0 +1,77 @@
+"""The in-process database's layouts: batches and queries as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.model import WriteMode
+from tsbench.targets.base import Operation, Payload, Statement, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tsbench.model import Batch, Codes, Measurement, Query
+    from tsbench.targets.base import Command
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CreateTable(Operation):
+    """Make an empty table; `tags` holds the shared tags of every series."""
+
+    measurement: Measurement
+    tags: Mapping[str, Codes]
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Operation):
+    """Remove a table, if it exists."""
+
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class SortTable(Operation):
+    """Sort the points of a table that were written since it was last read."""
+
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySchema:
+    """Points as they come (`keep`), or one per series and time, the last written (`replace`)."""
+
+    name: str
+    keeps_duplicates: bool
+    modes: frozenset[WriteMode] = frozenset(WriteMode)
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
+        """Return operations that make empty tables."""
+        return [CreateTable(f"create {m.name}", m, tags) for m in measurements]
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Return operations that remove the tables."""
+        return [DropTable(f"drop {m.name}", m) for m in measurements]
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Return operations that sort the points."""
+        return [SortTable(f"settle {m.name}", m) for m in measurements]
+
+    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
+        """The batch itself."""
+        if mode is WriteMode.SINGLE and len(batch) != 1:
+            raise Unsupported(f"single writes take one point, not {len(batch)}")
+        name = batch.measurement.name
+        return Payload(mode, name, f"add to {name}", batch, len(batch), len(batch) * 12 + batch.values * 8)
+
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
+        """One payload per point."""
+        return (self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch)))
+
+    def compile(self, query: Query) -> Statement:
+        """The query itself; its text is its representation, for people."""
+        return Statement(str(query), (query,))
+
+
+KEEP = MemorySchema("keep", keeps_duplicates=True)
+REPLACE = MemorySchema("replace", keeps_duplicates=False)
