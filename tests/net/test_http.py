@@ -414,7 +414,7 @@ def answered(status: str, body: bytes) -> Callable[[Peer, bytes], None]:
     ("status", "body", "outcome", "cause"),
     [
         ("200 OK", b"", Outcome.UNKNOWN, "server"),
-        ("400 Bad Request", b'{"error":"partial write: type conflict dropped=1"}', Outcome.UNKNOWN, "partial write"),
+        ("400 Bad Request", b'{"error":"partial write: type conflict dropped=1"}', Outcome.FAILED, "data"),  # all of it
         ("400 Bad Request", b'{"error":"unable to parse \'x\'"}', Outcome.FAILED, "data"),
         ("401 Unauthorized", b'{"error":"authorization failed"}', Outcome.FAILED, "permission"),
         ("404 Not Found", b'{"error":"database not found: \\"x\\""}', Outcome.FAILED, "no table"),

@@ -22,7 +22,7 @@ from tsbench.run.helper import Channel, carry_out
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
-from tsbench.targets.base import Access
+from tsbench.targets.base import Access, Driver
 from tsbench.targets.memory.schemas import KEEP
 from tsbench.targets.memory.session import MemorySession, Store
 
@@ -99,7 +99,8 @@ class LoggedSession:
 
 class LoggedTarget:
     name, durable, cooperative, resolution_ns = "memory", False, True, 1
-    access, embedded, has_counters, startable, driver = Access.OPENER, True, False, True, None
+    access, embedded, has_counters, startable = Access.OPENER, True, False, True
+    driver = Driver("json", "postgres", ("psycopg",))
     acknowledges_in_part, requirements = False, ()
     schemas: ClassVar = {"keep": KEEP}
 

@@ -105,7 +105,7 @@ class Gold:
 
     @property
     def unsure_points(self) -> int:
-        """Acknowledged points that need not add to what is stored.
+        """Number of acknowledged points that may have replaced stored ones.
 
         Where a point may replace another, a point of a write that was refused in part may replace one that is there.
         """

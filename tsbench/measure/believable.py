@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHANGE = 0.10
 """A percentile is believed if taking the client's delay away would lower it by at most this share."""
 EXPLAINED = 0.5
-"""Share of the ops beyond a percentile that may be there because of chance delays of the process."""
+"""Largest share of the ops above a percentile that chance delays of the process may account for."""
 TIMER_NS = 1_000_000
 """Timers end up to a millisecond late by themselves: libev rounds the time that it polls up to milliseconds."""
 

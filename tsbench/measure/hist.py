@@ -39,7 +39,7 @@ _LENGTH = (_LENGTH // _HALF + 1) * _HALF  # whole half-buckets, as the reference
 
 
 def counter_of(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place in `Histogram.counts` of each duration in ns (any shape); what is out of range is clipped."""
+    """Return the place in `Histogram.counts` of each duration in ns (any shape), clipped to the range."""
     clipped: NDArray[np.int64] = np.clip(values_ns, 0, HIGHEST_NS)
     return _indices(clipped)
 

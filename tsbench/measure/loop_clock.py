@@ -20,11 +20,11 @@ class LoopClock:
         self._waited = True
 
     def entering_poll(self, now_ns: int) -> None:
-        """Note that the loop is about to poll."""
+        """Record that the loop is about to poll."""
         self._entered_ns = now_ns
 
     def left_poll(self, now_ns: int) -> None:
-        """Note that the poll has returned, before anything that it found ready is run."""
+        """Record that the poll has returned, before the callbacks that it found ready run."""
         self._earlier_poll_ns, self._poll_ns = self._poll_ns, now_ns
         self._waited = now_ns - self._entered_ns > WAITED_NS
 

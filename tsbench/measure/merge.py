@@ -169,7 +169,7 @@ def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelfObservation:
-    """A load process's own delays in the measured window; `timer_lag` is what its busy event loop does not explain."""
+    """A load process's own delays in the measured window; `timer_lag` excludes the time that its event loop was busy."""
 
     evidence: Evidence
     lag: Histogram

@@ -115,7 +115,7 @@ class Recorder:
         outcome: Outcome,
         error: Exception | None = None,
     ) -> None:
-        """Append a write to the ledger; `error` is what it ended with, which may be a `PartialWrite`."""
+        """Append a write to the ledger; `error` ended it, and may be a `PartialWrite`."""
         if isinstance(error, PartialWrite):
             self._wrote_in_part((stream, block, offset), points, error)
         else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COUNTS = ("count", "done", "failed", "unknown", "partial", "points")
-"""What is counted per second and op: ops that were due, and of those that ended in it how they did."""
+"""Counters per second and op: ops that were due in it, and ops that ended in it, by outcome."""
 LATENCIES = {"p50": 50.0, "p99": 99.0, "max": 100.0}
 
 

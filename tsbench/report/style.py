@@ -38,7 +38,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 """Okabe and Ito's colours without black and yellow, which are invisible on a dark or a white page."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _PAD_IN = 0.06
-"""Room around what is drawn, inches."""
+"""Margin of a figure, inches."""
 _BETWEEN = 0.027
 """Room on each side of the gap between panels, as a share of a panel with its room."""
 SVG_LIMIT = 12_000
@@ -129,7 +129,7 @@ class Grid(LayoutEngine):
     _colorbar_gridspec = True
 
     def execute(self, fig: Figure) -> None:
-        """Place the panels, so that their labels fit between them."""
+        """Set the positions of the panels so that their labels fit between them."""
         panels = [axes for axes in fig.axes if axes.get_visible()]
         if not panels:
             return

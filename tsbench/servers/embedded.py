@@ -91,7 +91,7 @@ class StorelessServer(EmbeddedServer):
     """A database that keeps nothing on disk: nothing to start, and nothing that could be cold."""
 
     def cold(self) -> None:
-        """Refuse: there is nothing below it.
+        """Raise an error, since nothing is stored on disk.
 
         Raises
         ------

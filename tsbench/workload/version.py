@@ -2,5 +2,5 @@
 
 WORLD_VERSION = 1
 """Raised whenever a use case's points change for the same spec, seed and number, so that results with other data under
-the same name are told apart. A test pins hashes of some points to it.
+the same name are distinguished. A test pins hashes of some points to it.
 """
