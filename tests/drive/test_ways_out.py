@@ -98,6 +98,7 @@ def test_a_lost_worker_is_named(place: Path) -> None:
     code, status, summary = run.ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "invalid")
     assert "1 of 2 workers ended early: worker-" in summary["validity"]["checks"]["workers"]["reason"]
+    assert summary["processes"] == 2
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
