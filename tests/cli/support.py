@@ -111,10 +111,14 @@ class Command:
         written = "results/*/*.partial/process/*.ops.jsonl"
         self.wait_until(lambda: any(seconds(path) >= 2 for path in self.place.glob(written)))
 
+    def family(self) -> list[psutil.Process]:
+        """All processes below it."""
+        found: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return found
+
     def child(self, name: str) -> psutil.Process:
         """The child of that name that has no such parent; bare Locust's server is a grandchild."""
-        found = psutil.Process(self.process.pid).children(recursive=True)
-        return next(p for p in found if p.name() == name and p.parent().name() != name)
+        return next(p for p in self.family() if p.name() == name and p.parent().name() != name)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -100,6 +100,7 @@ def test_a_lost_worker_is_named(place: Path) -> None:
     code, status, summary = run.ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "invalid")
     assert "1 of 2 workers ended early: worker-" in summary["validity"]["checks"]["workers"]["reason"]
+    assert summary["processes"] == 2
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
@@ -135,6 +136,34 @@ def test_a_killed_master_takes_its_workers_with_it(place: Path) -> None:
     run.until_measured()
     run.command.signal(signal.SIGKILL)
     assert run.command.wait() == -signal.SIGKILL  # `place` finds what is left
+
+
+def test_a_killed_locust_leaves_a_status_and_no_data(place: Path) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "60s")
+    run.until_measured()
+    run.command.signal(signal.SIGKILL)
+    assert run.command.wait() == -signal.SIGKILL
+    give_up = time.monotonic() + 30
+    while not (left := [*place.rglob("status.json")]):
+        assert time.monotonic() < give_up, "the helper process has not ended the run"
+        time.sleep(0.1)
+    assert content(left[0])["state"] == "interrupted"
+    assert content(left[0].with_name("summary.json"))["validity"]["state"] == "inconclusive"
+    assert not [*place.rglob("server")], "the server's data is still there"
+
+
+@pytest.mark.postgres
+def test_a_killed_helper_process_is_named_and_what_was_measured_is_kept(
+    place: Path, postgres_server: PostgresServer
+) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "5s", target="postgres")
+    run.until_measured()
+    (helper,) = (p for p in run.command.family() if "tsbench.run.helper" in p.cmdline())
+    helper.kill()
+    code, status, summary = run.ended()
+    assert (code, status["state"], summary["validity"]["state"]) == (1, "failed", "inconclusive")
+    assert "the helper process ended with -9" in summary["validity"]["reason"]
+    assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
 def test_workers_that_never_come_end_the_run_in_time(place: Path) -> None:

@@ -138,7 +138,7 @@ class Grid(LayoutEngine):
 
 
 def _place(fig: Figure, panels: Sequence[Axes]) -> None:
-    """Give every panel its place by what its labels take on each side now."""
+    """Set the position of every panel from the room that its labels take on each side now."""
     renderer = RendererAgg(fig.bbox.width, fig.bbox.height, fig.dpi)  # type: ignore[no-untyped-call]
     width, height, pad = fig.bbox.width, fig.bbox.height, _PAD_IN * fig.dpi
     (rows, columns), places = _grid_of(panels)

@@ -82,6 +82,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     schedule = _schedule(processes)
     limit, limit_name, limit_verdict = _limit(run, spec, processes, sums, schedule)
     summary = {
+        "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
             "window": {"start_s": processes.start_s, "duration_s": duration_s},
