@@ -6,12 +6,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.targets import data
-from tests.targets.contract import Point, TargetContract
+from tests.targets.contract import Alteration, Point, TargetContract
 from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.check.comparison import compare
 from tsbench.model import (
@@ -57,6 +58,16 @@ class TestMemory(TargetContract):
             )
             for row in points
         ]
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        table = memory._stores[url].tables[alteration.measurement]
+        points = table.between(-(2**62), 2**62)
+        found = (pl.col("time") == alteration.time_ns) & (pl.col("series") == alteration.series)
+        of, changed = points.filter(found), pl.lit(alteration.value, dtype=pl.Int64).alias(f"f:{alteration.field}")
+        new = {"delete": [], "duplicate": [of, of], "change": [of.with_columns(changed)]}
+        table._tail = pl.concat([points.filter(~found), *new[alteration.action]])
+        table._sorted = table._sorted.clear()
 
 
 @settings(max_examples=40, deadline=None)
