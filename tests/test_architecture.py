@@ -40,11 +40,8 @@ KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports that do not fit the order yet."""
 KNOWN_CIRCLES: set[tuple[str, str]] = set()
 """Imports, for types only, that would close a circle: two modules of one package that speak of each other."""
-KNOWN_INTRUDERS: set[tuple[str, str]] = {
-    ("check.gold", "targets.memory"),
-    ("targets.null", "targets.memory"),
-}
-"""Imports of a database's modules that are no business of the importer, or are its answer key."""
+KNOWN_INTRUDERS: set[tuple[str, str]] = set()
+"""Imports of a database's modules that are no business of the importer."""
 KNOWN_TALKERS: set[str] = {
     "run.environment",
     "run.generate",

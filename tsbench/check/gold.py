@@ -9,7 +9,7 @@ import numpy as np
 
 from tsbench.check.comparison import Difference, NotAnAnswer, between, canonical, compare, compare_rows, tolerance
 from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
-from tsbench.targets.memory import KEEP, REPLACE, MemorySession
+from tsbench.workload.answer_key import AnswerKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,10 +59,11 @@ class Gold:
         self.loaded = Window(world.time_ns(0), world.time_ns(loaded_ticks))
         self._loaded_ticks = loaded_ticks
         self._replaces = not keeps_duplicates
-        self._known = MemorySession(KEEP if keeps_duplicates else REPLACE)
-        self._maybe = MemorySession(KEEP)
+        self._known = AnswerKey(keeps_duplicates)
+        self._maybe = AnswerKey()
         for store in (self._known, self._maybe):
-            store.run(KEEP.create(world.measurements, world.tags()))
+            for measurement in world.measurements:
+                store.create(measurement, world.tags())
         self.unknown_points = 0
         self._in_part = 0
         self.writes = False

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, unquote, urlsplit
 
-from tsbench.errors import UserMistake
+from tsbench.errors import Broken, UserMistake
 from tsbench.servers.files import allocated_bytes, evict
 
 if TYPE_CHECKING:
@@ -87,3 +87,25 @@ class EmbeddedServer:
     def settings(self) -> Mapping[str, str]:
         """None beyond what each session sets."""
         return {}
+
+
+class InMemoryServer(EmbeddedServer):
+    """A database that lives in this process: nothing to start, and nothing on disk."""
+
+    def cold(self) -> None:
+        """Refuse.
+
+        Raises
+        ------
+        tsbench.errors.Broken
+            Always.
+        """
+        raise Broken("a database in memory cannot be made cold: there is nothing below it")
+
+    def alive(self) -> bool:
+        """Return True: it lives as long as this process."""
+        return True
+
+    def size(self) -> int:
+        """Return 0: nothing is on disk."""
+        return 0
