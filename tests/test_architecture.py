@@ -40,9 +40,7 @@ KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports that do not fit the order yet."""
 KNOWN_CIRCLES: set[tuple[str, str]] = set()
 """Imports, for types only, that would close a circle: two modules of one package that import each other."""
-KNOWN_INTRUDERS: set[tuple[str, str]] = {
-    ("check.gold", "targets.memory"),
-}
+KNOWN_INTRUDERS: set[tuple[str, str]] = set()
 """Imports of a database's modules by other modules than the registry, each for a reason."""
 KNOWN_TALKERS: set[str] = set()
 """Modules that still name a database in a text, which belongs into the target."""

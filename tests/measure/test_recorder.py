@@ -129,10 +129,16 @@ def test_a_write_refused_in_part_keeps_how_many_points_were_acknowledged_and_ref
     record = recorder(tmp_path)
     some = PartialWrite("partial write: dropped=10", acknowledged=4_990, refused=10)
     record.wrote(1, 2, 0, 5_000, Outcome.PARTIAL, some)
+    record.flush()
+    record.wrote(1, 1, 0, 5_000, Outcome.OK)
     record.wrote(1, 2, 5_000, 5_000, Outcome.PARTIAL, PartialWrite("one shard's", acknowledged=0, refused=10))
     record.close()
     ledger = read_ledgers([tmp_path / "process" / "p0.ledger"])
-    assert ledger.tolist() == [(1, 2, 0, 5_000, 4_990, 10, 3), (1, 2, 5_000, 5_000, 0, 10, 3)]
+    assert ledger.tolist() == [
+        (1, 2, 0, 5_000, 4_990, 10, 3),
+        (1, 1, 0, 5_000, 5_000, 0, 0),
+        (1, 2, 5_000, 5_000, 0, 10, 3),
+    ]
 
 
 @pytest.mark.parametrize(

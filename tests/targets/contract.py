@@ -3,6 +3,7 @@
 - `name`, the target's name in `TARGETS`,
 - `url`, a fixture: the endpoint of an empty database,
 - `stored`, a reader on the bare driver: the points of a measurement as (time_ns, series, fields..., own tags),
+- `alter`, which changes stored data by the bare driver, so that defects can be planted,
 - `refused_in_part`, for a database that can be made to refuse some points of a write by its bare driver,
 - `unsupported`, the kinds of query that a schema refuses, by schema (strict: what is declared must be refused).
 """
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pytest
 
+from tests.check.stand import Stand, world_of
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.check.comparison import canonical, compare
@@ -61,6 +65,29 @@ session.query(schema.compile(Count(CPU)), Count(CPU).columns)
 """
 
 
+@dataclass(frozen=True)
+class Alteration:
+    """What is done to one stored point; `tags` are all tags of its series, the first is the key."""
+
+    action: Literal["delete", "duplicate", "change"]
+    measurement: str
+    time_ns: int
+    series: int
+    tags: Mapping[str, str]
+    field: str
+    value: int
+    """The field's new value, for a change; the field is one of integers."""
+
+    def sql(self, table: str, time: str) -> str:
+        """The statement, with the table's name and the time as the database has them."""
+        where = f"WHERE time = {time} AND tags_id = {self.series}"
+        return {
+            "delete": f"DELETE FROM {table} {where}",
+            "duplicate": f"INSERT INTO {table} SELECT * FROM {table} {where}",
+            "change": f"UPDATE {table} SET {self.field} = {self.value} {where}",
+        }[self.action]
+
+
 class TargetContract:
     name: str
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
@@ -69,6 +96,11 @@ class TargetContract:
     @staticmethod
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:
         """Every stored point, read without our session; own tags as a mapping, None where there are none."""
+        raise NotImplementedError
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        """Do that to a stored point without our session."""
         raise NotImplementedError
 
     def refused_in_part(
@@ -292,6 +324,36 @@ class TargetContract:
         session.close()
         session.close()
 
+    # --- checks of what is stored
+
+    def test_defects_planted_by_the_bare_driver_are_found_and_sound_data_is_not_accused(
+        self, target: Target, url: str, schema: Schema, tmp_path: Path
+    ) -> None:
+        world = world_of("cpu-only", 6, interval_s=60)
+        stand = Stand(world, target, schema, url, 30).load().write(tmp_path, 12)
+        gold = stand.gold()
+        found = {"sound": stand.false_verdicts(gold)}
+
+        def plant(name: str, action: Literal["delete", "duplicate", "change"], batch: Batch, row: int) -> None:
+            alteration = _alteration(action, batch, row, more=0 if name == "changed back" else 1)
+            self.alter(url, alteration)
+            found[name] = stand.false_verdicts(gold)
+
+        (loaded,) = islice(world.batches(0, points=30), 1)
+        (written,) = islice(world.batches(0, points=10, first_tick=30), 1)
+        plant("a value changed", "change", loaded, 7)
+        plant("changed back", "change", loaded, 7)
+        plant("a written value changed", "change", written, 9)
+        plant("changed back", "change", written, 9)
+        if schema.keeps_duplicates:
+            plant("a row stored twice", "duplicate", loaded, 11)
+        plant("a row deleted", "delete", loaded, 11)
+        plant("a written row deleted", "delete", written, 3)
+        assert found.pop("sound") == found.pop("changed back") == set()
+        assert found.pop("a value changed") == found.pop("a written value changed") == {"rows"}
+        assert found, "rows were stored twice or deleted"
+        assert {frozenset(verdicts) for verdicts in found.values()} == {frozenset({"rows", "count"})}
+
     # --- what it says about itself
 
     def test_other_processes_open_the_data_as_declared(
@@ -360,6 +422,15 @@ class TargetContract:
         expected, actual = key.answer(query), self.ask(session, schema, query)
         difference = compare(expected, actual, query)
         assert difference is None, f"{name}: {difference}\n{schema.compile(query).text}\n{canonical(actual)[:3]}"
+
+
+def _alteration(action: Literal["delete", "duplicate", "change"], batch: Batch, row: int, *, more: int) -> Alteration:
+    """An alteration of a row; `more` is what a change adds to its first field."""
+    series = int(batch.series[row])
+    field, column = next(iter(batch.fields.items()))
+    tags = {tag: texts[series] for tag, texts in batch.tags.items()}
+    value = int(column[row]) + more
+    return Alteration(action, batch.measurement.name, int(batch.time_ns[row]), series, tags, field, value)
 
 
 def _points(batches: list[Batch]) -> list[Point]:

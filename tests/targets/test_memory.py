@@ -1,42 +1,20 @@
-"""The in-memory database's answers equal those of plain loops."""
-
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.examples import examples
 from tests.targets import data
-from tests.targets.contract import Point, TargetContract
-from tests.targets.data import CPU, LAG, START_NS, S
-from tsbench.check.comparison import compare
-from tsbench.model import (
-    Above,
-    Bucketed,
-    Count,
-    Grouped,
-    Latest,
-    LatestBuckets,
-    Measurement,
-    OpError,
-    Query,
-    Raw,
-    Rows,
-)
+from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.data import CPU, START_NS
+from tsbench.model import Count, Measurement, OpError
 from tsbench.targets import memory
-from tsbench.targets.memory import session as memory_session
-from tsbench.targets.memory.schemas import KEEP, REPLACE
-from tsbench.targets.memory.session import MemorySession, store_at
+from tsbench.targets.memory.schemas import KEEP
+from tsbench.targets.memory.session import store_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tsbench.model import Batch
+    from collections.abc import Sequence
 
 
 class TestMemory(TargetContract):
@@ -61,86 +39,15 @@ class TestMemory(TargetContract):
             for row in points
         ]
 
-
-@examples(40)
-@given(st.integers(0, 2**32), st.integers(1, 60), st.booleans(), st.sampled_from([CPU, LAG]))
-def test_every_answer_is_that_of_a_plain_loop(seed: int, points: int, keeps: bool, measurement: Measurement) -> None:
-    draw = np.random.default_rng(seed)
-    shared = data.shared_tags(4)
-    # Few distinct times, so that points meet; the newest row of a series is then not unique, see below.
-    times = START_NS + draw.integers(0, 120, points) * 5 * S
-    batch = data.batch(
-        measurement, shared, time_ns=times.tolist(),
-        series=draw.integers(0, 4 if measurement.tags else 1, points).tolist(), seed=seed,
-    )  # fmt: skip
-    session = MemorySession(KEEP if keeps else REPLACE)
-    for i in range(0, points, 7):
-        session.add(batch.rows(i, i + 7))
-        session.answer(Count(measurement))
-    for asked in data.queries(measurement, ("host_0", "host_2"), seed):
-        expected = Rows(asked.query.columns, _answer(asked.query, batch, keeps=keeps))
-        assert compare(expected, session.answer(asked.query), asked.query) is None, asked.name
-
-
-def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]:
-    key = batch.measurement.key
-    hosts = batch.tags[key].tolist() if key else [None]
-    found: list[tuple[int, str | None, dict[str, float]]] = [
-        (int(batch.time_ns[i]), hosts[batch.series[i]], {n: c[i].item() for n, c in batch.fields.items()})
-        for i in range(len(batch))
-    ]
-    if not keeps:
-        found = list({point[:2]: point for point in found}.values())
-    if isinstance(query, Count):
-        return [(len(found),)]
-    keys = getattr(query, "keys", None)
-    if keys is not None and key:
-        found = [p for p in found if p[1] in keys]
-    if isinstance(query, Raw | Above | Bucketed | Grouped):
-        found = [p for p in found if query.window.start_ns <= p[0] < query.window.end_ns]
-    elif query.before_ns is not None:
-        found = [p for p in found if p[0] < query.before_ns]
-    if isinstance(query, Above):
-        found = [p for p in found if p[2][query.field] > query.threshold]
-    if isinstance(query, Latest):
-        newest: dict[str | None, tuple[int, str | None, dict[str, float]]] = {}
-        for point in found:  # of several at the newest time, the one written last
-            if point[1] not in newest or point[0] >= newest[point[1]][0]:
-                newest[point[1]] = point
-        found = list(newest.values())
-    if isinstance(query, Raw | Above | Latest):
-        return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
-    groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
-    for t, host, f in found:
-        by = [host] if isinstance(query, Grouped) and key else []
-        groups[t - t % query.bucket_ns, *by].append(f)
-    rows = [(*g, *(_FUNCTIONS[query.aggregate]([f[n] for f in fs]) for n in query.fields)) for g, fs in groups.items()]
-    return sorted(rows)[-query.limit :] if isinstance(query, LatestBuckets) else rows
-
-
-_FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
-    "max": max,
-    "min": min,
-    "sum": sum,
-    "count": len,
-    "mean": lambda values: sum(values) / len(values),
-}
-
-
-def test_the_order_of_writes_and_queries_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_session, "_MERGE_ABOVE_ROWS", 50)
-    shared = data.shared_tags()
-    batches = data.scattered(CPU, shared, 999, 3)
-    for schema in (KEEP, REPLACE):
-        at_once, bit_by_bit = MemorySession(schema), MemorySession(schema)
-        for batch in batches:
-            at_once.add(batch)
-            for i in range(0, len(batch), 40):
-                bit_by_bit.add(batch.rows(i, i + 40))
-                bit_by_bit.answer(Count(CPU))
-        for asked in data.queries(CPU, ("host_0", "host_2"), 4):
-            difference = compare(at_once.answer(asked.query), bit_by_bit.answer(asked.query), asked.query)
-            assert difference is None, asked.name
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        table = store_at(url).tables[alteration.measurement]
+        points = table.between(-(2**62), 2**62)
+        found = (pl.col("time") == alteration.time_ns) & (pl.col("series") == alteration.series)
+        of, changed = points.filter(found), pl.lit(alteration.value, dtype=pl.Int64).alias(f"f:{alteration.field}")
+        new = {"delete": [], "duplicate": [of, of], "change": [of.with_columns(changed)]}
+        table._tail = pl.concat([points.filter(~found), *new[alteration.action]])
+        table._sorted = table._sorted.clear()
 
 
 def test_stores_of_different_names_share_nothing_and_sessions_of_one_share_all() -> None:

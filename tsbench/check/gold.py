@@ -9,7 +9,7 @@ import numpy as np
 
 from tsbench.check.comparison import Difference, NotAnAnswer, between, canonical, compare, compare_rows, tolerance
 from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
-from tsbench.targets.memory.schemas import KEEP, REPLACE
+from tsbench.workload.answer_key import AnswerKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,16 +55,16 @@ class Gold:
     """
 
     def __init__(self, world: World, *, loaded_ticks: int, keeps_duplicates: bool) -> None:
-        from tsbench.targets.memory.session import MemorySession  # noqa: PLC0415 - imports polars, which load workers do without
 
         self.world = world
         self.loaded = Window(world.time_ns(0), world.time_ns(loaded_ticks))
         self._loaded_ticks = loaded_ticks
         self._replaces = not keeps_duplicates
-        self._known = MemorySession(KEEP if keeps_duplicates else REPLACE)
-        self._maybe = MemorySession(KEEP)
+        self._known = AnswerKey(keeps_duplicates)
+        self._maybe = AnswerKey()
         for store in (self._known, self._maybe):
-            store.run(KEEP.create(world.measurements, world.tags()))
+            for measurement in world.measurements:
+                store.create(measurement, world.tags())
         self.unknown_points = 0
         self._in_part = 0
         self.writes = False

@@ -29,6 +29,8 @@ TIMES = ("response", "service")
 UNSENT = "|unsent"
 """The tag of arrivals that no op was begun for: how long they had waited when the run ended."""
 _NUMBERS = 7
+_BUFFERED = ("stream", "block", "offset", "points", "outcome")
+"""Columns of the ledger that are kept of each write until the next flush; the others follow from them."""
 
 
 class Observer(Protocol):
@@ -70,6 +72,8 @@ class Recorder:
         self.observer: Observer | None = None
         self._ops: dict[str, _Op] = defaultdict(_Op)
         self._ledger = array("q")
+        self._in_part: dict[int, tuple[int, int]] = {}
+        """Points acknowledged and refused, by the place in the ledger's buffer of the write."""
         self._log = (directory / "latency" / f"{process}.hlog").open("w", encoding="utf-8")
         self._counters = (directory / "process" / f"{process}.ops.jsonl").open("w", encoding="utf-8")
         self._writes = (directory / "process" / f"{process}.ledger").open("wb")
@@ -116,17 +120,17 @@ class Recorder:
         error: Exception | None = None,
     ) -> None:
         """Append a write to the ledger; `error` ended it, and may be a `PartialWrite`."""
-        if isinstance(error, PartialWrite):
+        if error is not None and isinstance(error, PartialWrite):
             self._wrote_in_part((stream, block, offset), points, error)
         else:
-            acknowledged, refused = points * (outcome is Outcome.OK), points * (outcome is Outcome.FAILED)
-            self._ledger.extend((stream, block, offset, points, acknowledged, refused, outcome))
+            self._ledger.extend((stream, block, offset, points, outcome))
 
     def _wrote_in_part(self, place: tuple[int, int, int], points: int, error: PartialWrite) -> None:
         """Append one record, or if the refused rows are known, one per run of rows that ended the same way."""
         stream, block, offset = place
         if not error.refused_rows:
-            self._ledger.extend((*place, points, error.acknowledged, error.refused, Outcome.PARTIAL))
+            self._in_part[len(self._ledger) // len(_BUFFERED)] = error.acknowledged, error.refused
+            self._ledger.extend((*place, points, Outcome.PARTIAL))
             return
         refused = np.isin(np.arange(points), error.refused_rows)
         edges = [0, *(np.flatnonzero(np.diff(refused)) + 1).tolist(), points]
@@ -139,17 +143,24 @@ class Recorder:
         ops, self._ops = self._ops, defaultdict(_Op)
         for name, buffers in ops.items():
             self._flush_op(name, buffers)
-        if self._ledger:
-            keys = LEDGER_DTYPE.names or ()
-            rows = np.frombuffer(self._ledger, dtype=np.int64).reshape(-1, len(keys))
-            packed = np.empty(len(rows), dtype=LEDGER_DTYPE)
-            for column, key in enumerate(keys):
-                packed[key] = rows[:, column]
-            self._writes.write(packed.tobytes())
-            del rows  # an array cannot be emptied while a view on it exists
-            self._ledger = array("q")
+        self._flush_ledger()
         for file in (self._log, self._counters, self._writes):
             file.flush()
+
+    def _flush_ledger(self) -> None:
+        if not self._ledger:
+            return
+        rows = np.frombuffer(self._ledger, dtype=np.int64).reshape(-1, len(_BUFFERED))
+        packed = np.empty(len(rows), dtype=LEDGER_DTYPE)
+        for column, key in enumerate(_BUFFERED):
+            packed[key] = rows[:, column]
+        for key, outcome in (("acknowledged", Outcome.OK), ("refused", Outcome.FAILED)):
+            packed[key] = np.where(packed["outcome"] == outcome, packed["points"], 0)
+        for row, counts in self._in_part.items():
+            packed["acknowledged"][row], packed["refused"][row] = counts
+        self._writes.write(packed.tobytes())
+        del rows  # an array cannot be emptied while a view of it lives
+        self._ledger, self._in_part = array("q"), {}
 
     def _flush_op(self, name: str, buffers: _Op) -> None:
         numbers = np.frombuffer(buffers.numbers, dtype=np.int64)

@@ -87,8 +87,8 @@ class EmbeddedServer:
         return {}
 
 
-class StorelessServer(EmbeddedServer):
-    """A database that keeps nothing on disk: nothing to start, and nothing that could be cold."""
+class InMemoryServer(EmbeddedServer):
+    """A database in the memory of this process: it needs no start, and has no files."""
 
     def cold(self) -> None:
         """Raise an error, since nothing is stored on disk.
@@ -98,7 +98,7 @@ class StorelessServer(EmbeddedServer):
         tsbench.errors.Broken
             Always.
         """
-        raise Broken("a database without files cannot be made cold: there is nothing below it")
+        raise Broken("a database in memory cannot be made cold: no files could leave the page cache")
 
     def alive(self) -> bool:
         """Return True: it lives as long as this process."""

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
-from tsbench.servers.embedded import StorelessServer
+from tsbench.servers.embedded import InMemoryServer
 from tsbench.targets.base import Access, Driver, Payload, Requirement, Statement, Unsupported
 from tsbench.units import parse_duration_ns
 
@@ -171,7 +171,7 @@ def _parse(endpoint: str) -> _Behaviour:
 TARGET = NullTarget()
 
 
-class NullServer(StorelessServer):
+class NullServer(InMemoryServer):
     """No server at all; the settings say how the sessions behave (see `targets.null`)."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Point, TargetContract
+from tests.targets.contract import Alteration, Point, TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
@@ -54,6 +54,12 @@ class TestDuckdb(TargetContract):
             )
             for row in rows
         ]
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        with duckdb.connect(url.removeprefix("duckdb://")) as connection:
+            time = f"make_timestamp({alteration.time_ns // 1_000})"
+            connection.execute(alteration.sql(f"tsbench.{alteration.measurement}", time))
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Point, TargetContract
+from tests.targets.contract import Alteration, Point, TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
@@ -67,6 +67,12 @@ def settled_at(wanted: int, count: Callable[[], int]) -> bool:
     return stored == count() == wanted
 
 
+def line_of(alteration: Alteration) -> bytes:
+    """The point with its new value; world's tags need no escapes."""
+    tags = ",".join(f"{name}={value}" for name, value in alteration.tags.items())
+    return f"{alteration.measurement},{tags} {alteration.field}={alteration.value}i {alteration.time_ns}".encode()
+
+
 class Influxdb1Contract(TargetContract):
     name = "influxdb1"
     version: str
@@ -112,6 +118,15 @@ class Influxdb1Contract(TargetContract):
         for statements in (schema.create([CPU], {}), schema.drop([CPU])):
             session.run(statements)
             assert len(ask(url, 'SELECT * FROM "autogen"."cpu"')) == 1
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        name, time_ns, tags = alteration.measurement, alteration.time_ns, alteration.tags
+        if alteration.action == "delete":
+            key, value = next(iter(tags.items()))
+            ask(url, f'DELETE FROM "{name}" WHERE time = {time_ns} AND "{key}" = \'{value}\'')
+        else:
+            write(url, line_of(alteration), "&rp=tsbench")
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

@@ -9,12 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 from influxdb_client.client.influxdb_client import InfluxDBClient
+from influxdb_client.client.write_api import SYNCHRONOUS
 from influxdb_client.domain.dialect import Dialect
 
 from tests.targets import data
-from tests.targets.contract import Point, TargetContract
+from tests.targets.contract import Alteration, Point, TargetContract
 from tests.targets.data import CPU, START_NS, S
-from tests.targets.influxdb.test_v1 import conflicting, settled_at
+from tests.targets.influxdb.test_v1 import conflicting, line_of, settled_at
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.influxdb import flux
@@ -101,6 +102,17 @@ class TestInfluxdb2(TargetContract):
             other.buckets_api().create_bucket(bucket_name=bucket_of(url), description="mine")
         with pytest.raises(UserMistake, match="is not tsbench's"):
             target.connect(url, schema)
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        key, value = next(iter(alteration.tags.items()))
+        with client(url) as other:
+            if alteration.action == "delete":
+                span = [flux.moment(alteration.time_ns + more) for more in (0, 1)]
+                where = f'_measurement="{alteration.measurement}" AND {key}="{value}"'
+                other.delete_api().delete(*span, where, bucket=bucket_of(url))
+            else:
+                other.write_api(write_options=SYNCHRONOUS).write(bucket_of(url), record=line_of(alteration))
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

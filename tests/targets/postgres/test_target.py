@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Point, TargetContract
+from tests.targets.contract import Alteration, Point, TargetContract
 from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
@@ -60,6 +60,12 @@ class TestPostgres(TargetContract):
             )
             for row in rows
         ]
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        time = f"timestamptz 'epoch' + {alteration.time_ns // 1_000} * interval '1 microsecond'"
+        with psycopg.connect(url) as connection:
+            connection.execute(alteration.sql(alteration.measurement, time).encode())
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Point, TargetContract
+from tests.targets.contract import Alteration, Point, TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Measurement, OpError, Outcome, WriteMode
@@ -46,6 +46,13 @@ class TestSqlite(TargetContract):
             )
             for row in rows
         ]
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        connection = sqlite3.connect(url.removeprefix("sqlite://"))
+        connection.execute(alteration.sql(alteration.measurement, str(alteration.time_ns)))
+        connection.commit()
+        connection.close()
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from tsbench.errors import UserMistake
-from tsbench.servers.embedded import StorelessServer
+from tsbench.servers.embedded import InMemoryServer
 from tsbench.targets.base import Access, Driver, Requirement, require_driver
 from tsbench.targets.memory.schemas import KEEP, REPLACE, MemorySchema
 
@@ -60,7 +60,7 @@ class MemoryTarget:
         return MemorySession(schema, store_at(endpoint))
 
 
-class MemoryServer(StorelessServer):
+class MemoryServer(InMemoryServer):
     """The in-memory database: its name is the directory's, so that runs do not share it."""
 
     @property

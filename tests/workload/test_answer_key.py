@@ -1,0 +1,115 @@
+"""The answer key against loops that anybody can check by reading."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.targets import data
+from tests.targets.data import CPU, LAG, START_NS, S
+from tsbench.check.comparison import compare
+from tsbench.model import (
+    Above,
+    Bucketed,
+    Count,
+    Grouped,
+    Latest,
+    LatestBuckets,
+    Measurement,
+    Query,
+    Raw,
+    Rows,
+)
+from tsbench.workload.answer_key import AnswerKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from tsbench.model import Batch
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.booleans(), st.sampled_from([CPU, LAG]))
+def test_every_answer_is_that_of_a_plain_loop(seed: int, points: int, keeps: bool, measurement: Measurement) -> None:
+    draw = np.random.default_rng(seed)
+    shared = data.shared_tags(4)
+    # Few distinct times, so that points meet; the newest row of a series is then not unique, see below.
+    times = START_NS + draw.integers(0, 120, points) * 5 * S
+    batch = data.batch(
+        measurement, shared, time_ns=times.tolist(),
+        series=draw.integers(0, 4 if measurement.tags else 1, points).tolist(), seed=seed,
+    )  # fmt: skip
+    answer_key = AnswerKey(keeps)
+    for i in range(0, points, 7):
+        answer_key.add(batch.rows(i, i + 7))
+        answer_key.answer(Count(measurement))
+    for asked in data.queries(measurement, ("host_0", "host_2"), seed):
+        expected = Rows(asked.query.columns, _answer(asked.query, batch, keeps=keeps))
+        assert compare(expected, answer_key.answer(asked.query), asked.query) is None, asked.name
+
+
+def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]:
+    key = batch.measurement.key
+    hosts = batch.tags[key].tolist() if key else [None]
+    found: list[tuple[int, str | None, dict[str, float]]] = [
+        (int(batch.time_ns[i]), hosts[batch.series[i]], {n: c[i].item() for n, c in batch.fields.items()})
+        for i in range(len(batch))
+    ]
+    if not keeps:
+        found = list({point[:2]: point for point in found}.values())
+    if isinstance(query, Count):
+        return [(len(found),)]
+    keys = getattr(query, "keys", None)
+    if keys is not None and key:
+        found = [p for p in found if p[1] in keys]
+    if isinstance(query, Raw | Above | Bucketed | Grouped):
+        found = [p for p in found if query.window.start_ns <= p[0] < query.window.end_ns]
+    elif query.before_ns is not None:
+        found = [p for p in found if p[0] < query.before_ns]
+    if isinstance(query, Above):
+        found = [p for p in found if p[2][query.field] > query.threshold]
+    if isinstance(query, Latest):
+        newest: dict[str | None, tuple[int, str | None, dict[str, float]]] = {}
+        for point in found:  # of several at the newest time, the one written last
+            if point[1] not in newest or point[0] >= newest[point[1]][0]:
+                newest[point[1]] = point
+        found = list(newest.values())
+    if isinstance(query, Raw | Above | Latest):
+        return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
+    groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
+    for t, host, f in found:
+        by = [host] if isinstance(query, Grouped) and key else []
+        groups[t - t % query.bucket_ns, *by].append(f)
+    rows = [(*g, *(_FUNCTIONS[query.aggregate]([f[n] for f in fs]) for n in query.fields)) for g, fs in groups.items()]
+    return sorted(rows)[-query.limit :] if isinstance(query, LatestBuckets) else rows
+
+
+_FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
+    "max": max,
+    "min": min,
+    "sum": sum,
+    "count": len,
+    "mean": lambda values: sum(values) / len(values),
+}
+
+
+def test_the_order_of_writes_and_queries_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsbench.workload.answer_key._MERGE_ABOVE_ROWS", 50)
+    shared = data.shared_tags()
+    batches = data.scattered(CPU, shared, 999, 3)
+    for keeps in (True, False):
+        at_once, bit_by_bit = AnswerKey(keeps), AnswerKey(keeps)
+        for batch in batches:
+            at_once.add(batch)
+            for i in range(0, len(batch), 40):
+                bit_by_bit.add(batch.rows(i, i + 40))
+                bit_by_bit.answer(Count(CPU))
+        for asked in data.queries(CPU, ("host_0", "host_2"), 4):
+            difference = compare(at_once.answer(asked.query), bit_by_bit.answer(asked.query), asked.query)
+            assert difference is None, asked.name

@@ -1,0 +1,197 @@
+"""The answer key: every query answered by polars, in process, exactly as `model.py` words it.
+
+It gives the gold answers that databases are compared with, is the model of the contract suite, and stores the points of
+the in-memory target.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from tsbench.model import (
+    Above,
+    Batch,
+    Bucketed,
+    Codes,
+    Count,
+    Grouped,
+    Latest,
+    LatestBuckets,
+    OpError,
+    Outcome,
+    Query,
+    Raw,
+    Rows,
+    Window,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.model import Aggregate, Measurement
+
+_MERGE_ABOVE_ROWS = 250_000
+_EVER = (-(2**63), 2**63 - 1)
+
+
+@dataclass(slots=True)
+class AnswerKey:
+    """Points by measurement, and the answer to any query over them.
+
+    Raises
+    ------
+    tsbench.model.OpError
+        FAILED `no table` from whatever needs a measurement that is not there.
+    """
+
+    keeps_duplicates: bool = True
+    """Whether two points of a series at the same time are both kept (else the later one replaces)."""
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def create(self, measurement: Measurement, tags: Mapping[str, Codes]) -> Table:
+        """Make the measurement's table, empty, with the shared tags of every series, and return it."""
+        table = Table(measurement, tags, keeps=self.keeps_duplicates)
+        self.tables[measurement.name] = table
+        return table
+
+    def add(self, batch: Batch) -> None:
+        """Store a batch, making its table if there is none."""
+        table = self.tables.get(batch.measurement.name)
+        if table is None:
+            table = self.create(batch.measurement, batch.tags)
+        table.add(batch)
+
+    def answer(self, query: Query) -> Rows:
+        """Return the query's answer; keys are text, times are nanoseconds since 1970."""
+        table = self.table(query.measurement.name)
+        return Rows(query.columns, _Answer(table).frame(query).rows())
+
+    def table(self, name: str) -> Table:
+        """Return the table of a measurement."""
+        try:
+            return self.tables[name]
+        except KeyError:
+            raise OpError(Outcome.FAILED, "no table", f"there is no measurement '{name}'") from None
+
+
+class Table:
+    """The points of one measurement: a part sorted by time, a tail in the order of arrival, and batches not yet framed.
+
+    The tail is merged into the sorted part when it outgrows a quarter of it, so that n points cost O(n log n) in all
+    however writes and queries alternate.
+    """
+
+    def __init__(self, measurement: Measurement, tags: Mapping[str, Codes], *, keeps: bool) -> None:
+        self.measurement = measurement
+        self.tags = tags
+        self._keeps = keeps
+        self._sorted = self._tail = self._frame({n: [] for n in measurement.field_names}, [], [])
+        self._pending: deque[Batch] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch; it is put in order when the table is next read."""
+        self._pending.append(batch)  # atomic, and all that a write costs
+
+    def between(self, start_ns: int, end_ns: int) -> pl.DataFrame:
+        """Return the points with start_ns <= time < end_ns; what was written later comes later among equal times."""
+        with self._lock:
+            self._absorb()
+            first, last = (self._sorted["time"].search_sorted(t, side="left") for t in (start_ns, end_ns))
+            inside = self._tail.filter(pl.col("time").is_between(start_ns, end_ns, closed="left"))
+            return self._distinct(pl.concat([self._sorted.slice(first, last - first), inside]))
+
+    def size_bytes(self) -> int:
+        """Return the bytes of the columns in memory."""
+        with self._lock:
+            self._absorb()
+            return int(self._sorted.estimated_size() + self._tail.estimated_size())
+
+    def _absorb(self) -> None:
+        if self._pending:
+            batches = [self._pending.popleft() for _ in range(len(self._pending))]  # others may append meanwhile
+            self.tags = batches[-1].tags  # the same world's, and its own tags too
+            framed = [self._frame(b.fields, b.time_ns, b.series) for b in batches]
+            self._tail = pl.concat([self._tail, *framed], rechunk=True)
+        if len(self._tail) > max(_MERGE_ABOVE_ROWS, len(self._sorted) // 4):
+            merged = pl.concat([self._sorted, self._tail]).sort("time", maintain_order=True)
+            self._sorted, self._tail = self._distinct(merged), self._tail.clear()
+
+    def _distinct(self, frame: pl.DataFrame) -> pl.DataFrame:
+        return frame if self._keeps else frame.unique(["series", "time"], keep="last", maintain_order=True)
+
+    def _frame(self, fields: Mapping[str, Any], times: Any, series: Any) -> pl.DataFrame:
+        types = {f.name: pl.Float64 if f.kind == "float" else pl.Int64 for f in self.measurement.fields}
+        # Fields are prefixed: a field may be called `time` or `series` without harm.
+        columns = [pl.Series(f"f:{n}", fields[n], dtype=types[n]) for n in self.measurement.field_names]
+        return pl.DataFrame(
+            [pl.Series("time", times, dtype=pl.Int64), pl.Series("series", series, dtype=pl.Int32), *columns]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One query over one table."""
+
+    table: Table
+
+    def frame(self, query: Query) -> pl.DataFrame:
+        match query:
+            case Raw():
+                found = self._keyed(self._inside(query.window, query.keys))
+            case Above():
+                inside = self._inside(query.window, query.keys)
+                found = self._keyed(inside.filter(pl.col(f"f:{query.field}") > query.threshold))
+            case Bucketed():
+                inside = self._inside(query.window, query.keys)
+                found = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, [])
+            case Grouped():
+                inside = self._inside(query.window, query.keys)
+                by_series = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, ["series"])
+                found = self._keyed(by_series)
+            case Latest():
+                before_ns = _EVER[1] if query.before_ns is None else query.before_ns
+                inside = self._chosen(self.table.between(_EVER[0], before_ns), query.keys)
+                newest = inside.sort("time", maintain_order=True).group_by("series").last()
+                found = self._keyed(newest)
+            case LatestBuckets():
+                inside = self.table.between(_EVER[0], query.before_ns)
+                buckets = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, [])
+                found = buckets.sort("time", descending=True).head(query.limit)
+            case Count():
+                return pl.DataFrame({"points": [len(self.table.between(*_EVER))]})
+        key = ["key"] if query.measurement.key in query.columns and "key" in found.columns else []
+        return found.select("time", *key, *(f"f:{name}" for name in query.fields))
+
+    def _inside(self, window: Window, keys: Sequence[str] | None) -> pl.DataFrame:
+        return self._chosen(self.table.between(window.start_ns, window.end_ns), keys)
+
+    def _chosen(self, frame: pl.DataFrame, keys: Sequence[str] | None) -> pl.DataFrame:
+        measurement = self.table.measurement
+        if keys is None or measurement.key is None:
+            return frame
+        wanted = set(keys)
+        of_series = self.table.tags[measurement.key].tolist()
+        series = [i for i, key in enumerate(of_series) if key in wanted]
+        return frame.filter(pl.col("series").is_in(pl.Series(series, dtype=pl.Int32).implode()))
+
+    def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """With the text of each row's key in a column `key`, where the measurement has one."""
+        key = self.table.measurement.key
+        if key is None:
+            return frame
+        texts = pl.Series("key", self.table.tags[key].tolist(), dtype=pl.String)
+        return frame.with_columns(texts.gather(frame["series"]))
+
+
+def _aggregate(
+    frame: pl.DataFrame, fields: Sequence[str], aggregate: Aggregate, bucket_ns: int, by: list[str]
+) -> pl.DataFrame:
+    values = [getattr(pl.col(f"f:{name}"), aggregate)() for name in fields]
+    bucketed = frame.with_columns((pl.col("time") // bucket_ns) * bucket_ns)  # floors, also before 1970
+    return bucketed.group_by(["time", *by]).agg(values).sort(["time", *by])
