@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S
-from tsbench.servers import cgroup
 from tsbench.targets.base import Access
 
 if TYPE_CHECKING:
     from tsbench.collect.counters import Source
+    from tsbench.servers import cgroup
     from tsbench.targets.base import Schema, Target
 
 
@@ -34,7 +34,6 @@ class GroupCounters:
         """Nothing is open."""
 
 
-def group_counters() -> list[GroupCounters]:
-    """The current group, if there is one."""
-    group = cgroup.current()
+def group_counters(group: cgroup.Group | None) -> list[GroupCounters]:
+    """Return the group as a source, if there is one."""
     return [GroupCounters(group)] if group is not None else []

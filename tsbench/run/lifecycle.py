@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
+    from tsbench.servers.cgroup import Group
     from tsbench.targets.base import Schema, Session, Target
 
 Drive = Callable[..., None]
@@ -67,22 +68,24 @@ class Parts:
     server: Server
     collectors: Sequence[Collector]
     drive: Drive = locust_process.drive
+    group: Group | None = None
+    """The control group of a server with caps."""
 
 
-def real_parts(spec: RunSpec, run: RunDir) -> Parts:
+def real_parts(spec: RunSpec, run: RunDir, group: Group | None = None) -> Parts:
     """The target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint."""
     target = registry.get(spec.target.name)
     server: Server
     if spec.target.endpoint:
         server = ExternalServer(spec.target.endpoint)
     else:
-        server = SERVERS[spec.target.name](run / "server", spec.target.settings)
+        server = SERVERS[spec.target.name](run / "server", spec.target.settings, group)
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
-        return [*server_counters(target, server.endpoint, schema), *counter_sources.group_counters()]
+        return [*server_counters(target, server.endpoint, schema), *counter_sources.group_counters(group)]
 
-    return Parts(target, schema, server, collectors_for(run, server.pids, sources))
+    return Parts(target, schema, server, collectors_for(run, server.pids, sources), group=group)
 
 
 def run_cell(
@@ -102,13 +105,13 @@ def run_cell(
     run = RunDir.create(results, spec.id)
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
     try:
-        parts = parts or real_parts(spec, run)
         with ExitStack() as stack:
-            stack.enter_context(server_limits.capped(spec.server, run))
+            group = stack.enter_context(server_limits.capped(spec.server, run))
+            parts = parts or real_parts(spec, run, group)
             stack.callback(put_away, parts.server, run / "server.log")
             progress.phase("start")
             parts.server.start()
-            with _naming_death(parts.server):
+            with _naming_death(parts):
                 summary = _carry_out(spec, run, parts, progress)
     except UserMistake as error:
         if not isinstance(error, Unreachable) or (spec.target.endpoint and not reached):
@@ -144,7 +147,8 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         parts.server.cold()
 
     progress.phase("measure", locust_process.expected_s(spec))
-    server_limits.mark()
+    if parts.group is not None:
+        parts.group.mark()
     with watching(run, parts.collectors):
         _drive(spec, run, parts, progress)
     found = assessment.measured(run, spec)
@@ -152,8 +156,8 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         **assessment.heading(spec, parts.schema.name),
         "started": format_time(int(manifest["clock"]["utc_s"] * 1e9)),
     }
-    heading |= {"durable": parts.target.durable, "load": loaded, **server_limits.summary()}
-    if died := _death(parts.server):
+    heading |= {"durable": parts.target.durable, "load": loaded, **server_limits.summary(parts.group)}
+    if died := _death(parts):
         return assessment.conclude(run, spec, heading, found + Findings(death=died))
 
     progress.phase("check")
@@ -166,17 +170,17 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         loaded_points=loaded["points"],
         directory_bytes=parts.server.size,
     )
-    died = _death(parts.server, within_s=0.1)  # under the checks' own queries
+    died = _death(parts, within_s=0.1)  # under the checks' own queries
     return assessment.conclude(run, spec, heading, Findings(death=died) + found)
 
 
 @contextmanager
-def _naming_death(server: Server) -> Iterator[None]:
+def _naming_death(parts: Parts) -> Iterator[None]:
     """If the server has died, say so before whatever then failed."""
     try:
         yield
     except (Broken, OpError, Unreachable) as error:
-        if died := _death(server, within_s=DYING_S):
+        if died := _death(parts, within_s=DYING_S):
             raise ServerDied(died, _reason(error)) from error
         raise
 
@@ -223,9 +227,9 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
     parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
 
 
-def _death(server: Server, *, within_s: float = 0.0) -> str:
+def _death(parts: Parts, *, within_s: float = 0.0) -> str:
     """Return why the server cannot be asked any more, or why its answers are no measure; "" where all is well."""
-    return server_limits.killed() or death(server, within_s=within_s)
+    return server_limits.killed(parts.group) or death(parts.server, within_s=within_s)
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
-    """Have the servers that are started in here share these caps; env.json then tells what the kernel counted.
+def capped(part: ServerPart, run: RunDir) -> Iterator[cgroup.Group | None]:
+    """Yield a control group with these caps, None without caps; env.json then tells what the kernel counted.
 
     Raises
     ------
@@ -26,12 +26,11 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
         In place of an error of which the cause is that the kernel killed the server for lack of memory.
     """
     if not part.caps:
-        yield
+        yield None
         return
     group = cgroup.create(part.caps)
     try:
-        with cgroup.within(group):
-            yield
+        yield group
     except (Broken, UserMistake, OpError, OSError) as error:
         if not group.killed():
             raise
@@ -43,22 +42,13 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
         group.remove()
 
 
-def killed() -> str:
-    """That the server in the current group was killed for lack of memory, as a sentence; else empty."""
-    group = cgroup.current()
+def killed(group: cgroup.Group | None) -> str:
+    """Return that the server in the group was killed for lack of memory, as a sentence; else ""."""
     return group.killed() if group is not None else ""
 
 
-def mark() -> None:
-    """The measuring begins: from here on is counted apart."""
-    group = cgroup.current()
-    if group is not None:
-        group.mark()
-
-
-def summary() -> dict[str, Any]:
-    """The part of a run's summary about its caps; nothing where there are none."""
-    group = cgroup.current()
+def summary(group: cgroup.Group | None) -> dict[str, Any]:
+    """Return the part of a run's summary about its caps; nothing where there are none."""
     if group is None:
         return {}
     told = group.summary()

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.servers.cgroup import Group
+
 
 class Server(Protocol):
     """A database server (or, for an embedded one, its directory) that a run owns. Lives in `directory`."""
@@ -97,5 +99,5 @@ def put_away(server: Server, log_copy: Path | None) -> None:
 class ServerFactory(Protocol):
     """What makes a server that lives in a directory; nothing is started."""
 
-    def __call__(self, directory: Path, settings: Mapping[str, str]) -> Server:
-        """The server, with settings that go before tsbench's own."""
+    def __call__(self, directory: Path, settings: Mapping[str, str], group: Group | None = None) -> Server:
+        """The server, with settings that go before tsbench's own; its processes start in the control group."""

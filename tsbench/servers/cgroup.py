@@ -1,10 +1,10 @@
 """Caps on a server's CPU and memory: a control group that its processes are born into, under cgroups 1 or 2.
 
-    with cgroup.within(cgroup.create(Caps(cpu=0.5, memory_bytes=512_000_000))) as group:
-        server.start()           # every ServerProcess that starts in here is in the group, and so are its children
+    group = cgroup.create(Caps(cpu=0.5, memory_bytes=512_000_000))
+    server = PostgresServer(directory, settings, group)  # its process starts in the group, and so do its children
 
-It is not an argument of each server: then every new one would have to hand it on, and one that forgot would be measured
-without its cap. The group is made below the one that tsbench runs in, so caps from outside hold as well.
+`ManagedServer` hands the group to the process, so that no database can forget it. The group is made below the one that
+tsbench runs in, so caps from outside hold as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import itertools
 import os
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ PERIOD_US = 100_000
 """A capped group runs for its share of every 0.1 s (the kernel's default) and then waits for the next."""
 _CURE = "run tsbench as root, or as `systemd-run --user --scope tsbench run ...`, or take [server] out"
 _numbers = itertools.count()
-_current: ContextVar[Group | None] = ContextVar("_current", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,24 +216,8 @@ def missing() -> str:
 
 
 @contextmanager
-def within(group: Group) -> Iterator[Group]:
-    """Have every server process that is started in here be in the group."""
-    token = _current.set(group)
-    try:
-        yield group
-    finally:
-        _current.reset(token)
-
-
-def current() -> Group | None:
-    """The group that server processes are started in now."""
-    return _current.get()
-
-
-@contextmanager
-def spawn_hook() -> Iterator[Callable[[], None]]:
-    """The current group's `door`, or one that leads nowhere."""
-    group = current()
+def spawn_hook(group: Group | None) -> Iterator[Callable[[], None]]:
+    """Yield what a child calls between fork and exec to be in the group; without a group it does nothing."""
     if group is None:
         yield lambda: None
         return
