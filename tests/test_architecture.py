@@ -266,6 +266,10 @@ def test_the_search_for_branches_finds_one() -> None:
     assert branches_on_a_name(ast.parse("x = TARGETS['sqlite']; y = {'postgres': 1}")) == []
 
 
+def test_no_value_is_handed_on_behind_the_arguments() -> None:
+    assert [m for m, path in MODULES.items() if any(name.startswith("contextvars") for name in imported(path))] == []
+
+
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,18 +60,18 @@ class TestHeld:
         while True: pass
         """
         process = server(tmp_path, program)
-        with cgroup.within(cgroup.create(Caps(cpu=0.5))) as group:
-            process.start(when(lambda: "ready" in process.tail()))
-            group.mark()
-            begun = time.monotonic()
-            time.sleep(2)
-            used = group.summary()["measured"]
-            passed_s = time.monotonic() - begun
-            family = group.pids()
-            for pid in family:
-                os.kill(pid, signal.SIGKILL)
-            process.kill()
-            group.remove()
+        group = cgroup.create(Caps(cpu=0.5))
+        process.start(when(lambda: "ready" in process.tail()), group=group)
+        group.mark()
+        begun = time.monotonic()
+        time.sleep(2)
+        used = group.summary()["measured"]
+        passed_s = time.monotonic() - begun
+        family = group.pids()
+        for pid in family:
+            os.kill(pid, signal.SIGKILL)
+        process.kill()
+        group.remove()
         assert len(family) == 4
         share = used["cpu_s"] / passed_s
         assert share < 0.65
@@ -84,13 +85,11 @@ class TestHeld:
         run = RunDir.create(tmp_path, "cell")
         run.write_json("env.json", {"server": {"version": "1"}})
         said = r"killed for lack of memory \(cap 64.0 MB\); the error that followed: it is gone"
-        with pytest.raises(Broken, match=said), server_limits.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
-            group = cgroup.current()
-            assert group is not None
-            process.start(when(lambda: "ready" in process.tail()))
-            assert server_limits.killed() == ""
+        with pytest.raises(Broken, match=said), server_limits.capped(ServerPart(memory=64 * MB), run) as group:  # noqa: PT012
+            process.start(when(lambda: "ready" in process.tail()), group=group)
+            assert server_limits.killed(group) == ""
             _until(lambda: not process.alive())
-            assert server_limits.killed() == "the server was killed for lack of memory (cap 64.0 MB)"
+            assert server_limits.killed(group) == "the server was killed for lack of memory (cap 64.0 MB)"
             raise Broken("it is gone")
         assert group is not None
         told = run.read_json("env.json")["server"]
@@ -102,21 +101,36 @@ class TestHeld:
     def test_a_death_for_another_reason_is_not_told_as_one_of_memory(self, tmp_path: Path) -> None:
         process = server(tmp_path, "print('ready'); import time; time.sleep(60)")
         run = RunDir.create(tmp_path, "cell")
-        with pytest.raises(Broken, match=r"^gone$"), server_limits.capped(ServerPart(memory=64 * MB), run):  # noqa: PT012
-            process.start(when(lambda: "ready" in process.tail()))
+        with pytest.raises(Broken, match=r"^gone$"), server_limits.capped(ServerPart(memory=64 * MB), run) as group:  # noqa: PT012
+            process.start(when(lambda: "ready" in process.tail()), group=group)
             process.kill()
             raise Broken("gone")
+
+    def test_each_server_is_in_the_group_that_it_was_given(self, tmp_path: Path) -> None:
+        program = "print('ready'); import time; time.sleep(60)"
+        groups = [cgroup.create(Caps(cpu=share)) for share in (0.5, 0.7)]
+        members = []
+        for group in groups:
+            (tmp_path / group.directories[0].name).mkdir()
+            process = server(tmp_path / group.directories[0].name, program)
+            process.start(when(partial(_is_ready, process)), group=group)
+            members.append((process, list(process.pids()), list(group.pids())))
+        for process, own, inside in members:
+            process.kill()
+            assert own == inside
+        for group in groups:
+            group.remove()
 
     @pytest.mark.root
     def test_a_server_that_runs_as_another_user_is_in_the_group_from_the_start(self, tmp_path: Path) -> None:
         own = "import sys; print(open('/proc/self/cgroup').read(), flush=True); import time; time.sleep(60)"
         (tmp_path / "log").touch()
         process = ServerProcess(["/usr/bin/env", "python3", "-c", own], log=tmp_path / "log", user=unprivileged.user())
-        with cgroup.within(cgroup.create(Caps(0.5, 64 * MB))) as group:
-            process.start(when(lambda: "cpu" in process.tail(99)))
-            text = process.tail(99)
-            process.kill()
-            group.remove()
+        group = cgroup.create(Caps(0.5, 64 * MB))
+        process.start(when(lambda: "cpu" in process.tail(99)), group=group)
+        text = process.tail(99)
+        process.kill()
+        group.remove()
         assert text.count(group.directories[0].name) >= len(group.directories)
 
     @getattr(pytest.mark, "influxdb-1.8")
@@ -124,17 +138,17 @@ class TestHeld:
         self, tmp_path: Path, influxdb_server: Callable[[str], Server]
     ) -> None:
         influxdb_server("1.8")
-        server = InfluxServer1(tmp_path / "i", {"version": "1.8"})
-        with cgroup.within(cgroup.create(Caps(1.0, 256 * MB))) as group:
-            server.start()
-            try:
-                assert list(server.pids()) == list(group.pids())
-                server.cold()
-                assert list(server.pids()) == list(group.pids())
-            finally:
-                server.kill()
-                server.remove()
-                group.remove()
+        group = cgroup.create(Caps(1.0, 256 * MB))
+        server = InfluxServer1(tmp_path / "i", {"version": "1.8"}, group)
+        server.start()
+        try:
+            assert list(server.pids()) == list(group.pids())
+            server.cold()
+            assert list(server.pids()) == list(group.pids())
+        finally:
+            server.kill()
+            server.remove()
+            group.remove()
 
     def test_servers_started_outside_are_not_in_any_group(self, tmp_path: Path) -> None:
         process = server(tmp_path, "print(open('/proc/self/cgroup').read()); import time; time.sleep(60)")
@@ -182,6 +196,10 @@ class TestHeld:
         (gate,) = (gate for gate in summary["gates"] if gate["gate"] == "server deaths<=0")
         assert gate["state"] == "fail"
         assert "the server was killed for lack of memory (cap 40.0 MB)" in gate["text"]
+
+
+def _is_ready(process: ServerProcess) -> bool:
+    return "ready" in process.tail()
 
 
 def _until(condition: object, within_s: float = 10) -> None:

@@ -10,6 +10,8 @@ import pytest
 from tsbench.encode import FORMAT_NAMES
 from tsbench.encode.formats import FORMATS
 from tsbench.errors import UserMistake
+from tsbench.servers.cgroup import Caps, Group
+from tsbench.servers.managed import ManagedServer
 from tsbench.targets.registry import SERVERS, TARGETS, get
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,6 +36,13 @@ def test_there_is_a_local_server_for_each_target_that_declares_one() -> None:
 
 def test_what_generate_can_write_is_what_the_command_line_offers() -> None:
     assert tuple(FORMATS) == FORMAT_NAMES
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_that_is_a_process_keeps_the_control_group_that_it_is_given(name: str, tmp_path: Path) -> None:
+    group = Group(Caps(), {})
+    server = SERVERS[name](tmp_path, {}, group)
+    assert TARGETS[name].embedded or (isinstance(server, ManagedServer) and server._group is group)
 
 
 def test_resolutions_are_units_of_time() -> None:

@@ -169,7 +169,7 @@ def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelfObservation:
-    """A load process's own delays in the measured window; `timer_lag` excludes the time that its event loop was busy."""
+    """A load process's own delays in the measured window; `timer_lag` is without busy time of its event loop."""
 
     evidence: Evidence
     lag: Histogram

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
 from tsbench.report.cells import read_optional
-from tsbench.report.html import write_report
 from tsbench.results.manifest import check_world
 from tsbench.results.rundir import FORMAT, RunDir, formats, read_json, refuse_newer, write_json
 from tsbench.results.summary import SERVER_DEATHS, Summary
@@ -87,6 +86,8 @@ def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progre
 
 def _report(results: Path) -> float:
     """Write the report and return the seconds that it took."""
+    from tsbench.report.html import write_report  # noqa: PLC0415 - 0.7 s of imports, at the end of a run
+
     started = time.monotonic()
     write_report(results)
     return time.monotonic() - started

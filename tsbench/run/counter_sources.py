@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, cast
 
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S
 from tsbench.results.panels import Panel
-from tsbench.servers import cgroup
 from tsbench.targets.base import Access
 
 if TYPE_CHECKING:
     from tsbench.collect.counters import Source
+    from tsbench.servers import cgroup
     from tsbench.targets.base import Schema, Target
 
 
@@ -40,7 +40,6 @@ class GroupCounters:
         """Do nothing: no file is open."""
 
 
-def group_counters() -> list[GroupCounters]:
-    """Return the current control group as a source, if the server has caps."""
-    group = cgroup.current()
+def group_counters(group: cgroup.Group | None) -> list[GroupCounters]:
+    """Return the group as a source, if there is one."""
     return [GroupCounters(group)] if group is not None else []

@@ -36,7 +36,7 @@ from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.results.rundir import RunDir
 from tsbench.results.summary import Summary, Validity
 from tsbench.run import assessment
-from tsbench.run.lifecycle import Parts, real_parts, run_cell
+from tsbench.run.lifecycle import Parts, PartsOf, real_parts, run_cell
 from tsbench.scenario.spec import RunSpec
 from tsbench.servers.children import bind_to_parent
 from tsbench.targets.registry import SERVERS
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tsbench.servers.base import Server
+    from tsbench.servers.cgroup import Group
 
 OUTER_LIMIT_S = 7 * 86_400.0
 """How long the helper process may take to answer. Its steps have the limits of [timeout], which are shorter."""
@@ -295,17 +296,15 @@ class LocustOutside:
                 return
 
 
-def carry_out(
-    job: dict[str, Any], channel: Channel, parts_of: Callable[[RunSpec, RunDir], Parts] | None = None
-) -> None:
+def carry_out(job: dict[str, Any], channel: Channel, parts_of: PartsOf | None = None) -> None:
     """Carry out the run of a job, and tell Locust how it ended; tests put in parts of their own."""
     spec, results = RunSpec.model_validate(job["spec"]), Path(job["results"])
     client = Tree(lambda: [job["client"]], without=lambda: [os.getpid()])
-    parts_of = parts_of or partial(real_parts, client=client)
+    of_target: PartsOf = parts_of or partial(real_parts, client=client)
     outside = LocustOutside(channel)
 
-    def driven_outside(spec: RunSpec, run: RunDir) -> Parts:
-        parts = parts_of(spec, run)
+    def driven_outside(spec: RunSpec, run: RunDir, group: Group | None) -> Parts:
+        parts = of_target(spec, run, group)
         return replace(parts, drive=partial(outside.drive, parts.server))
 
     done: dict[str, Any] = {"state": "failed", "error": "", "summary": None, "users_mistake": False}

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
+    from tsbench.servers.cgroup import Group
     from tsbench.targets.base import Schema, Target
 
 Drive = Callable[..., None]
@@ -94,32 +95,43 @@ class Parts:
     server: Server
     collectors: Sequence[Collector]
     drive: Drive = locust_process.drive
+    group: Group | None = None
+    """The control group of a server with caps."""
 
 
-def real_parts(spec: RunSpec, run: RunDir, *, client: Tree | None = None) -> Parts:
+class PartsOf(Protocol):
+    """Makes the parts of a run; a server that tsbench starts belongs to the control group, if there is one."""
+
+    def __call__(self, spec: RunSpec, run: RunDir, group: Group | None, /) -> Parts:
+        """Return the parts."""
+        ...
+
+
+def real_parts(spec: RunSpec, run: RunDir, group: Group | None, *, client: Tree | None = None) -> Parts:
     """Return the target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint.
 
-    `client` are the load processes, by default Locust's among the children of this process.
+    A server with caps starts in the control `group`. `client` are the load processes, by default Locust's among the
+    children of this process.
     """
     target = registry.get(spec.target.name)
     server: Server
     if spec.target.endpoint:
         server = ExternalServer(spec.target.endpoint)
     else:
-        server = SERVERS[spec.target.name](run / "server", spec.target.settings)
+        server = SERVERS[spec.target.name](run / "server", spec.target.settings, group)
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
-        return [*server_counters(target, server.endpoint, schema), *counter_sources.group_counters()]
+        return [*server_counters(target, server.endpoint, schema), *counter_sources.group_counters(group)]
 
-    return Parts(target, schema, server, collectors_for(run, server.pids, sources, client))
+    return Parts(target, schema, server, collectors_for(run, server.pids, sources, client), group=group)
 
 
 def run_cell(
     spec: RunSpec,
     results: Path,
     progress: Progress,
-    parts_of: Callable[[RunSpec, RunDir], Parts] = real_parts,
+    parts_of: PartsOf = real_parts,
     *,
     reached: bool = False,
 ) -> Summary:
@@ -138,9 +150,9 @@ def run_cell(
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
     phases = _Phases(progress)
     try:
-        parts = parts_of(spec, run)
         with ExitStack() as stack:
-            stack.enter_context(server_limits.capped(spec.server, run))
+            group = stack.enter_context(server_limits.capped(spec.server, run))
+            parts = parts_of(spec, run, group)
             stack.callback(put_away, parts.server, run / "server.log")
             summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:
@@ -170,7 +182,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     world = spec.world_at()
     progress.phase("start")
     server.start()
-    with _naming_death(server):
+    with _naming_death(parts):
         limits = Limits(spec.timeout, server.endpoint)
         with closing(limits.connect(target, schema)) as session:
             started = write_manifest(run, spec, target, server, session)
@@ -185,12 +197,13 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
             server.cold()
 
         progress.phase("measure", locust_process.expected_s(spec))
-        server_limits.mark()
+        if parts.group is not None:
+            parts.group.mark()
         with watching(run, parts.collectors):
             _drive(spec, run, parts, progress)
-        found = measured(run, spec) + Findings(death=_death(server))
+        found = measured(run, spec) + Findings(death=_death(parts))
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": target.durable}
-        heading |= {"load": loaded, **server_limits.summary()}
+        heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
         if not found.death:
             progress.phase("check")
@@ -200,17 +213,17 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
                 found += examiner.audit()
                 found += examiner.check()
                 found += examiner.size(server.size)
-            found = Findings(death=_death(server, within_s=0.1)) + found  # it may die under the checks' own queries
+            found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries
         return assessment.conclude(run, spec, heading, found)
 
 
 @contextmanager
-def _naming_death(server: Server) -> Iterator[None]:
+def _naming_death(parts: Parts) -> Iterator[None]:
     """Raise `ServerDied` in place of an error that followed from the server's death."""
     try:
         yield
     except (Broken, OpError, Unreachable) as error:
-        if died := _death(server, within_s=DYING_S):
+        if died := _death(parts, within_s=DYING_S):
             raise ServerDied(died, _reason(error)) from error
         raise
 
@@ -226,9 +239,9 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
     parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
 
 
-def _death(server: Server, *, within_s: float = 0.0) -> str:
+def _death(parts: Parts, *, within_s: float = 0.0) -> str:
     """Return why the server cannot answer any more, or why its answers do not count; "" if all is well."""
-    return server_limits.killed() or death(server, within_s=within_s)
+    return server_limits.killed(parts.group) or death(parts.server, within_s=within_s)
 
 
 def _interrupt_in(error: BaseException | None) -> KeyboardInterrupt | None:

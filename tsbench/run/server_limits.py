@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
-    """Start servers with these caps in a `with` block; afterwards env.json has the kernel's counts.
+def capped(part: ServerPart, run: RunDir) -> Iterator[cgroup.Group | None]:
+    """Yield a control group with these caps, None without caps; afterwards env.json has the kernel's counts.
 
     Raises
     ------
@@ -27,12 +27,11 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
         In place of any error after the kernel killed the server for lack of memory.
     """
     if not part.caps:
-        yield
+        yield None
         return
     group = cgroup.create(part.caps)
     try:
-        with cgroup.within(group):
-            yield
+        yield group
     except (Broken, UserMistake, OpError, OSError) as error:
         if not group.killed():
             raise
@@ -43,22 +42,13 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[None]:
         group.remove()
 
 
-def killed() -> str:
-    """Return a message if the server in the current group was killed for lack of memory, else ""."""
-    group = cgroup.current()
+def killed(group: cgroup.Group | None) -> str:
+    """Return a message if the server in the group was killed for lack of memory, else ""."""
     return group.killed() if group is not None else ""
 
 
-def mark() -> None:
-    """Record the cgroup counters at the start of the measured window."""
-    group = cgroup.current()
-    if group is not None:
-        group.mark()
-
-
-def summary() -> dict[str, Any]:
+def summary(group: cgroup.Group | None) -> dict[str, Any]:
     """Return the part of a run's summary about its caps; empty without caps."""
-    group = cgroup.current()
     if group is None:
         return {}
     told = group.summary()

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.servers.cgroup import Group
+
 
 class Server(Protocol):
     """A database server that a run owns (for an embedded database, its directory). Its files are in `directory`."""
@@ -97,5 +99,5 @@ def put_away(server: Server, log_copy: Path | None) -> None:
 class ServerFactory(Protocol):
     """Creates a server that lives in a directory, without starting it."""
 
-    def __call__(self, directory: Path, settings: Mapping[str, str]) -> Server:
-        """Return the server; `settings` take precedence over tsbench's own."""
+    def __call__(self, directory: Path, settings: Mapping[str, str], group: Group | None = None) -> Server:
+        """Return the server, whose processes start in `group`; `settings` take precedence over tsbench's own."""

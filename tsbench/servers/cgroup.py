@@ -1,10 +1,10 @@
 """Caps on a server's CPU and memory, by a control group (cgroup v1 or v2) in which its processes start.
 
-    with cgroup.within(cgroup.create(Caps(cpu=0.5, memory_bytes=512_000_000))) as group:
-        server.start()           # every ServerProcess that starts here is in the group, and so are its children
+    group = cgroup.create(Caps(cpu=0.5, memory_bytes=512_000_000))
+    server = PostgresServer(directory, settings, group)  # its process starts in the group, and so do its children
 
-The group is not an argument of each server: a new server class that forgot to pass it on would be measured without its
-cap. The group is made below the one that tsbench runs in, so caps from outside apply as well.
+`ManagedServer` passes the group to the process, so that no database can forget it. The group is made below the one that
+tsbench runs in, so caps from outside apply as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import itertools
 import os
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ PERIOD_US = 100_000
 """Period of the CPU cap: the group runs for its share of every 0.1 s (the kernel's default), then waits."""
 _CURE = "run tsbench as root, or as `systemd-run --user --scope tsbench run ...`, or take [server] out"
 _numbers = itertools.count()
-_current: ContextVar[Group | None] = ContextVar("_current", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,24 +216,8 @@ def missing() -> str:
 
 
 @contextmanager
-def within(group: Group) -> Iterator[Group]:
-    """Start server processes in the group, within a `with` block."""
-    token = _current.set(group)
-    try:
-        yield group
-    finally:
-        _current.reset(token)
-
-
-def current() -> Group | None:
-    """Return the group in which server processes start now, None without caps."""
-    return _current.get()
-
-
-@contextmanager
-def spawn_hook() -> Iterator[Callable[[], None]]:
-    """Yield the `preexec_fn` that moves a child into the current group; without a group, one that does nothing."""
-    group = current()
+def spawn_hook(group: Group | None) -> Iterator[Callable[[], None]]:
+    """Yield the `preexec_fn` that moves a child into the group; without a group, one that does nothing."""
     if group is None:
         yield lambda: None
         return

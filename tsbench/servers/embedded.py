@@ -14,6 +14,8 @@ from tsbench.servers.files import allocated_bytes, evict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tsbench.servers.cgroup import Group
+
 
 def file_of(endpoint: str, scheme: str, name: str, example: str) -> Path:
     """Return the database file in an endpoint of the form `scheme:///absolute/path`; `name` is the database's.
@@ -40,7 +42,8 @@ class EmbeddedServer:
     scheme: ClassVar[str]
     file: ClassVar[str]
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
+        del group  # nothing is started that could be in it; `check_caps` refuses caps
         if settings:
             raise UserMistake(f"settings: {next(iter(settings))}: an embedded database has no server to configure")
         self._directory = directory.absolute()

@@ -13,19 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.servers.cgroup import Group
     from tsbench.servers.process import ServerProcess
 
 
 class ManagedServer(ABC):
     """A server process whose files are in `directory`, listening on a port of 127.0.0.1.
 
-    If tsbench runs as root, the server runs as `nobody`, with its files in `place`: below the directory, or elsewhere
-    if that user cannot enter it (see `unprivileged`).
+    Its process starts in `group`, whose caps then apply to it. If tsbench runs as root, the server runs as `nobody`,
+    with its files in `place`: below the directory, or elsewhere if that user cannot enter it (see `unprivileged`).
     """
 
     log_name: str
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
+        self._group = group
         self._directory = directory.absolute()
         self._settings = dict(settings or {})
         self._process: ServerProcess | None = None
@@ -50,7 +52,7 @@ class ManagedServer(ABC):
         unprivileged.make(self._directory)
         self._port = self._port or free_port()
         self._process = self._prepare(programs)
-        self._process.start(self._ready)
+        self._process.start(self._ready, group=self._group)
 
     @abstractmethod
     def _programs(self) -> Path:

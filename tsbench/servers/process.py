@@ -67,10 +67,17 @@ class ServerProcess:
         """Name of the program, for messages."""
         return os.path.basename(self._command[0])  # noqa: PTH119 - the command is text
 
-    def start(self, ready: Callable[[], object], *, timeout_s: float = 60.0, every_s: float = 0.05) -> None:
-        """Start the process and wait until `ready`, which tries a connection, no longer raises `NotReady`.
+    def start(
+        self,
+        ready: Callable[[], object],
+        *,
+        group: cgroup.Group | None = None,
+        timeout_s: float = 60.0,
+        every_s: float = 0.05,
+    ) -> None:
+        """Start the process, in a control group if given; wait until `ready` no longer raises `NotReady`.
 
-        Any other error of `ready` ends the wait: the process is killed and the error raised.
+        `ready` tries a real connection. Any other error ends the wait: the process is killed and the error raised.
 
         Raises
         ------
@@ -81,7 +88,7 @@ class ServerProcess:
         if self.alive():
             return
         bind = bind_to_parent(self._death_signal)
-        with self._log.open("ab") as log, cgroup.spawn_hook() as enter:
+        with self._log.open("ab") as log, cgroup.spawn_hook(group) as enter:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.net.tcp import NewWaiter
+    from tsbench.servers.cgroup import Group
     from tsbench.targets.base import Command
 
 NOTHING = "it keeps nothing, so there is no answer to check"
@@ -174,8 +175,8 @@ TARGET = NullTarget()
 class NullServer(InMemoryServer):
     """No server at all; the settings say how the sessions behave (see `targets.null`)."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
+        super().__init__(directory, None, group)
         self._settings = dict(settings or {})
 
     @property

@@ -28,6 +28,8 @@ from tsbench.servers.process import NotReady, ServerProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsbench.servers.cgroup import Group
+
 _CONFIG_S = 60.0
 _CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that runs"
 
@@ -79,7 +81,7 @@ class InfluxServer1(_InfluxServer):
 
     log_name = "influxdb1.log"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
         given = dict(settings or {})
         self._version = given.pop("version", None)
         if self._version not in {None, "1.6", "1.8"}:
@@ -87,7 +89,7 @@ class InfluxServer1(_InfluxServer):
         for key in given:
             if key.count(".") != 1:
                 raise UserMistake(f"settings: {key}: write section.key as in influxdb.conf, such as data.index-version")
-        super().__init__(directory, given)
+        super().__init__(directory, given, group)
 
     @property
     def endpoint(self) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tsbench.servers.cgroup import Group
+
 _USER = "postgres"
 _DATABASE = "postgres"
 _INITDB_S = 300.0  # it takes a second or two, and a minute on a small device
@@ -54,8 +56,8 @@ class PostgresServer(ManagedServer):
 
     log_name = "postgres.log"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory, {**SETTINGS, **(settings or {})})
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
+        super().__init__(directory, {**SETTINGS, **(settings or {})}, group)
 
     @property
     def endpoint(self) -> str:
