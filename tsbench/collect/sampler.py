@@ -6,6 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tsbench.measure.epoch import epoch_ns
+from tsbench.units import NS_PER_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -69,7 +72,7 @@ class Sampler:
         due = last + self._period_s
         while not self._stopping.wait(max(0.0, due - time.monotonic())):
             now = time.monotonic()
-            second = time.time() - (now - last)
+            second = epoch_ns() / NS_PER_S - (now - last)
             rows = self._once(now - last)
             self._rows += [{"second": second, **row} for row in rows]
             last = now

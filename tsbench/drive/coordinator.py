@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import LoadProcess, Share
 from tsbench.drive.locust_stats import LocustStats
 from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.measure.epoch import epoch_ns
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
 from tsbench.units import NS_PER_S
@@ -165,7 +165,7 @@ class Coordinator:
 
     def _start_clock(self, run: RunPlan) -> None:
         """Set the measured window, equal for all processes, and let users start."""
-        go_ns = time.time_ns() + LEAD_NS
+        go_ns = epoch_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
         start_s = -(-(go_ns + run.spec.drive.warmup) // NS_PER_S)
         end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
@@ -186,7 +186,7 @@ class Coordinator:
     def _end_in_time(self, run: RunPlan, end_ns: int) -> None:
         """Stop after the measured window; an open loop first gets time to run overdue ops."""
         drained = self._drained if self._team is None else self._team.drained
-        left_s = max(0.0, (end_ns - time.time_ns()) / NS_PER_S)
+        left_s = max(0.0, (end_ns - epoch_ns()) / NS_PER_S)
         if run.spec.drive.loop == "open":
             gevent.sleep(left_s)
             drained.wait(timeout=run.spec.drive.stop_timeout / NS_PER_S)
@@ -204,7 +204,7 @@ class Coordinator:
     def _on_test_stopping(self, **_: Any) -> None:
         with self._stopping:  # a second call waits for the first one
             first = self._stopped_ns is None
-            self._stopped_ns = self._stopped_ns or time.time_ns()
+            self._stopped_ns = self._stopped_ns or epoch_ns()
             if first and self._team is not None and self._run is not None:
                 self._team.stop(self._run)
             self.close_process()
@@ -226,7 +226,7 @@ class Coordinator:
             return
         try:
             if self._clock is not None:
-                self._write_end(run, self._clock, self._stopped_ns or time.time_ns())
+                self._write_end(run, self._clock, self._stopped_ns or epoch_ns())
         except Broken as error:
             self._cannot_record(str(error))
         reason = self._unrecorded or ("" if self._clock is not None else "the test ended before it began to measure")

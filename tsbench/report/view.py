@@ -127,7 +127,16 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
         value = cell.summary.get(key)
         if part == owner and value is not None:
             found.append((label, text_of(value, "s")))
+    if part == "limit":
+        for kind, percent in _items(lookup(cell.summary, ("limit", "believable_percentile"))):
+            found.append((f"{kind} latencies believed", _believed(percent)))
     return found
+
+
+def _believed(percent: object) -> str:
+    if not isinstance(percent, (int, float)) or percent <= 0:
+        return "none"
+    return "all" if percent >= 100 else f"up to p{percent:g}"
 
 
 def text_of(value: object, form: Format) -> str:

@@ -6,9 +6,10 @@ even if their clocks are not synchronised. Durations are differences on one host
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tsbench.measure.epoch import epoch_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ def offset_ns(pings: list[Ping]) -> int:
 class Timebase:
     """The leader's clock, computed from this host's."""
 
-    def __init__(self, offset_ns: int = 0, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, offset_ns: int = 0, *, clock_ns: Callable[[], int] = epoch_ns) -> None:
         self.offset_ns = offset_ns
         self._clock_ns = clock_ns
 

@@ -26,6 +26,7 @@ from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import Share
 from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.measure.epoch import epoch_ns
 from tsbench.model import OpError
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
@@ -163,7 +164,7 @@ class MasterProtocol:
         pings = []
         for _ in range(PINGS):
             answered, values = self._pongs[client] = (Event(), [])
-            sent_ns = time.time_ns()
+            sent_ns = epoch_ns()
             self._runner.send_message(PING, {}, client_id=client)
             if not answered.wait(timeout=PING_TIMEOUT_S):
                 logger.warning("worker %s does not answer; its clock is taken to be right", client)
@@ -173,7 +174,7 @@ class MasterProtocol:
 
     def _on_pong(self, msg: Any, **_: Any) -> None:
         answered, values = self._pongs[msg.node_id]
-        values += [msg.data["time_ns"], time.time_ns()]
+        values += [msg.data["time_ns"], epoch_ns()]
         answered.set()
 
     def go(self, clock: Clock) -> None:
@@ -253,7 +254,7 @@ class WorkerProtocol:
         runner.register_message(STOP, self._on_stop, concurrent=True)
 
     def _on_ping(self, **_: Any) -> None:
-        self._runner.send_message(PONG, {"time_ns": time.time_ns()})
+        self._runner.send_message(PONG, {"time_ns": epoch_ns()})
 
     def _on_share(self, msg: Any, **_: Any) -> None:
         """Prepare for a test before its users are spawned, and report success or the reason for failure."""

@@ -10,6 +10,8 @@ import gevent
 import psutil
 
 from tsbench.collect.processes import Tree
+from tsbench.measure.epoch import epoch_ns
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +55,7 @@ class HostMonitor:
             read = (disk.read_bytes - before.read_bytes) / passed_s
             write = (disk.write_bytes - before.write_bytes) / passed_s
         return {
-            "second": time.time(),
+            "second": epoch_ns() / NS_PER_S,
             "cpu_percent": psutil.cpu_percent(),
             "memory_bytes": float(psutil.virtual_memory().used),
             "read_bytes": read,
