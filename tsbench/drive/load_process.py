@@ -61,7 +61,7 @@ class Share:
 class Clock:
     """The measured window in epoch ns: ops that are due in [start_ns, end_ns) count, earlier ones are warm-up.
 
-    `end_ns` None: until somebody stops the run.
+    `end_ns` None: until the user stops the run.
     """
 
     go_ns: int
@@ -71,9 +71,9 @@ class Clock:
 
 @dataclass(slots=True)
 class Schedule:
-    """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished.
+    """Outcome of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished.
 
-    Of the late ones, `generator_late` had a session in time: it was the load process that woke up late.
+    Of the late ones, `generator_late` had a free session in time, but the load process woke up late.
     """
 
     scheduled: int = 0
@@ -183,9 +183,10 @@ class LoadProcess:
             sleep_until_ns(self.clock.go_ns, self.timebase.now_ns())
 
     def next_due_ns(self) -> int | None:
-        """When the op that the caller may do next is due, in epoch ns: now in a closed loop, else the next arrival.
+        """Wait until the caller's next op is due and return that time in epoch ns.
 
-        Waits until then. None: the schedule has ended, or the run is being stopped.
+        In a closed loop that is now, in an open loop the next arrival. None: the schedule has ended, or the run is
+        being stopped.
         """
         if self._stopping:
             return None
@@ -216,7 +217,7 @@ class LoadProcess:
         return self._stopping
 
     def arrived(self, due_ns: int, started_ns: int) -> None:
-        """Count an arrival that has ended, if it is a measured one: as done, or as late if it waited for a session."""
+        """Count a measured arrival that has ended: as done, or as late if it waited for a session."""
         if self.clock is not None and due_ns >= self.clock.start_ns:
             self.schedule.unfinished -= 1
             if started_ns - due_ns > self.spec.drive.late_after:
@@ -250,7 +251,7 @@ class LoadProcess:
         return self.target.connect(self.endpoint, self.schema, timeout_s=self.spec.drive.timeout / 1e9)
 
     def write(self, session: Session, write: Write, name: str, due_ns: int) -> Timed[int]:
-        """Send one write; its end goes into histograms, schedule and ledger, whatever it is."""
+        """Send one write and record its end, whatever it is, in histograms, schedule and ledger."""
         payload = write.payload
         place = (write.stream, write.block, write.offset, payload.points)
         result: Timed[int] | None = None
@@ -259,7 +260,7 @@ class LoadProcess:
         try:
             result = self._call(session.write, payload)
             outcome = self._record(name, due_ns, started_ns, result, points=payload.points)
-        finally:  # also when the user is killed while it waits: then nobody knows whether the points arrived
+        finally:  # also if the user is killed while waiting: then it is unknown whether the points arrived
             self.recorder.wrote(*place, outcome)
         return result
 
@@ -275,7 +276,7 @@ class LoadProcess:
                 self._idle.set()
 
     def query(self, session: Session, kind: str, due_ns: int) -> Timed[Rows]:
-        """Ask the next question of a kind; one that the schema cannot express is a failed op."""
+        """Run the next query of a kind; one that the schema cannot express is a failed op."""
         asked = self._state.asked.get(kind, 0)
         self._state.asked[kind] = asked + 1
         number = asked * self.share.of + self.share.index
@@ -363,7 +364,7 @@ class LoadProcess:
         (place / f"{self.share.name}.json").write_text(json.dumps(content), encoding="utf-8")
 
     def _left(self, stripe: Stripe) -> int:
-        """Measured arrivals that were due but that no session came free for."""
+        """Return the number of measured arrivals that were due but found no free session."""
         left, clock = 0, self.clock
         limit_ns = min(self.timebase.now_ns(), (clock.end_ns if clock and clock.end_ns else self.timebase.now_ns()))
         while clock is not None and (due_ns := stripe.take()) is not None and due_ns + clock.go_ns < limit_ns:

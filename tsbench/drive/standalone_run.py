@@ -165,7 +165,7 @@ def _await_workers(environment: Environment) -> None:
 
 
 class _Test:
-    """The test that is running: its server, its run directory, its checks and how it ended."""
+    """The current test: its server, its run directory, its checks and its result."""
 
     def __init__(self, environment: Environment) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
@@ -183,13 +183,13 @@ class _Test:
         self._busy = RLock()  # the next test waits until the previous one is checked
 
     def server_pids(self) -> Sequence[int]:
-        """The processes of the server that was started here."""
+        """Return the process ids of the server that was started here."""
         return self._server.pids() if self._server is not None else ()
 
     # --- before -------------------------------------------------------------------------------------------------------
 
     def plan(self) -> RunPlan:
-        """What is to be done: as prepared, or for another test of the web UI prepared now."""
+        """Return the plan of the next test: the prepared one, or a new one for another test of the web UI."""
         if self.page is not None:
             self.page.planning()
         try:
@@ -203,7 +203,7 @@ class _Test:
         return run
 
     def prepare(self) -> RunPlan:
-        """Start or find the server and store the first data."""
+        """Start or find the server and store the initial data."""
         self._put_away()
         self._dir = self._spec = None
         environment = self._environment
@@ -227,9 +227,9 @@ class _Test:
     # --- after --------------------------------------------------------------------------------------------------------
 
     def finish(self, planned: RunPlan, failure: str) -> None:
-        """Check what was answered and written, and write the summary.
+        """Check answers and writes, and write the summary.
 
-        That is done in a greenlet of its own: the one that ended the test may be killed by Locust's quit meanwhile.
+        This runs in a greenlet of its own: Locust's quit may kill the one that ended the test.
         """
         self._checks = gevent.spawn(self._conclude, planned, failure)
         self._checks.join()
@@ -257,12 +257,12 @@ class _Test:
             self.say_last()
 
     def _salvage(self, run: RunDir, spec: RunSpec, reason: str) -> Summary:
-        """Summarise in a thread: it takes seconds, in which the web UI and a master's workers want to be answered."""
-        self._put_away()  # which makes room on a full disk
+        """Summarise in a thread: it takes seconds, in which the web UI and a master's workers expect answers."""
+        self._put_away()  # makes room on a full disk
         return gevent.get_hub().threadpool.apply(assessment.salvage, (run, spec, reason))  # type: ignore[no-any-return]
 
     def _close(self, state: str, error: str, summary: Summary) -> None:
-        """Put the server away, give the directory its final name, and say how the test ended."""
+        """Remove the server, rename the directory to its final name, and print how the test ended."""
         run = self._dir
         if run is None:
             return
@@ -280,11 +280,11 @@ class _Test:
         self._last += f"; see: tsbench report {os.path.relpath(run.path.parent)}"
         if self.page is not None:
             self.page.reported(run.path.parent)
-        elif environment.runner is not None:  # without a page there is nothing left to do, with or without workers
+        elif environment.runner is not None:  # without a page the process ends, with or without workers
             gevent.spawn(environment.runner.quit)
 
     def give_up(self, reason: str, *, state: str = "failed") -> None:
-        """Put away a test that could not begin, or did not come to its end, and keep the reason with what there is."""
+        """Clean up after a test that could not begin or finish, and record the reason in its directory."""
         run, spec = self._dir, self._spec
         if run is None or spec is None:
             self._put_away()
@@ -318,7 +318,7 @@ class _Test:
             logger.info("%s", self._last)
 
     def _put_away(self) -> None:
-        """Stop the server that was started here and delete its data; its log stays in the run's directory."""
+        """Stop the server that was started here and delete its data; keep its log in the run directory."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.kill()

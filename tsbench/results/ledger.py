@@ -1,4 +1,4 @@
-"""The ledger of writes: one record for every write of a load process, and how it ended."""
+"""The ledger of writes: one record per write of a load process, with its outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 LEDGER_DTYPE = np.dtype([("stream", "<i4"), ("block", "<i8"), ("offset", "<i4"), ("points", "<i4"), ("outcome", "i1")])
-"""One write: which rows of which block of which stream (see `drive.payload_queue`), and how it ended."""
+"""One write: its stream, block and range of rows in the block (see `drive.payload_queue`), and its outcome."""
 
 
 def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:

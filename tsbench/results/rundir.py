@@ -6,7 +6,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
     summary.json                   {"format", "scenario", "question", "cells": [summary of each run]}
     report.html
     <cell id>/                     one run; `<cell id>.partial/` until it is complete, and for good when it failed
-        spec.json                  what was to be done (scenario.spec.RunSpec)
+        spec.json                  specification of the run (scenario.spec.RunSpec)
         env.json                   manifest: host, versions, settings, seeds
         latency/<process>.hlog     HdrHistogram V2 log: a line per op, kind and second, `<op>|response` or `|service`
         process/<process>.*        counts of each load process, flushed every second (source of the two below)
@@ -14,7 +14,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         host.parquet               this host and the load processes, see HOST_COLUMNS
         server.parquet             the server's processes, see SERVER_COLUMNS
         counters.parquet           the server's own counters and its control group's, see COUNTER_COLUMNS
-        sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
+        sar.data sar.parquet       sysstat's binary file and its rows, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   the checks and their results
         locust.log server.log
         summary.json               the figures, their validity and the gates (results.summary.Summary)
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 2
-"""The number of this layout. 1: the first, where a gate that failed made the run's verdict false; 2: see `Summary`."""
+"""Version of this layout. 1: the first, where a failed gate made the run's verdict false; 2: see `Summary`."""
 
 OPS_COLUMNS = {
     "second": "int64",

@@ -1,4 +1,4 @@
-"""After the measuring: put the processes' files together, check answers and writes, and write the run's summary."""
+"""The steps after the measurement: merge the processes' files, check answers and writes, write the summary."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GOLD_VALUES = 400_000_000
-"""Field values that the answer key may hold in memory (3.2 GB); a larger run is told that it was not checked."""
+"""Maximum number of field values for gold answers in memory (3.2 GB); larger runs are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """What the load processes and Locust's master said at their end, and when was measured (epoch s)."""
+    """Final reports of the load processes and Locust's master, and the measured window (epoch s)."""
 
     start_s: int
     end_s: int
@@ -51,7 +51,7 @@ class Processes:
 
     @classmethod
     def read(cls, run: RunDir) -> Processes:
-        """From the run's process files; a process that was killed has left none of its own."""
+        """Return the reports in the run's process files; a process that was killed has left none."""
         clock = run.read_json("process/clock.json")
         locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
         names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
@@ -67,12 +67,12 @@ class Processes:
         )
 
     def missing(self) -> list[dict[str, Any]]:
-        """The workers that were given a share and did not come to their end."""
+        """Return the workers that had a share but did not finish."""
         ended = {share["name"] for share in self.shares}
         return [share for share in self.planned if share["name"] not in ended]
 
     def verdict(self) -> Verdict:
-        """Invalid if a worker was lost: what it did last is unknown, and what it had left was not done."""
+        """Return invalid if a worker was lost: its last ops are unknown, and its remaining ones were not run."""
         texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]
         if texts:
             return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
@@ -80,7 +80,7 @@ class Processes:
 
 
 def measured(run: RunDir, spec: RunSpec) -> Findings:
-    """Return what needs no database: figures, what limited the run, whether the counts agree, failed ops."""
+    """Return the findings that need no database: figures, the limit, consistency of counts, failed ops."""
     processes = Processes.read(run)
     merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
     merged.per_second.write_parquet(run / "ops.parquet")
@@ -118,9 +118,9 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
 
 
 class _Server:
-    """The server during the checks. Once it has not answered it is not asked again: that might take as long each time.
+    """The server during the checks. After one missing answer it is not used again: each try might take as long.
 
-    `death` says why it is gone, if it is.
+    `death` describes its death, if it died.
     """
 
     def __init__(self, limits: Limits, target: Target, schema: Schema) -> None:
@@ -129,16 +129,16 @@ class _Server:
         self.death = ""
         try:
             self._session = limits.connect(target, schema)
-        except UserMistake as error:  # it was reached before
+        except UserMistake as error:  # the server was reached before
             self._gone(str(error))
 
     def ask(self, check: Callable[[Session], T]) -> T:
-        """Carry out a check.
+        """Run a check that needs a session.
 
         Raises
         ------
         OpError
-            As the check does; `not asked` if the server did not answer before.
+            As the check raises; `not asked` if an earlier check got no answer.
         """
         if self._session is None:
             raise OpError(Outcome.FAILED, "not asked", "the server did not answer before")
@@ -172,9 +172,9 @@ def examined(
     loaded_points: int,
     directory_bytes: Callable[[], int],
 ) -> Findings:
-    """Return what has to be asked of the database: answers, writes and size.
+    """Return the findings that need the database: answers, writes and size.
 
-    A server that has gone or does not answer is a finding and no error: what was measured and found so far is kept.
+    A server that has died or does not answer is a finding and no error: earlier figures and findings are kept.
     """
     limits = Limits(spec.timeout, endpoint)
     server = _Server(limits, target, schema)
@@ -196,7 +196,7 @@ def examined(
 def _checked(
     run: RunDir, spec: RunSpec, server: _Server, schema: Schema, *, loaded_points: int
 ) -> tuple[dict[str, Any], dict[str, Verdict]]:
-    """Check answers and writes. Also writes validate.json and audit.json."""
+    """Check answers and writes; also write validate.json and audit.json."""
     world = spec.world_at()
     ticks = world.ticks(spec.load.window)
     ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
@@ -243,7 +243,7 @@ def _sized(
     *,
     directory_bytes: Callable[[], int],
 ) -> dict[str, Any]:
-    """What the data takes once it is at rest, as the server tells, and the whole data directory where it is ours."""
+    """Return the size of the settled data by the server's own account, and of the data directory if it is ours."""
     measurements = spec.world_at().measurements
     limits.settle(session, schema, measurements)
     sizes = dict(session.sizes(measurements))
@@ -293,7 +293,7 @@ def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summ
 
 
 def heading(spec: RunSpec, schema_name: str) -> dict[str, Any]:
-    """What a summary says about which run it is."""
+    """Return the part of a summary that identifies the run."""
     return {
         "cell": spec.id,
         "scenario": spec.scenario,

@@ -237,16 +237,16 @@ def create_and_load(
     phase: Callable[[str, float | None], None] = lambda _name, _points: None,
     timeout: TimeoutPart = DEFAULTS,
 ) -> dict[str, Any]:
-    """Create empty tables, fill them as `bulk_load` does, bring the database to rest; give the load's summary.
+    """Create empty tables, fill them by `bulk_load`, settle the database, and return the load's summary.
 
-    `phase` is told `load`, with the points that it has, and `settle`, when the second and the third of these begin.
+    `phase` is called with `load` and its number of points, and with `settle`, when these steps begin.
 
     Raises
     ------
     Broken
         As `bulk_load`.
     tsbench.model.OpError
-        If another step fails or takes longer than `timeout` allows it.
+        If another step fails or exceeds its `timeout`.
     """
     limits = Limits(timeout, endpoint)
     with limits.step("create", "dropping what an earlier run left") as timeout_s:

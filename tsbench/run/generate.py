@@ -183,7 +183,7 @@ def output(path: str) -> Iterator[IO[bytes]]:
     try:
         with raw:
             if path.endswith(".zst"):
-                # One thread of zstd's own: it compresses while this one generates.
+                # One thread for zstd: it compresses while this thread generates.
                 compressor = zstandard.ZstdCompressor(level=3, threads=1)
                 with compressor.stream_writer(raw, closefd=False) as compressed:
                     yield compressed

@@ -1,7 +1,7 @@
 """Helper processes for bare `locust -f`: initial load, host sampling and checks run outside its event loop.
 
-They would hold that loop up: its lateness is what is measured, it answers the web UI, and it tells a master that its
-workers live.
+These tasks would delay that loop, whose lateness is measured, and which answers the web UI and sends the workers'
+heartbeats to a master.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 30.0
 OUTER_LIMIT_S = 7 * 86_400.0
-"""How long a helper process may take. Its own waits have the limits of the scenario's [timeout], which are shorter."""
+"""Time limit of a helper process in seconds; its own waits have the scenario's shorter [timeout]."""
 
 
 # --- in Locust's process ----------------------------------------------------------------------------------------------
 
 
 class HelperProcess:
-    """Watches from its making until `stop`, which needs the run's clock to be written: it is the rows' time axis."""
+    """Samples a run from its creation until `stop`. The run's clock must be written before: it is the time axis."""
 
     def __init__(self, run: RunDir, endpoint: str, server: Sequence[int]) -> None:
         self._child = _started("watch", run, endpoint, server=[*server], client=os.getpid())
-        # Its start takes a second or two, which the first seconds of a test must not lack.
+        # Its start takes a second or two, so it is started before the test.
         if self._child.stdout is not None:
             select.select([self._child.stdout], [], [], PATIENCE_S)
 
     def stop(self) -> str:
         """Stop sampling and write the samples. Return an error message, or "" on success."""
         try:
-            _, errors = self._child.communicate(timeout=PATIENCE_S)  # which closes its input
+            _, errors = self._child.communicate(timeout=PATIENCE_S)  # closes its input, which ends it
         except subprocess.TimeoutExpired:
             self.kill()
             return f"what the hosts did is lost: the collectors did not end within {PATIENCE_S:g} s"
@@ -74,12 +74,12 @@ class HelperProcess:
 
 
 def store(run: RunDir, endpoint: str) -> dict[str, Any]:
-    """Store the first data of the run's spec; what the load came to, as in summary.json.
+    """Store the initial data of the run's spec, and return the load's part of summary.json.
 
     Raises
     ------
     UserMistake
-        If the server cannot be had.
+        If the server cannot be reached.
     Broken
         If a write failed.
     """
@@ -87,14 +87,14 @@ def store(run: RunDir, endpoint: str) -> dict[str, Any]:
 
 
 def conclude(run: RunDir, endpoint: str, loaded: dict[str, Any], *, failure: str, death: str) -> Summary:
-    """Check what was answered and written, write the summary, and return it.
+    """Check answers and writes, write the summary, and return it.
 
-    Nothing is asked of a database after a `failure` of the run; a server's `death` is a gate that failed.
+    After a `failure` of the run the database is not queried; a server's `death` is a failed gate.
 
     Raises
     ------
     Broken
-        If that cannot be done.
+        If the helper process fails.
     """
     _asked(_started("conclude", run, endpoint, loaded=loaded, failure=failure, death=death))
     return Summary.from_json(run.read_json("summary.json"))
@@ -123,7 +123,7 @@ def _asked(child: subprocess.Popen[bytes]) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         child.kill()
         raise Broken(f"a process of tsbench did not end within {OUTER_LIMIT_S:g} s") from None
-    except BaseException:  # the greenlet that waits is killed
+    except BaseException:  # the waiting greenlet is killed
         child.kill()
         raise
     if child.returncode == 2:
@@ -142,7 +142,7 @@ def _last_line(errors: bytes) -> str:
 
 
 class _Job:
-    """A run, and what its spec and the arguments say."""
+    """A run, with its spec and arguments."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         self.asked = asked
@@ -157,7 +157,7 @@ class _Job:
 
 
 def _watch(job: _Job) -> dict[str, Any]:
-    """Watch until the input ends."""
+    """Sample until the input ends."""
     server: Sequence[int] = job.asked["server"]
     client = Tree(lambda: [job.asked["client"]], without=lambda: [*server, os.getpid()])
     with watching(
@@ -211,13 +211,13 @@ def _conclude(job: _Job) -> dict[str, Any]:
 
 
 def _stored_bytes(job: _Job) -> int:
-    """Return what the data directory of a server takes that was started for this run; 0 if there is none."""
+    """Return the size of the data directory of a server that was started for this run; 0 without one."""
     directory, target = job.run / "server", job.spec.target
     return SERVERS[target.name](directory, target.settings).size() if directory.exists() else 0
 
 
 def main() -> NoReturn:
-    """Do what the arguments say: `watch`, `store` or `conclude`, and a job in JSON; the answer is JSON, too."""
+    """Run a job (`watch`, `store` or `conclude`) with JSON parameters from the command line; print JSON."""
     jobs = {"watch": _watch, "store": _store, "conclude": _conclude}
     try:
         print(json.dumps(jobs[sys.argv[1]](_Job(json.loads(sys.argv[2])))))

@@ -70,7 +70,7 @@ class Parts:
 
 
 def real_parts(spec: RunSpec, run: RunDir) -> Parts:
-    """The target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint."""
+    """Return the target's own parts: a server that tsbench starts in the run directory, or the one at the endpoint."""
     target = registry.get(spec.target.name)
     server: Server
     if spec.target.endpoint:
@@ -95,7 +95,7 @@ def run_cell(
     Raises
     ------
     KeyboardInterrupt
-        After the servers were stopped and what was measured was kept.
+        After the servers were stopped and the measurements were saved.
     UserMistake
         If the server cannot be started, or cannot be reached at the first attempt.
     """
@@ -131,7 +131,7 @@ def run_cell(
 
 
 def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> Summary:
-    """Do all with a server that has started, top to bottom, as the method section of a paper would tell it."""
+    """Run all steps with a started server, top to bottom, like the method section of a paper."""
     limits = Limits(spec.timeout, parts.server.endpoint)
     with closing(limits.connect(parts.target, parts.schema)) as session:
         manifest = environment.manifest()
@@ -200,7 +200,7 @@ def _load(spec: RunSpec, parts: Parts, session: Session, progress: Progress) -> 
 
 
 def _expect_plausible(spec: RunSpec, schema: Schema, session: Session, points: int) -> None:
-    """Stop a run whose data is not there: fast queries on a half-empty table are worse than none (ClickBench)."""
+    """Stop a run whose data is missing: fast queries on a half-empty table are worse than none (ClickBench)."""
     stored = 0
     for measurement in spec.world_at().measurements:
         query = Count(measurement)
@@ -229,7 +229,7 @@ def _death(server: Server, *, within_s: float = 0.0) -> str:
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether somebody stopped the run, even if what was being done then failed for it on the way out."""
+    """Return True if the user stopped the run, even if that led to another error."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None

@@ -64,15 +64,15 @@ class Schema(Protocol):
         """Write modes that `encode` supports."""
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Statements that make empty tables, with the given shared tags of every series (series i: entry i)."""
+        """Return the statements that create empty tables, with the shared tags of every series (series i: entry i)."""
         ...
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Statements that remove what `create` made, whether or not it is there."""
+        """Return the statements that remove the tables of `create`, also if they do not exist."""
         ...
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Statements that bring the database to rest after a bulk load: flush, compact, analyse."""
+        """Return the statements that bring the database to rest after a bulk load: flush, compact, analyse."""
         ...
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
@@ -108,7 +108,7 @@ class Session(Protocol):
         ...
 
     def write(self, payload: Payload) -> int:
-        """Send a payload, wait for the acknowledgement, return the number of points acknowledged."""
+        """Send a payload, wait for the acknowledgement, and return the number of acknowledged points."""
         ...
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
@@ -197,7 +197,7 @@ class Target(Protocol):
 
 
 def timed(statements: Sequence[Statement], timeout_s: float) -> Iterator[tuple[Statement, float]]:
-    """Yield each statement with the seconds that are left for it, where all together have `timeout_s`.
+    """Yield each statement with its remaining seconds, where all statements together have `timeout_s`.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The answer key: every query answered by polars, in process, exactly as `model.py` words it.
+"""The in-memory database: polars answers every query in process, exactly as `model.py` defines it.
 
-It has four uses: the gold answers that databases are compared with, the model of the contract suite, a database for
-dry runs, and the way to measure the load generator's own ceiling (a write costs one list append).
+Its answers are the gold answers that databases are compared with. It is also the model of the contract suite, a
+database for dry runs, and a way to measure the load generator's own ceiling (a write costs one list append).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _EVER = (-(2**63), 2**63 - 1)
 
 
 class _Table:
-    """The points of one measurement: a part sorted by time, a tail in the order of arrival, and batches not yet framed.
+    """The points of one measurement: a part sorted by time, an unsorted tail, and batches not yet converted.
 
-    The tail is merged into the sorted part when it outgrows a quarter of it, so that n points cost O(n log n) in all
-    however writes and queries alternate.
+    The tail is merged into the sorted part when it exceeds a quarter of it, so that n points cost O(n log n) in total
+    for any sequence of writes and queries.
     """
 
     def __init__(self, measurement: Measurement, tags: Mapping[str, Codes], *, keeps: bool) -> None:
@@ -62,10 +62,10 @@ class _Table:
         self._lock = threading.Lock()
 
     def add(self, batch: Batch) -> None:
-        self._pending.append(batch)  # atomic, and all that a write costs
+        self._pending.append(batch)  # atomic; a write costs no more than this
 
     def between(self, start_ns: int, end_ns: int) -> pl.DataFrame:
-        """The points with start_ns <= time < end_ns; what was written later comes later among equal times."""
+        """Return the points with start_ns <= time < end_ns; of equal times, later writes come later."""
         with self._lock:
             self._absorb()
             first, last = (self._sorted["time"].search_sorted(t, side="left") for t in (start_ns, end_ns))
@@ -80,7 +80,7 @@ class _Table:
     def _absorb(self) -> None:
         if self._pending:
             batches = [self._pending.popleft() for _ in range(len(self._pending))]  # others may append meanwhile
-            self.tags = batches[-1].tags  # the same world's, and its own tags too
+            self.tags = batches[-1].tags  # shared tags of the same world, and own tags
             framed = [self._frame(b.fields, b.time_ns, b.series) for b in batches]
             self._tail = pl.concat([self._tail, *framed], rechunk=True)
         if len(self._tail) > max(_MERGE_ABOVE_ROWS, len(self._sorted) // 4):
@@ -101,7 +101,7 @@ class _Table:
 
 @dataclass(slots=True)
 class Store:
-    """What one in-memory database holds; the sessions of one endpoint share it."""
+    """Tables of one in-memory database; the sessions of one endpoint share it."""
 
     tables: dict[str, _Table] = field(default_factory=dict)
 
@@ -111,63 +111,60 @@ _stores: dict[str, Store] = {}
 
 @dataclass(frozen=True, slots=True)
 class MemorySchema:
-    """Points as they come (`keep`), or one per series and time, the last written (`replace`)."""
+    """Schema that stores all points (`keep`), or one per series and time, the last written (`replace`)."""
 
     name: str
     keeps_duplicates: bool
     modes: frozenset[WriteMode] = frozenset(WriteMode)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Empty tables."""
         return [Statement(f"create {m.name}", ("create", m, tags)) for m in measurements]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """No tables."""
         return [Statement(f"drop {m.name}", ("drop", m, {})) for m in measurements]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Sort what came."""
+        """Return the statements that sort all points."""
         return [Statement(f"settle {m.name}", ("settle", m, {})) for m in measurements]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """The batch itself."""
+        """Return a payload with the batch itself."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         name = batch.measurement.name
         return Payload(mode, name, f"add to {name}", batch, len(batch), len(batch) * 12 + batch.values * 8)
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One payload per point."""
         return (self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch)))
 
     def compile(self, query: Query) -> Statement:
-        """The query itself; its text is its representation, for people."""
+        """Return a statement with the query itself; its text is for people."""
         return Statement(str(query), (query,))
 
 
 class MemorySession:
-    """A view of a store. Usable by itself: `add` batches, `answer` queries."""
+    """A session on a store. It can be used alone: `add` batches, `answer` queries."""
 
     def __init__(self, schema: Schema | None = None, store: Store | None = None) -> None:
         self._schema = schema or KEEP
         self._store = store or Store()
 
     def add(self, batch: Batch) -> None:
-        """Store a batch, making its table if there is none."""
+        """Store a batch, creating its table if it is missing."""
         table = self._store.tables.get(batch.measurement.name)
         if table is None:
             table = self._make(batch.measurement, batch.tags)
         table.add(batch)
 
     def answer(self, query: Query) -> Rows:
-        """The query's answer; keys are text, times are nanoseconds since 1970."""
+        """Return the query's answer; keys are text, times are nanoseconds since 1970."""
         table = self._table(query.measurement.name)
         frame = _Answer(table).frame(query)
         return Rows(query.columns, frame.rows())
 
     def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Make, remove or sort tables."""
-        del timeout_s  # nothing here waits
+        """Execute statements, which create, remove or sort tables."""
+        del timeout_s  # no statement waits
         for statement in statements:
             match statement.params:
                 case ("create", measurement, tags):
@@ -180,26 +177,26 @@ class MemorySession:
                     raise OpError(Outcome.FAILED, "statement", f"memory does not understand '{statement.text}'")
 
     def write(self, payload: Payload) -> int:
-        """Store the payload's batch."""
+        """Store the payload's batch and return its number of points."""
         self._table(payload.measurement).add(payload.data)
         return payload.points
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Answer the query that the statement carries."""
+        """Return the answer to the statement's query."""
         if len(statement.params) != 1 or not isinstance(statement.params[0], Query):
             raise OpError(Outcome.FAILED, "statement", f"memory does not understand '{statement.text}'")
         return Rows(columns, self.answer(statement.params[0]).records)
 
     def facts(self) -> Mapping[str, str]:
-        """The version of polars."""
+        """Return the version of polars."""
         return {"version": f"polars {pl.__version__}"}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Bytes of the columns in memory."""
+        """Return the bytes of the columns in memory."""
         return {"table": sum(self._table(m.name).size_bytes() for m in measurements)}
 
     def close(self) -> None:
-        """Nothing to close; the store stays for the other sessions of its endpoint."""
+        """Do nothing: the store remains for the other sessions of its endpoint."""
 
     def _make(self, measurement: Measurement, tags: Mapping[str, Codes]) -> _Table:
         table = _Table(measurement, tags, keeps=self._schema.keeps_duplicates)
@@ -215,7 +212,7 @@ class MemorySession:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTarget:
-    """The in-process database; `memory://NAME` is shared by the sessions of this process."""
+    """The target of the in-memory database; the sessions of one process share `memory://NAME`."""
 
     name: str
     schemas: Mapping[str, MemorySchema]
@@ -230,7 +227,7 @@ class MemoryTarget:
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> MemorySession:
-        """Open a session on the store of that name, making it if need be. Nothing here waits, so nothing times out."""
+        """Open a session on the store of that name, which is created if missing; never times out."""
         del timeout_s, connect_timeout_s
         if urlsplit(endpoint).scheme != "memory":
             raise UserMistake(f"'{endpoint}' is not an in-memory endpoint; write memory://NAME")
@@ -239,7 +236,7 @@ class MemoryTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """One query over one table."""
+    """Computation of one query over one table."""
 
     table: _Table
 
@@ -284,7 +281,7 @@ class _Answer:
         return frame.filter(pl.col("series").is_in(pl.Series(series, dtype=pl.Int32).implode()))
 
     def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """With the text of each row's key in a column `key`, where the measurement has one."""
+        """Return the frame with the text of each row's key in a column `key`, if the measurement has one."""
         key = self.table.measurement.key
         if key is None:
             return frame
@@ -306,27 +303,27 @@ TARGET = MemoryTarget("memory", {s.name: s for s in (KEEP, REPLACE)})
 
 
 class MemoryServer(EmbeddedServer):
-    """The in-memory database: nothing to start, nothing on disk; its name is the directory's, so runs do not share."""
+    """The in-memory database in place of a server. Its name is the directory's, so that runs do not share data."""
 
     @property
     def endpoint(self) -> str:
-        """The URL of the store."""
+        """URL of the store."""
         return f"memory://{quote(os.fsencode(self._directory))}"
 
     def cold(self) -> None:
-        """Not possible.
+        """Raise an error: memory cannot be made cold.
 
         Raises
         ------
         tsbench.errors.Broken
             Always.
         """
-        raise Broken("the in-memory database cannot be made cold: there is nothing below it")
+        raise Broken("the in-memory database cannot be made cold: it has no files")
 
     def alive(self) -> bool:
-        """It lives as long as this process."""
+        """Return True: the database lives as long as this process."""
         return True
 
     def size(self) -> int:
-        """No bytes on disk."""
+        """Return 0: the database has no files."""
         return 0

@@ -76,7 +76,7 @@ class NullSession:
         self._behaviour = behaviour
 
     def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def write(self, payload: Payload) -> int:
         """Sleep for the service time; if the stall begins in it, sleep until the stall is over."""
@@ -135,7 +135,7 @@ class NullTarget:
     def connect(
         self, endpoint: str, schema: object, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> NullSession:
-        """Never fails, except for an endpoint that cannot be read."""
+        """Return a session; only an invalid endpoint is an error."""
         del schema, timeout_s, connect_timeout_s
         with _lock:
             if endpoint not in _behaviours:
@@ -160,7 +160,7 @@ TARGET = NullTarget()
 
 
 class NullServer(MemoryServer):
-    """No server at all; the settings say how the sessions behave (see `targets.null`)."""
+    """The counterpart of a server for `null`: its settings become the endpoint's options."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)

@@ -1,4 +1,4 @@
-"""The databases: their targets, and the servers that tsbench can start, by name."""
+"""Tables of the databases: their targets, and the servers that tsbench can start, by name."""
 
 from __future__ import annotations
 

@@ -166,13 +166,13 @@ class Figures:
         return end - first
 
     def itself(self) -> tuple[list[int], float]:
-        """Of the generator now: its event loops' lag as percentiles of PERCENTS (ns), and the busiest one's CPU."""
+        """Return the load generator's current event-loop lag as percentiles of PERCENTS (ns), and the highest CPU."""
         seen = self._evidence(0)
         lag = _sum([part for _, row in self._recent() for part in row.seen.get("lag", ())])
         return lag.percentiles_ns(PERCENTS.values()), max((one.hub_cpu_share for one in seen), default=0.0)
 
     def limit(self, users: int) -> tuple[str, str]:
-        """What limits the test now, and the reason where it is the load generator."""
+        """Return the current limit of the test, and the reason if it is the load generator."""
         service, response, done = Histogram(), Histogram(), 0
         for (_, op), row in self._recent():
             if op:

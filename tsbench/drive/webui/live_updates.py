@@ -24,23 +24,23 @@ COUNTS = ("done", "failed", "unknown", "points")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sparse:
-    """A histogram without its empty counters: a second's has a few hundred of 33 thousand."""
+    """A histogram without its empty counters: one second uses a few hundred of 33 thousand."""
 
     index: NDArray[np.int64]
     count: NDArray[np.int64]
 
     @classmethod
     def of(cls, histogram: Histogram) -> Sparse:
-        """The used counters of a histogram."""
+        """Return the used counters of a histogram."""
         index = np.flatnonzero(histogram.counts)
         return cls(index, histogram.counts[index])
 
     def add_to(self, histogram: Histogram) -> None:
-        """Add the counters to those of a histogram."""
+        """Add these counters to a histogram."""
         histogram.counts[self.index] += self.count
 
     def whole(self) -> Histogram:
-        """The histogram."""
+        """Return the complete histogram."""
         histogram = Histogram()
         self.add_to(histogram)
         return histogram
@@ -106,7 +106,7 @@ class Outbox:
         self._news = News(test, process)
 
     def saw(self, tag: str, second: int, histogram: Histogram) -> None:
-        """A histogram of a second: of an op (`<op>|response`, `<op>|service`), or the probe's `lag` and `wait`."""
+        """Add a histogram of a second: of an op (`<op>|response`, `<op>|service`) or of the monitor (`lag`, `wait`)."""
         self._news.histograms.append((tag, second, Sparse.of(histogram)))
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ class DuckdbTarget:
     name: str
     schemas: Mapping[str, DuckdbSchema]
     durable: bool = True
-    resolution_ns: int = 1_000  # Python's datetime cuts the nanoseconds of a TIMESTAMP_NS
+    resolution_ns: int = 1_000  # Python's datetime truncates the nanoseconds of a TIMESTAMP_NS
     cooperative: bool = False
     access: Access = Access.ONE_PROCESS
     embedded: bool = True
@@ -44,7 +44,7 @@ class DuckdbTarget:
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> DuckdbSession:
-        """Open the file, making it if need be. That does not wait for anybody, so it has no time limit."""
+        """Open the file, creating it if it is missing; opening never waits, so it has no time limit."""
         del schema, connect_timeout_s
         try:
             import duckdb  # noqa: PLC0415 - an extra of the package

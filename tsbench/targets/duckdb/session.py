@@ -38,7 +38,6 @@ class DuckdbSession:
         self._connection.interrupt()
 
     def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed."""
         for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
             with self._errors(left_s):
                 self._connection.execute(statement.text, statement.params).fetchall()

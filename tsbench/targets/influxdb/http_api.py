@@ -164,7 +164,7 @@ def refusal(response: Response, *, write: bool) -> OpError:
 
 
 def error_text(response: Response) -> str:
-    """The server's words for what went wrong, on one line."""
+    """Return the server's error message, on one line."""
     text = response.body[:2_000].decode(errors="replace")
     with suppress(ValueError):
         document = json.loads(response.body)
@@ -193,9 +193,9 @@ _RESOURCES = re.compile("memory|limit exceeded|^max-")
 
 
 def meaning(status: int, message: str, *, write: bool) -> tuple[Outcome, str]:
-    """Whether an op failed or nobody knows, and the word to count it by.
+    """Return the outcome of a refused op (FAILED or UNKNOWN) and its cause.
 
-    A write that was refused with 4xx (or 429, 503: not now) left nothing behind. A partial one, and one that ended with
+    A write that was refused with 4xx (or 429, 503: not now) stored nothing. A partial one, and one that ended with
     another 5xx, may have stored some of its points: InfluxDB has them in its cache before the log, and a batch in one
     shard before the next.
     """

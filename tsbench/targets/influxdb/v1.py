@@ -60,7 +60,7 @@ class Influx1Schema(http_api.LineSchema):
         return [Statement("DROP RETENTION POLICY $policy ON $database")]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
+        """Return the statement that waits for compactions; InfluxDB has none that starts them."""
         del measurements
         return [Statement(_SETTLE)]
 
@@ -97,7 +97,6 @@ class Influx1Session(Counting):
         self._ask = Request(endpoint.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
 
     def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order."""
         for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
             if statement.text == _SETTLE:
                 http_api.settle(self._busy, left_s)

@@ -47,17 +47,17 @@ class Influx2Schema(http_api.LineSchema):
     request = "POST /api/v2/write"
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """An empty bucket, whatever was in it before."""
-        del tags  # they come with the points
+        """Return the statement that creates an empty bucket in place of an existing one."""
+        del tags  # points carry their tags
         return [*self.drop(measurements), Statement(_CREATE)]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """The bucket, where there is one."""
+        """Return the statement that deletes the bucket if it exists."""
         del measurements
         return [Statement(_DROP)]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Wait until no compaction is active or queued; InfluxDB has nothing that asks for one."""
+        """Return the statement that waits for compactions; InfluxDB has none that starts them."""
         del measurements
         return [Statement(_SETTLE)]
 
@@ -85,7 +85,6 @@ class Influx2Session(Counting):
         self._ask = self._request("POST", f"/api/v2/query?{urlencode({'org': self._org})}", "application/json")
 
     def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order."""
         acts = {_CREATE: self._create, _DROP: self._drop, _SETTLE: self._settle}
         for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
             act = acts.get(statement.text)

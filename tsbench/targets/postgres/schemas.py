@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
 
-MAX_PARAMETERS = 65_535  # the protocol counts them in 16 bits
+MAX_PARAMETERS = 65_535  # the protocol has a 16-bit count
 
 
 class PostgresText(SqlText):

@@ -29,7 +29,7 @@ _PREFIXES = ("postgresql://", "postgres://")
 _UNREACHABLE = "is the server running there?"
 
 NAMESPACE = "tsbench"
-"""The PostgreSQL schema that all tables live in, so that a user's own `cpu` or `tags` is never dropped."""
+"""The PostgreSQL schema of all our tables, so that a user's own `cpu` or `tags` is never dropped."""
 
 
 class _Overdue(Exception):  # noqa: N818 - becomes an OpError
@@ -152,7 +152,6 @@ class PostgresSession(Counting):
         return opened
 
     def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed."""
         for statement, left_s in timed(statements, self._timeout_s if timeout_s is None else timeout_s):
             with self._errors(left_s) as connection:
                 self._limit(connection, left_s)

@@ -36,7 +36,7 @@ class SqliteTarget:
     def connect(
         self, endpoint: str, schema: Schema, *, timeout_s: float = 30.0, connect_timeout_s: float | None = None
     ) -> SqliteSession:
-        """Open the file, making it if need be."""
+        """Open the file, creating it if it is missing."""
         del schema  # the layout is in the statements
         path = file_of(endpoint, "sqlite", "SQLite", "path.db")
         try:

@@ -99,7 +99,7 @@ class SqliteSchema:
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in tables]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Statistics for the planner, and the log moved into the file."""
+        """Return the statements that compute the planner's statistics and move the log into the file."""
         return [*(Statement(f"ANALYZE {quoted(m.name)}") for m in measurements), Statement(CHECKPOINT)]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:

@@ -31,7 +31,7 @@ class SqliteSession:
         connection.set_progress_handler(lambda: time.monotonic() > self._due, 100_000)
 
     def run(self, statements: Sequence[Statement], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed; one that waits for a lock until the limit is a `timeout`."""
+        """Execute statements in order, each committed; a wait for a lock beyond the limit is a `timeout`."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         try:
             for statement, left_s in timed(statements, limit_s):
