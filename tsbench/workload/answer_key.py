@@ -60,7 +60,7 @@ class AnswerKey:
         return table
 
     def add(self, batch: Batch) -> None:
-        """Store a batch, making its table if there is none."""
+        """Store a batch, making its table if it does not exist."""
         table = self.tables.get(batch.measurement.name)
         if table is None:
             table = self.create(batch.measurement, batch.tags)
@@ -181,7 +181,7 @@ class _Answer:
         return frame.filter(pl.col("series").is_in(pl.Series(series, dtype=pl.Int32).implode()))
 
     def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """With the text of each row's key in a column `key`, where the measurement has one."""
+        """Return the frame with the text of each row's key in a column `key`, if the measurement has one."""
         key = self.table.measurement.key
         if key is None:
             return frame

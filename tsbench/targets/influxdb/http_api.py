@@ -232,7 +232,7 @@ _RESOURCES = re.compile("memory|limit exceeded|^max-")
 
 
 def meaning(status: int, message: str, *, write: bool) -> tuple[Outcome, str]:
-    """Whether an op failed or nobody knows, and the word to count it by.
+    """Return the outcome of a refused op (FAILED or UNKNOWN) and its cause.
 
     A write that was refused with 4xx (or 429, 503: not now) left nothing behind. A partial one that does not count its
     points, and one that ended with another 5xx, may have stored some of them: InfluxDB has them in its cache before the
