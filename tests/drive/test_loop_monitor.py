@@ -28,7 +28,7 @@ def test_work_before_the_window_is_not_the_windows(tmp_path):
     probe.close()
 
     shares = [
-        observation(tmp_path, "load-0", start_s=second, end_s=second + 1).evidence.hub_cpu_share
+        observation(tmp_path, "load-0", start_s=second, end_s=second + 1, service_p50_ns=0).evidence.hub_cpu_share
         for second in (busy_s, busy_s + 1)
     ]
     assert shares[0] == pytest.approx(used, rel=0.3)

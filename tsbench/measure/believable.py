@@ -15,7 +15,7 @@ import numpy as np
 from tsbench.measure.hist import Histogram, counter_of, lowest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -55,6 +55,14 @@ def believable_percentile(
     return held
 
 
+def own_percentiles_ns(undelayed: Histogram, timer_lag: Histogram, percents: Mapping[str, float]) -> dict[str, float]:
+    """Return lower bounds in ns of the database's own percentiles, by name: whatever the client delayed, not less."""
+    chance = _ChanceDelays(undelayed, timer_lag)
+    return {
+        name: chance.lower_bound_ns(undelayed.percentile_ns(percent), percent) for name, percent in percents.items()
+    }
+
+
 class _ChanceDelays:
     """Delays that ops meet by chance, whatever the database does, and the times in which they are already contained."""
 
@@ -86,3 +94,18 @@ class _ChanceDelays:
         there = self._share_beyond(np.array([lowered_ns]))[0]
         explained = float((self._shares * (self._share_beyond(lowered_ns - self._delays_ns) - there)).sum())
         return bool(twice <= beyond and explained <= EXPLAINED * beyond)
+
+    def lower_bound_ns(self, time_ns: float, percent: float) -> float:
+        """Return a time, at most `time_ns`, that the percentile without chance delays does not fall below.
+
+        Of the ops that took longer, as many are left out as would have by chance if all that were measured had met a
+        delay once more. Bounds are tried in steps of a tenth.
+        """
+        beyond = 1 - percent / 100
+        for share in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.01):
+            bound_ns = share * time_ns
+            there = self._share_beyond(np.array([bound_ns * (1 - 1e-3)]))[0]
+            suspected = float((self._shares * self._share_beyond(bound_ns - self._delays_ns)).sum())
+            if there - suspected >= beyond * (1 - float(self._shares.sum())):
+                return bound_ns
+        return 0.0

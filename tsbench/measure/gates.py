@@ -176,7 +176,7 @@ def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
 
 def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any], validity: Validity) -> list[GateResult]:
     """Evaluate gates on a run's summary, which must contain their percentiles."""
-    return [_result(gate, summary).under(validity, gate.figure) for gate in gates]
+    return [_result(gate, summary, validity).under(validity) for gate in gates]
 
 
 def failed_ops(
@@ -247,19 +247,43 @@ def _limit(gate: Gate, text: str) -> float:
     return units.parse_share(text) if gate.figure == "failures" else units.parse_count(text)
 
 
-def _result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
+def _result(gate: Gate, summary: Mapping[str, Any], validity: Validity) -> GateResult:
     measured, what = _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
     if measured is None:
         return GateResult(gate.text, None, "not judged", what)
     holds = _HOLDS[gate.sign](measured, gate.limit)
     basis = f" ({what})" if gate.is_latency or gate.figure == "failures" else ""
-    return GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
+    result = GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
+    if gate.is_latency and not validity.believes(gate.figure, _kind_of(gate, summary)):
+        return _struck_out(result, gate, summary)
+    return result
+
+
+def _struck_out(result: GateResult, gate: Gate, summary: Mapping[str, Any]) -> GateResult:
+    """Return the result of a gate whose figure contains too much of the load generator's own delay.
+
+    The database's own figure lies between a lower bound and what was measured; the gate is judged if both agree.
+    """
+    ops = _ops(gate, summary) or {}
+    least = ops.get(f"{_time_of(gate, summary)}_own_ns", {}).get(gate.figure, 0.0)
+    if _HOLDS[gate.sign](least, gate.limit) == (result.state == "pass"):
+        return result
+    text = f"{result.text}, of which the database's own is at least {units.format_duration(least)}"
+    return replace(result, state="not judged", text=f"{text}: the load generator delayed ops, too")
+
+
+def _kind_of(gate: Gate, summary: Mapping[str, Any]) -> str:
+    return gate.of if gate.of in KINDS else str((_ops(gate, summary) or {}).get("kind", ""))
+
+
+def _time_of(gate: Gate, summary: Mapping[str, Any]) -> str:
+    return gate.time or ("response" if summary.get("loop") == "open" else "service")
 
 
 def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
     """Return the latency, and its kind and number of ops; or None and the reason why it is missing."""
     loop = summary.get("loop")
-    time = gate.time or ("response" if loop == "open" else "service")
+    time = _time_of(gate, summary)
     if time == "response" and loop == "closed":
         return None, "a closed loop has no response time"
     ops = _ops(gate, summary)

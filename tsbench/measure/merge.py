@@ -176,7 +176,7 @@ class SelfObservation:
     timer_lag: Histogram
 
 
-def observation(directory: Path, process: str, *, start_s: int, end_s: int) -> SelfObservation:
+def observation(directory: Path, process: str, *, start_s: int, end_s: int, service_p50_ns: int) -> SelfObservation:
     """Return what a process measured of itself in the measured window."""
     seen = {"lag": Histogram(), "timer": Histogram(), "wait": Histogram()}
     path = directory / "process" / f"{process}.self.hlog"
@@ -189,7 +189,9 @@ def observation(directory: Path, process: str, *, start_s: int, end_s: int) -> S
             used += int(usage["cpu_ns"])
             passed += int(usage["wall_ns"])
     lag_p50, lag_p99 = seen["lag"].percentiles_ns((50, 99))
-    evidence = Evidence(used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50))
+    evidence = Evidence(
+        used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50), service_p50_ns
+    )
     return SelfObservation(evidence, seen["lag"], seen["timer"])
 
 

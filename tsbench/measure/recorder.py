@@ -178,7 +178,7 @@ class Recorder:
             for kind, values in times.items():
                 tag, histogram = f"{name}|{kind}", Histogram(values[chosen])
                 write_interval(self._log, Interval(tag, second, 1.0, histogram))
-                if self.observer is not None:
+                if self.observer is not None and kind in TIMES:
                     self.observer.saw(tag, second, histogram)
             self._count(name, second, count=int(chosen.sum()))
         for second in np.unique(end_s).tolist():

@@ -36,7 +36,7 @@ class Metric:
 
     def stands(self, cell: Cell) -> bool:
         """Return True if the figure was measured validly; otherwise it is printed struck out."""
-        return cell.validity.believes(self.path[-1])
+        return cell.validity.believes(self.path[-1], self.path[1] if self.path[0] == "measured" else "")
 
     def text(self, cell: Cell) -> str:
         """Return the figure as it is printed."""

@@ -37,36 +37,41 @@ def highest_percentile(figure: str) -> float:
 class Validity:
     """Validity of a run's figures, and the checks behind it.
 
-    Figures above `believable_percentile` (None: all can be believed) are struck out one by one.
+    Latencies of a kind of ops (`write`, `query`) above its `believable_percentile` are struck out one by one; all can be
+    believed if a kind is not in it.
     """
 
     state: ValidityState
     reason: str = ""
     checks: Mapping[str, Verdict] = field(default_factory=dict)
-    believable_percentile: float | None = None
+    believable_percentile: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, checks: Mapping[str, Verdict], believable_percentile: float | None = None) -> Validity:
+    def of(cls, checks: Mapping[str, Verdict], believable_percentile: Mapping[str, float] | None = None) -> Validity:
         """Return the worst validity among the checks."""
         worst = merge_verdicts(checks.values())
-        return cls(worst.state, worst.reason, dict(checks), believable_percentile)
+        return cls(worst.state, worst.reason, dict(checks), believable_percentile or {})
 
     @property
     def is_valid(self) -> bool:
         """True if the figures are valid."""
         return self.state == "valid"
 
-    def believes(self, figure: str) -> bool:
-        """Return True if a figure (`p99`, `max`, `ops_per_s`) is valid; if not, it is struck out."""
-        limit = self.believable_percentile
-        return self.is_valid and (limit is None or highest_percentile(figure) <= limit)
+    def believes(self, figure: str, kind: str = "") -> bool:
+        """Return True if a figure (`p99`, `max`, `ops_per_s`) of a kind of ops (`write`, `query`) is not struck out.
+
+        Without a kind, it is a figure of all ops.
+        """
+        percent = highest_percentile(figure)
+        limits = [limit for of, limit in self.believable_percentile.items() if kind in {"", of}]
+        return self.is_valid and all(percent <= limit for limit in limits)
 
     def to_json(self) -> dict[str, Any]:
         """Return the validity in the form of summary.json."""
         return {
             "state": self.state,
             "reason": self.reason,
-            "believable_percentile": self.believable_percentile,
+            "believable_percentile": dict(self.believable_percentile),
             "checks": {name: check.to_json() for name, check in self.checks.items()},
         }
 
@@ -76,7 +81,7 @@ class Validity:
         if not isinstance(content, Mapping) or content.get("state") not in _VALID:
             return cls("inconclusive", _NOT_CHECKED)
         checks = {str(name): _check(found, _VALID[found["state"]]) for name, found in _states(content.get("checks"))}
-        return cls(content["state"], str(content.get("reason") or ""), checks, content.get("believable_percentile"))
+        return cls(content["state"], str(content.get("reason") or ""), checks, _believable(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +102,14 @@ class GateResult:
         """The gate and its result in one sentence."""
         return f"gate {self.gate} {_GATE_WORDS[self.state]}: {self.text}"
 
-    def under(self, validity: Validity, figure: str = "") -> GateResult:
-        """Return the result in a run of that validity: a gate on an invalid figure is not judged.
+    def under(self, validity: Validity) -> GateResult:
+        """Return the result as it counts in a run of that validity: the gates of an invalid run are not judged.
 
-        A built-in gate that failed stays failed: one dead server is one too many, however valid the other figures are.
+        A built-in gate that failed stays failed: one server that died is one too many, whatever the rest of the run.
         """
-        if self.state == "not judged" or validity.believes(figure) or (self.built_in and self.state == "fail"):
+        if self.state == "not judged" or validity.is_valid or (self.built_in and self.state == "fail"):
             return self
-        why = f"the run is {validity.state}"
-        if validity.is_valid:
-            why = f"figures can be believed up to p{validity.believable_percentile:g}"
-        return replace(self, state="not judged", text=f"{self.text}, but {why}")
+        return replace(self, state="not judged", text=f"{self.text}, but the run is {validity.state}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,14 @@ _VALID: Mapping[object, bool | None] = {"valid": True, "invalid": False, "inconc
 def _states(checks: object) -> list[tuple[str, Mapping[str, Any]]]:
     found = checks.items() if isinstance(checks, Mapping) else ()
     return [(name, one) for name, one in found if isinstance(one, Mapping) and one.get("state") in _VALID]
+
+
+def _believable(content: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the percentiles by kind of op; format 2 had one for all kinds."""
+    found = content.get("believable_percentile")
+    if isinstance(found, (int, float)):
+        return {"write": float(found), "query": float(found)}
+    return dict(found) if isinstance(found, Mapping) else {}
 
 
 def _check(content: Mapping[str, Any], valid: bool | None) -> Verdict:

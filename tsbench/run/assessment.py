@@ -29,17 +29,11 @@ def conclude(run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Find
         checks = {name: check for name, check in checks.items() if name not in unasked}
         death += f"; not checked therefore: {', '.join(unasked)}" if unasked else ""
     parts = {**heading, **found.parts}
-    validity = Validity.of(checks, _believable(found.parts.get("limit")))
+    validity = Validity.of(checks, (found.parts.get("limit") or {}).get("believable_percentile"))
     built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
     summary = Summary.of(parts, validity, [*built_in, *evaluate_gates(spec.demands, parts, validity)])
     run.write_json("summary.json", summary.to_json())
     return summary
-
-
-def _believable(limit: Mapping[str, Any] | None) -> float | None:
-    """Return the percentile up to which both writes and queries can be believed; None if all can."""
-    lowest = min(((limit or {}).get("believable_percentile") or {}).values(), default=100.0)
-    return None if lowest >= 100.0 else float(lowest)
 
 
 def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summary:

@@ -7,11 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tsbench.measure.believable import believable_percentile
-from tsbench.measure.bottleneck import LoadProfile, limited_by
+from tsbench.measure.believable import believable_percentile, own_percentiles_ns
+from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
+from tsbench.measure.recorder import TIMES
 from tsbench.model import Verdict
 from tsbench.run.findings import Findings
 
@@ -72,26 +73,30 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     merged.per_second.write_parquet(run / "ops.parquet")
     duration_s = processes.end_s - processes.start_s
     kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
-    percents = percents_of_gates(spec.demands)
-    ops: dict[str, Any] = {}
+    percents = PERCENTS | percents_of_gates(spec.demands)
     sums = {"write": OpTotals(), "query": OpTotals()}
+    of_kind = {}
     for name, totals in sorted(merged.totals.items()):
-        kind = kinds.get(name, "write" if name.startswith("write-") else "query")
-        ops[name] = {"kind": kind, **totals.summary(duration_s, percents)}
-        sums[kind].add(totals)
+        of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")
+        sums[of_kind[name]].add(totals)
+    client = _ClientDelays.read(run, processes, sums)
     schedule = _schedule(processes)
-    limit, limit_name, limit_verdict = _limit(run, spec, processes, sums, schedule)
+    limit_name, limit_verdict = limited_by(client.evidence, _load_profile(spec, processes, sums, schedule))
+
+    def figures(totals: OpTotals) -> dict[str, Any]:
+        return {**totals.summary(duration_s, percents), **client.lower_bounds(totals, percents)}
+
     summary = {
         "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
             "window": {"start_s": processes.start_s, "duration_s": duration_s},
-            "ops": ops,
-            **{kind: totals.summary(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
+            "ops": {name: {"kind": kind, **figures(merged.totals[name])} for name, kind in of_kind.items()},
+            **{kind: figures(totals) for kind, totals in sums.items() if len(totals.response)},
         },
         "schedule": schedule,
         "limited_by": limit_name,
-        "limit": limit,
+        "limit": client.summary(spec, sums, percents),
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "failures": _failures(processes),
     }
@@ -111,50 +116,70 @@ def _schedule(processes: Processes) -> dict[str, int] | None:
     return {key: sum(int(part[key]) for part in parts) for key in parts[0]}
 
 
-def _limit(
-    run: RunDir,
-    spec: RunSpec,
-    processes: Processes,
-    sums: Mapping[str, OpTotals],
-    schedule: Mapping[str, int] | None,
-) -> tuple[dict[str, Any], str, Verdict]:
+@dataclass(frozen=True, slots=True)
+class _ClientDelays:
+    """The load processes' observations of themselves, together."""
+
+    evidence: list[Evidence]
+    lag: Histogram
+    timer_lag: Histogram
+
+    @classmethod
+    def read(cls, run: RunDir, processes: Processes, sums: Mapping[str, OpTotals]) -> _ClientDelays:
+        everything, lag, timer_lag = Histogram(), Histogram(), Histogram()
+        for totals in sums.values():
+            everything.add(totals.service)
+        service_p50, evidence = everything.percentile_ns(50), []
+        window = {"start_s": processes.start_s, "end_s": processes.end_s}
+        for share in processes.shares:
+            seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50)
+            evidence.append(seen.evidence)
+            lag.add(seen.lag)
+            timer_lag.add(seen.timer_lag)
+        return cls(evidence, lag, timer_lag)
+
+    def lower_bounds(self, totals: OpTotals, percents: Mapping[str, float]) -> dict[str, Any]:
+        """Return the times that percentiles without the delays do not fall below; gates need them."""
+        return {
+            f"{time}_own_ns": own_percentiles_ns(getattr(totals, f"{time}_undelayed"), self.timer_lag, percents)
+            for time in TIMES
+        }
+
+    def summary(self, spec: RunSpec, sums: Mapping[str, OpTotals], percents: Mapping[str, float]) -> dict[str, Any]:
+        """Return the part `limit` of a run's summary."""
+        time = "response" if spec.drive.loop == "open" else "service"
+        believable = {
+            kind: believable_percentile(
+                getattr(totals, time), getattr(totals, f"{time}_undelayed"), self.timer_lag, percents.values()
+            )
+            for kind, totals in sums.items()
+        }
+        return {
+            "believable_percentile": {kind: percent for kind, percent in believable.items() if percent < 100.0},
+            "hub_lag_p50_ns": self.lag.percentile_ns(50),
+            "hub_lag_p99_ns": self.lag.percentile_ns(99),
+            "hub_cpu_percent": 100 * max((one.hub_cpu_share for one in self.evidence), default=0.0),
+            "pool_wait_p50_ns": max((one.pool_wait_p50_ns for one in self.evidence), default=0),
+        }
+
+
+def _load_profile(
+    spec: RunSpec, processes: Processes, sums: Mapping[str, OpTotals], schedule: Mapping[str, int] | None
+) -> LoadProfile:
     everything = OpTotals()
     for totals in sums.values():
         everything.add(totals)
-    window = {"start_s": processes.start_s, "end_s": processes.end_s}
-    seen = [observation(run.path, share["name"], **window) for share in processes.shares]
-    lag, timer_lag = Histogram(), Histogram()
-    for one in seen:
-        lag.add(one.lag)
-        timer_lag.add(one.timer_lag)
-    time = "response" if spec.drive.loop == "open" else "service"
-    percents = [*PERCENTS.values(), *percents_of_gates(spec.demands).values()]
-    believable = {
-        kind: believable_percentile(getattr(totals, time), getattr(totals, f"{time}_undelayed"), timer_lag, percents)
-        for kind, totals in sums.items()
-        if len(totals.response)
-    }
-    counts = schedule or {}
     response_ns = everything.response.mean_ns
     users = processes.users or spec.drive.users
     each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
-    conduct = LoadProfile(
+    counts = schedule or {}
+    return LoadProfile(
         think_ns=max(0.0, each_ns - response_ns),
         response_ns=response_ns,
         scheduled=counts.get("scheduled", 0),
         late=counts.get("late", 0) - counts.get("generator_late", 0),
         dropped=counts.get("dropped", 0),
     )
-    evidence = [one.evidence for one in seen]
-    name, verdict = limited_by(evidence, conduct, min(believable.values(), default=100.0))
-    figures = {
-        "believable_percentile": believable,
-        "hub_lag_p50_ns": lag.percentile_ns(50),
-        "hub_lag_p99_ns": lag.percentile_ns(99),
-        "hub_cpu_percent": 100 * max((one.hub_cpu_share for one in evidence), default=0.0),
-        "pool_wait_p50_ns": max((one.pool_wait_p50_ns for one in evidence), default=0),
-    }
-    return figures, name, verdict
 
 
 def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, int] | None) -> Verdict:

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.webui.live_updates import COUNTS, Tally
-from tsbench.measure.believable import believable_percentile
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.merge import PERCENTS
@@ -187,21 +186,15 @@ class Figures:
         if not done:
             return "unknown", "no op has ended in the last seconds"
         each_ns = users * self._recent_s() * 1e9 / done
-        kinds = {
-            kind: _sum([part for op, row in rows if bool(op) == (kind != "timer") for part in row.seen[kind]])
-            for kind in ("response", "response-undelayed", "timer")
+        times = {
+            kind: _sum([part for op, row in rows if op for part in row.seen[kind]]) for kind in ("response", "service")
         }
-        mean_ns = kinds["response"].mean_ns
-        conduct = LoadProfile(think_ns=max(0.0, each_ns - mean_ns), response_ns=mean_ns)
-        name, verdict = limited_by(self._evidence(), conduct, self._believable(kinds))
+        mean_ns = times["response"].mean_ns
+        profile = LoadProfile(think_ns=max(0.0, each_ns - mean_ns), response_ns=mean_ns)
+        name, verdict = limited_by(self._evidence(times["service"].percentile_ns(50)), profile)
         return name, verdict.reason
 
-    @staticmethod
-    def _believable(kinds: Mapping[str, Histogram]) -> float:
-        times = kinds["response"], kinds["response-undelayed"]
-        return believable_percentile(*times, kinds["timer"], PERCENTS.values())
-
-    def _evidence(self) -> list[Evidence]:
+    def _evidence(self, service_p50_ns: int = 0) -> list[Evidence]:
         first, end = self._span()
         found = []
         for process, seen in self._self_seen.items():
@@ -215,7 +208,7 @@ class Figures:
             wall_ns = sum(wall for _, wall in used)
             share = sum(cpu for cpu, _ in used) / wall_ns if wall_ns else 0.0
             lag_p50, lag_p99 = kinds["lag"].percentiles_ns((50, 99))
-            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50)))
+            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50), service_p50_ns))
         return found
 
     def host_since(self, second: float) -> list[Mapping[str, float]]:
