@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,13 +190,24 @@ def test_a_figure_of_a_run_that_is_not_valid_passes_and_fails_no_gate(state):
         assert result.text.endswith(f"but the run is {state}")
 
 
-def test_a_percentile_above_those_that_can_be_believed_passes_and_fails_no_gate():
-    gates = [parse_gate(f"write:{name}<1s") for name in ("p50", "p95", "p99", "max", "mean")]
-    gates.append(parse_gate("write:ops/s<1"))
-    results = evaluate_gates(gates, summary(), Validity("valid", believable_percentile=95))
-    states = [result.state for result in results]
-    assert states == ["pass", "pass", "not judged", "not judged", "not judged", "fail"]
-    assert results[2].text.endswith("but figures can be believed up to p95")
+def test_a_struck_out_percentile_decides_a_gate_only_if_the_databases_own_share_does_too():
+    validity = Validity("valid", believable_percentile={"write": 95.0})
+    found: Any = summary()
+    measured_ns = found["measured"]["write"]["response_ns"]["p99"]
+    found["measured"]["write"]["response_own_ns"] = {"p99": measured_ns / 2}
+
+    def state(text):
+        return evaluate_gates([parse_gate(text)], found, validity)[0]
+
+    above, between, below = (f"{factor * measured_ns / 1e6:g}ms" for factor in (1.1, 0.75, 0.4))
+    assert state(f"write:p99<{above}").state == "pass", "it is lower without the delay, whatever that was"
+    assert state(f"write:p99<{between}").state == "not judged"
+    assert "the database's own is at least" in state(f"write:p99<{between}").text
+    assert state(f"write:p99<{below}").state == "fail", "the database alone is slower than that"
+    assert state(f"write:p99>{below}").state == "pass"
+    assert state(f"write:p99>{between}").state == "not judged"
+    assert state("write:p50<1ns").state == "fail", "p50 can be believed"
+    assert state("write:ops/s<1").state == "fail", "a rate is not struck out"
 
 
 def test_a_built_in_gate_that_failed_stands_whatever_the_validity_and_one_that_passed_does_not():

@@ -74,9 +74,17 @@ def test_a_dead_server_is_told_even_where_the_run_is_not_valid():
 
 
 def test_only_figures_above_the_believable_percentile_are_struck_out():
-    validity = Validity("valid", believable_percentile=99)
-    assert [validity.believes(name) for name in ("p50", "p99", "ops_per_s")] == [True] * 3
-    assert [validity.believes(name) for name in ("p99.9", "max", "mean")] == [False] * 3
+    validity = Validity("valid", believable_percentile={"write": 99.0})
+    assert [validity.believes(name, "write") for name in ("p50", "p99", "ops_per_s")] == [True] * 3
+    assert [validity.believes(name, "write") for name in ("p99.9", "max", "mean")] == [False] * 3
+    assert validity.believes("max", "query")
+    assert not validity.believes("max"), "a figure of all ops has writes in it"
+
+
+def test_format_2_had_one_believable_percentile_for_all_kinds():
+    validity = Validity.from_json({"state": "valid", "believable_percentile": 99})
+    assert [validity.believes("max", kind) for kind in ("write", "query")] == [False, False]
+    assert Validity.from_json({"state": "valid", "believable_percentile": None}).believes("max")
 
 
 def test_a_summary_is_the_same_after_it_was_written_and_read():

@@ -165,7 +165,7 @@ class LoggedCollector:
 
 def parts_of(log: Log, server: LoggedServer, *, fail: BaseException | None = None) -> Callable[..., Parts]:
     whole = parts(log, server, fail=fail)
-    return lambda _spec, _run: whole
+    return lambda _spec, _run, _group: whole
 
 
 def parts(log: Log, server: LoggedServer, *, fail: BaseException | None = None) -> Parts:

@@ -254,7 +254,7 @@ def _result(gate: Gate, summary: Mapping[str, Any], validity: Validity) -> GateR
     holds = _HOLDS[gate.sign](measured, gate.limit)
     basis = f" ({what})" if gate.is_latency or gate.figure == "failures" else ""
     result = GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
-    if gate.is_latency and not validity.believes(gate.figure, _kind_of(gate, summary)):
+    if gate.is_latency and validity.is_valid and not validity.believes(gate.figure, _kind_of(gate, summary)):
         return _struck_out(result, gate, summary)
     return result
 
