@@ -129,7 +129,7 @@ class Grid(LayoutEngine):
     _colorbar_gridspec = True
 
     def execute(self, fig: Figure) -> None:
-        """Place the panels, so that their labels fit between them."""
+        """Position the panels, so that their labels fit between them."""
         panels = [axes for axes in fig.axes if axes.get_visible()]
         if not panels:
             return
@@ -138,7 +138,7 @@ class Grid(LayoutEngine):
 
 
 def _place(fig: Figure, panels: Sequence[Axes]) -> None:
-    """Give every panel its place by what its labels take on each side now."""
+    """Position the panels by the measured size of their labels."""
     renderer = RendererAgg(fig.bbox.width, fig.bbox.height, fig.dpi)  # type: ignore[no-untyped-call]
     width, height, pad = fig.bbox.width, fig.bbox.height, _PAD_IN * fig.dpi
     (rows, columns), places = _grid_of(panels)
