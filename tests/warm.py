@@ -43,7 +43,6 @@ os.chdir(asked["place"])
 os.environ.clear()
 os.environ.update(asked["env"])
 sys.argv = asked["argv"]
-sys.path.insert(0, "")
 exec(asked["text"], {"__name__": "__main__"})
 """
 

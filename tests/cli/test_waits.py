@@ -37,6 +37,11 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def embedded(postgres_server: PostgresServer) -> None:
+    """Skips where there is no embedded PostgreSQL."""
+
+
+@pytest.fixture
 def own_server(place: Path) -> Iterator[PostgresServer]:
     """Start a PostgreSQL for the command's endpoint, which the test may damage."""
     server = PostgresServer(place / "own", {"fsync": "off", "shared_buffers": "64MB"})
@@ -117,7 +122,7 @@ def locked(server: PostgresServer, mode: str) -> Iterator[None]:
 
 
 @pytest.mark.postgres
-def test_a_server_stopped_during_the_checks_ends_them_and_keeps_the_figures(place: Path, own_server: object) -> None:
+def test_a_server_stopped_during_the_checks_ends_them_and_keeps_the_figures(place: Path, embedded: None) -> None:
     command = started(place, *POSTGRES, *MANY_CHECKS, *limits(check=1, connect=2))
     command.until_phase("check")
     time.sleep(1.0)  # it asks by now
@@ -143,7 +148,7 @@ def test_a_server_stopped_while_it_is_measured_is_noticed_by_connecting(
 
 
 @pytest.mark.postgres
-def test_a_server_stopped_during_the_load_fails_the_run_at_the_batchs_limit(place: Path, own_server: object) -> None:
+def test_a_server_stopped_during_the_load_fails_the_run_at_the_batchs_limit(place: Path, embedded: None) -> None:
     command = started(place, *POSTGRES, "--set", "load.window=3000h", *limits(load=1))
     command.until_phase("load")
     time.sleep(0.5)
@@ -268,7 +273,7 @@ def test_an_external_server_lost_while_it_is_measured_leaves_figures_and_the_nex
 @pytest.mark.postgres
 @pytest.mark.parametrize("phase", ["load", "settle", "measure", "check"])
 def test_a_server_of_ours_that_died_is_named_in_every_phase_and_the_next_cell_is_run(
-    place: Path, own_server: object, phase: str
+    place: Path, embedded: None, phase: str
 ) -> None:
     longer = {"check": "check.answers=500", "measure": "drive.duration=3s"}.get(phase, "load.window=100h")
     command = started(place, *POSTGRES, "--set", longer, cells=(TWO_CELLS,))

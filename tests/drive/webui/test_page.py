@@ -278,7 +278,7 @@ def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[...
     assert summary["writes"] is not None, summary["validity"]["checks"]
 
 
-def test_there_is_no_report_before_a_test_has_run(one: Served) -> None:
-    answer = one.get("/tsbench/report")
+def test_there_is_no_report_before_a_test_has_run(served: Callable[..., Served]) -> None:
+    answer = served().ready().get("/tsbench/report")
     assert answer.status == 409
     assert "No test has run yet" in answer.text
