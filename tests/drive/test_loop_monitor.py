@@ -45,7 +45,7 @@ def test_a_late_answer_is_the_event_loops_if_it_lay_unread(tmp_path):
         sent_ns = time.perf_counter_ns()
         gevent.socket.wait_read(ours.fileno())
         ours.recv(1)
-        found[name] = probe.unread_ns(sent_ns, time.perf_counter_ns())
+        found[name] = probe.unread_ns("q", sent_ns, time.perf_counter_ns())
 
     def answer_after(delay_s: float) -> None:
         threading.Timer(delay_s, theirs.send, [b"x"]).start()

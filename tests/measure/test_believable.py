@@ -10,7 +10,7 @@ import pytest
 from tests.measure.simulated_client import MS, US, Case, S, changes
 from tsbench.measure.believable import believable_percentile
 from tsbench.measure.hist import Histogram
-from tsbench.measure.loop_clock import LoopClock
+from tsbench.measure.loop_clock import LoopClock, RunningQuantile
 
 PERCENTS = (50.0, 90.0, 99.0, 99.9)
 CALM = Case(seed=1, duration_ns=8 * S)
@@ -84,3 +84,20 @@ def test_of_an_answer_that_came_while_the_loop_was_busy_the_middle_is_taken() ->
     clock.left_poll(12 * MS + 3 * US)
     assert clock.unread_ns(1 * MS, 13 * MS) == 13 * MS - (2 * MS + 12 * MS + 3 * US) // 2
     assert clock.unread_ns(10 * MS, 13 * MS) == 13 * MS - (10 * MS + 12 * MS + 3 * US) // 2, "it was sent only then"
+
+
+def test_the_work_on_an_answer_is_not_time_that_it_lay_unread() -> None:
+    clock = LoopClock(0)
+    clock.entering_poll(1 * MS)
+    clock.left_poll(9 * MS)
+    assert clock.since_poll_ns(12 * MS) == 3 * MS
+    assert clock.unread_ns(1 * MS, 12 * MS, own_ns=2 * MS) == 1 * MS
+    assert clock.unread_ns(1 * MS, 12 * MS, own_ns=4 * MS) == 0
+
+
+def test_a_running_quantile_is_near_the_quantile_of_all_values() -> None:
+    values = np.random.default_rng(3).lognormal(12, 0.8, 20_000)
+    running = RunningQuantile(0.25)
+    for value in values:
+        running.add(value)
+    assert running.value == pytest.approx(np.quantile(values, 0.25), rel=0.1)

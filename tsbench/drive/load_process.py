@@ -176,13 +176,13 @@ class LoadProcess:
         outcome = Outcome.UNKNOWN
         started_ns = self.timebase.now_ns()
         try:
-            result = self._call(session.write, payload)
+            result = self._call(name, session.write, payload)
             outcome = self._record(name, turn, started_ns, result, points=payload.points)
         finally:  # also when the user is killed while it waits: then nobody knows whether the points arrived
             self.recorder.wrote(*place, outcome, result.error if result is not None else None)
         return result
 
-    def _call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
+    def _call(self, name: str, function: Callable[[*A], T], *args: *A) -> Timed[T]:
         if not self._in_flight:
             self._idle.clear()
         self._in_flight += 1
@@ -190,7 +190,7 @@ class LoadProcess:
         try:
             result = self.caller.call(function, *args)
             if self.target.cooperative:
-                result.unread_ns = self.probe.unread_ns(started_ns, time.perf_counter_ns())
+                result.unread_ns = self.probe.unread_ns(name, started_ns, time.perf_counter_ns())
             return result
         finally:
             self._in_flight -= 1
@@ -211,7 +211,7 @@ class LoadProcess:
             result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), 0)
         else:
             started_ns = self.timebase.now_ns()
-            result = self._call(session.query, statement, query.columns)
+            result = self._call(kind, session.query, statement, query.columns)
         self._record(kind, turn, started_ns, result)
         if result.value is not None and len(self._state.answers) < self.spec.check.sample:
             self._state.answers.append(Answer(kind, number, result.value))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from array import array
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import gevent
 
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
-from tsbench.measure.loop_clock import LoopClock
+from tsbench.measure.loop_clock import LoopClock, RunningQuantile
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LoopMonitor:
         self._lags: dict[int, array[int]] = {}
         self._timers: dict[int, array[int]] = {}
         self._waits: dict[int, array[int]] = {}
+        self._own_ns: defaultdict[str, RunningQuantile] = defaultdict(lambda: RunningQuantile(0.25))
         self._clock = LoopClock(time.perf_counter_ns())
         self._watchers = _watch(self._clock)
         self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
@@ -68,7 +70,7 @@ class LoopMonitor:
             if second != self._mark[0]:
                 self._end_second()
             self._lags.setdefault(second, array("q")).append(lag_ns)
-            self._timers.setdefault(second, array("q")).append(max(0, lag_ns - self.unread_ns(asked_ns, now_ns)))
+            self._timers.setdefault(second, array("q")).append(max(0, lag_ns - self._clock.unread_ns(asked_ns, now_ns)))
 
     def _second(self) -> int:
         return self._timebase.now_ns() // NS_PER_S
@@ -82,12 +84,15 @@ class LoopMonitor:
         self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
         self._used.append((second, self._mark[1] - cpu_ns, self._mark[2] - wall_ns))
 
-    def unread_ns(self, sent_ns: int, now_ns: int) -> int:
-        """Return how long the answer lay unread that the calling greenlet waited for from `sent_ns` until `now_ns`.
+    def unread_ns(self, kind: str, sent_ns: int, now_ns: int) -> int:
+        """Return how long the answer to an op of a kind lay unread: sent at `sent_ns`, done with at `now_ns`.
 
-        Both are times of `time.perf_counter_ns`; see `LoopClock`.
+        Both are times of `time.perf_counter_ns`; see `LoopClock`. The time in which a quarter of the answers of a kind were
+        dealt with after a poll is taken to be what that takes by itself: below three quarters of a core, most answers
+        have no other before them.
         """
-        return self._clock.unread_ns(sent_ns, now_ns)
+        own_ns = self._own_ns[kind].add(self._clock.since_poll_ns(now_ns))
+        return self._clock.unread_ns(sent_ns, now_ns, int(own_ns))
 
     def waited(self, wait_ns: int) -> None:
         """Record how long an op waited for a thread of the pool."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CHANGE = 0.10
 """A percentile is believed if taking the client's delay away would lower it by at most this share."""
+RESOLUTION_NS = 200_000
+"""Smaller differences prove nothing: how long the work on an answer takes is known to about 0.1 ms only."""
 EXPLAINED = 0.5
 """Largest share of the ops above a percentile that chance delays of the process may account for."""
 TIMER_NS = 1_000_000
@@ -48,8 +50,9 @@ def believable_percentile(
     chance = _ChanceDelays(undelayed, timer_lag)
     for percent in wanted:
         undelayed_ns = undelayed.percentile_ns(percent)
-        left = CHANGE - (1 - undelayed_ns / max(1, measured.percentile_ns(percent)))
-        if left < 0 or not chance.are_harmless(undelayed_ns, percent, left):
+        measured_ns = measured.percentile_ns(percent)
+        left_ns = max(CHANGE * measured_ns, RESOLUTION_NS) - (measured_ns - undelayed_ns)
+        if left_ns < 0 or not chance.are_harmless(undelayed_ns, percent, left_ns / max(1, undelayed_ns)):
             break
         held = percent
     return held

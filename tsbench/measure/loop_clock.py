@@ -9,6 +9,8 @@ from __future__ import annotations
 WAITED_NS = 20_000
 """A poll that took longer waited: one that finds something ready returns within a few microseconds."""
 
+_STEP = 0.02
+
 
 class LoopClock:
     """Knows when the event loop last polled; times in ns of one clock, which never goes back."""
@@ -28,13 +30,36 @@ class LoopClock:
         self._earlier_poll_ns, self._poll_ns = self._poll_ns, now_ns
         self._waited = now_ns - self._entered_ns > WAITED_NS
 
-    def unread_ns(self, sent_ns: int, now_ns: int) -> int:
-        """Return how long the answer lay unread that the caller, resumed at `now_ns`, waited for since `sent_ns`.
+    def since_poll_ns(self, now_ns: int) -> int:
+        """Return the time that callbacks have been running since the last poll."""
+        return now_ns - self._poll_ns
+
+    def unread_ns(self, sent_ns: int, now_ns: int, own_ns: int = 0) -> int:
+        """Return how long the answer lay unread that the caller, done with it at `now_ns`, waited for since `sent_ns`.
 
         If the last poll waited, the answer ended it. If it found the answer ready, the answer arrived at an unknown
-        moment after the poll before (and after `sent_ns`): the middle is taken.
+        moment after the poll before (and after `sent_ns`): the middle is taken. The caller's own work on the answer,
+        `own_ns`, does not count.
         """
         if sent_ns >= self._poll_ns:  # nothing was waited for
             return 0
         earliest_ns = self._poll_ns if self._waited else max(self._earlier_poll_ns, sent_ns)
-        return now_ns - (earliest_ns + self._poll_ns) // 2
+        return max(0, now_ns - own_ns - (earliest_ns + self._poll_ns) // 2)
+
+
+class RunningQuantile:
+    """A quantile of all values so far, estimated without keeping them; each value moves it by 2 % at most."""
+
+    __slots__ = ("_quantile", "value")
+
+    def __init__(self, quantile: float) -> None:
+        self._quantile = quantile
+        self.value = 0.0
+
+    def add(self, value: float) -> float:
+        """Take in a value and return the estimate; the first value is the first estimate."""
+        if not self.value:
+            self.value = value
+        else:
+            self.value *= 1 + _STEP * (self._quantile - (value < self.value))
+        return self.value
