@@ -7,11 +7,11 @@ it polls is read at once. One that arrives while callbacks run is read after the
 from __future__ import annotations
 
 WAITED_NS = 20_000
-"""A poll that took longer waited: one that finds something ready returns within a few microseconds."""
+"""A poll that took longer than this has waited: one that finds something ready returns within a few microseconds."""
 
 
 class LoopClock:
-    """Knows when the event loop last polled; times in ns of one clock, which never goes back."""
+    """The times of the event loop's last polls; all times are ns of one clock, which never goes back."""
 
     __slots__ = ("_earlier_poll_ns", "_entered_ns", "_poll_ns", "_waited")
 
@@ -29,10 +29,10 @@ class LoopClock:
         self._waited = now_ns - self._entered_ns > WAITED_NS
 
     def unread_ns(self, sent_ns: int, now_ns: int) -> int:
-        """Return how long the answer lay unread that the caller, resumed at `now_ns`, waited for since `sent_ns`.
+        """Return how long an answer lay unread; its receiver waited from `sent_ns` and was resumed at `now_ns`.
 
-        If the last poll waited, the answer ended it. If it found the answer ready, the answer arrived at an unknown
-        moment after the poll before (and after `sent_ns`): the middle is taken.
+        If the last poll waited, the answer's arrival ended that poll. If the poll found the answer ready, the answer
+        arrived at an unknown moment after the previous poll (and after `sent_ns`): the middle of that time is assumed.
         """
         if sent_ns >= self._poll_ns:  # nothing was waited for
             return 0
