@@ -1,4 +1,4 @@
-"""When the users of a load process may begin their ops, and what became of the arrivals of an open loop."""
+"""The due times of a load process's ops, and counts of an open loop's arrivals by how they ended."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Clock:
 
 @dataclass(slots=True)
 class Schedule:
-    """What became of the measured arrivals of an open loop; `scheduled` = done + late + dropped + unfinished.
+    """Counts of an open loop's measured arrivals by how they ended; `scheduled` = done + late + dropped + unfinished.
 
-    Of the late ones, `generator_late` had a session in time: it was the load process that woke up late.
+    `generator_late` counts late ones that had a session in time: the load process itself woke up late.
     """
 
     scheduled: int = 0
@@ -44,10 +44,10 @@ class Schedule:
 
 @dataclass(slots=True)
 class Turn:
-    """One user's turn: when its op is due (epoch ns), and how much of what it waits is this process's own delay.
+    """One user's turn: when its op is due (epoch ns), and how much of its delay this process caused.
 
-    `delayed_ns` is the delay of the op before until this op begins, then that of this op: without it, the user would
-    have been ready so much earlier.
+    `delayed_ns` is this process's delay of the previous op until this op begins, then that of this op: without it, the
+    user would have been ready that much earlier.
     """
 
     due_ns: int = 0
@@ -56,9 +56,9 @@ class Turn:
     delayed_ns: int = 0
 
     def began(self, started_ns: int) -> None:
-        """Note when the op was begun: how late a user that was ready begins is the process's delay alone.
+        """Update the delay when the op has begun: if the user was ready, all of its lateness is this process's delay.
 
-        One that was not ready was held up by the op before, by the process's part of that at most.
+        A user that was not ready was held up by its previous op; at most this process's delay of that op counts.
         """
         late_ns = max(0, started_ns - self.due_ns)
         self.delayed_ns = late_ns if self.was_ready else min(late_ns, self.delayed_ns)
@@ -67,7 +67,7 @@ class Turn:
 class DueTimes:
     """The due times of a process's ops: now in a closed loop, the process's share of the arrivals in an open one.
 
-    `drained` is called when the schedule has ended and all its ops have.
+    `drained` is called when the schedule and all its ops have ended.
     """
 
     def __init__(self, spec: RunSpec, timebase: Timebase, drained: Callable[[], None]) -> None:
@@ -94,11 +94,11 @@ class DueTimes:
             self._stripe = Stripe(arrivals, index=index, of=of)
 
     def stop(self) -> None:
-        """Give no more turns."""
+        """Stop assigning turns: from now on `wait` returns False."""
         self._is_stopping = True
 
     def wait(self, turn: Turn) -> bool:
-        """Wait until the user's next op is due and set its turn; False if there is none, because the run ends."""
+        """Wait until the user's next op is due and set its turn. Return False if the schedule or the run has ended."""
         if self._is_stopping:
             return False
         now_ns = self._timebase.now_ns()
@@ -129,13 +129,13 @@ class DueTimes:
         return self._is_stopping
 
     def give_up(self, turn: Turn) -> None:
-        """Note that there is nothing to do for a turn: it stays unfinished."""
+        """Leave a turn unfinished, because no points are left for its op."""
         if self._stripe is not None:
             _add(self._begun, turn.due_ns, -1)
             self._look_for_the_end()
 
     def ended(self, turn: Turn, started_ns: int) -> None:
-        """Count an arrival that has ended, if it is a measured one: as done, or as late if it waited for a session."""
+        """Count a measured arrival that has ended: as late if it began too long after it was due, else as done."""
         if self._stripe is None or self._clock is None:
             return
         _add(self._begun, turn.due_ns, -1)
@@ -156,7 +156,7 @@ class DueTimes:
 
         Returns
         -------
-            The due times of measured arrivals whose ops have not ended, or not even begun because no session came free,
+            The due times of measured arrivals whose ops have not ended, or have not begun because no session was free,
             and the time until which they have waited; epoch ns.
         """
         now_ns = self._timebase.now_ns()
@@ -174,7 +174,7 @@ class DueTimes:
         return [due_ns for due_ns, count in counts.items() if due_ns >= start_ns for _ in range(count)]
 
     def _left(self, stripe: Stripe, clock: Clock, until_ns: int) -> Iterator[int]:
-        """Yield the due times of measured arrivals that nobody has taken."""
+        """Yield the due times of measured arrivals that no user has taken."""
         while (since_go_ns := stripe.take()) is not None and clock.go_ns + since_go_ns < until_ns:
             if clock.go_ns + since_go_ns >= clock.start_ns:
                 yield clock.go_ns + since_go_ns

@@ -45,7 +45,8 @@ def missing() -> list[str]:
 def count_request_listeners(environment: Environment) -> int:
     """Return how many listen to the request event, Locust's own statistics included.
 
-    Nothing public tells. Without the name the answer is 2: every op is fired as an event, which is slower but right.
+    Locust has no public API for this. Without the name the answer is 2: every op is fired as an event, which is slower
+    but right.
     """
     handlers = getattr(environment.events.request, "_handlers", None)
     return 2 if handlers is None else len(handlers)
@@ -78,7 +79,7 @@ def send_stats(runner: WorkerRunner) -> None:
 
 
 def allow_silence(silence_s: int) -> None:
-    """Let workers count as lost after that time without a heartbeat; Locust's own limit, 3 s, is no option of it.
+    """Let workers count as lost after that time without a heartbeat; Locust has no option for its own limit, 3 s.
 
     Without the name Locust's own limit holds, and busy workers are lost.
     """

@@ -184,7 +184,7 @@ class _Test:
     # --- before -------------------------------------------------------------------------------------------------------
 
     def plan(self) -> RunPlan:
-        """Return what is to be done: as prepared, or for another test of the web UI prepared now."""
+        """Return the plan of the next test: the prepared one, or for another test of the web UI a new one."""
         if self.page is not None:
             self.page.planning()
         with self._busy:
@@ -195,7 +195,7 @@ class _Test:
         return run
 
     def prepare(self) -> RunPlan:
-        """Have the helper process do all that comes before the load.
+        """Let the helper process do everything that precedes the load, and return the plan.
 
         Raises
         ------
@@ -219,9 +219,9 @@ class _Test:
     # --- after --------------------------------------------------------------------------------------------------------
 
     def finish(self, _planned: RunPlan, failure: str) -> None:
-        """Have answers and writes checked and the run committed.
+        """Let the helper process check answers and writes and commit the run.
 
-        That is awaited in a greenlet of its own: the one that ended the test may be killed by Locust's quit meanwhile.
+        A separate greenlet waits for that: Locust's quit may meanwhile kill the one that ended the test.
         """
         self._checks = gevent.spawn(self._conclude, failure)
         self._checks.join()
@@ -238,7 +238,7 @@ class _Test:
             self.say_last()
 
     def _close(self, ended: Ended) -> None:
-        """Say how the test ended, in the exit code too."""
+        """Report how the test ended, also in the exit code."""
         self._helper = self._prepared = None
         state, summary = ended.state, ended.summary
         lost = f"; {ended.error}" if state == "failed" and ended.error not in summary.headline else ""
@@ -253,7 +253,7 @@ class _Test:
             gevent.spawn(environment.runner.quit)
 
     def give_up(self, reason: str, *, state: str = "failed") -> None:
-        """End a test that could not begin, or did not come to its end, and keep the reason with what there is."""
+        """End a test that could not begin or did not finish; keep the reason, and its results so far."""
         if self._helper is not None:
             self._close(self._helper.stop(reason, interrupted=state == "interrupted"))
 
@@ -285,7 +285,7 @@ class _Test:
 
 
 def _log_phase(name: str) -> None:
-    """Log the phases of a run that somebody waits for."""
+    """Log the phases of a run in which the user waits."""
     told = {"load": "storing the first data", "check": "checking answers and writes"}
     if name in told:
         logger.info("%s", told[name])

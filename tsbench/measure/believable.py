@@ -1,9 +1,9 @@
-"""Find the percentile up to which the latencies of a run are the database's, not the load generator's.
+"""Finds the percentile up to which the latencies of a run are the database's, not the load generator's.
 
-Two kinds of delay are the client's. Of the first, each op's own is known: its process woke up late for it, it waited
-for a thread, or its answer lay unread. It is taken away op by op; `undelayed` is the histogram without it. The second
-kind is that the operating system gives the process no CPU when it has something to do. No op can measure that, but a
-timer that ends late can; ops meet such delays independently of how long the database takes.
+The load generator delays ops in two ways. The first delay is known for each op: its process woke up late for it, it
+waited for a thread, or its answer lay unread. It is subtracted op by op; `undelayed` is the histogram of the remaining
+times. The second delay occurs when the operating system does not run the process although it has work to do. It cannot
+be measured per op, but timers that end late show it; it hits ops independently of how long the database takes.
 """
 
 from __future__ import annotations
@@ -20,28 +20,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHANGE = 0.10
-"""A percentile is believed if taking the client's delay away would lower it by at most this share."""
+"""Largest share of a believable percentile's value that the load generator's delays may account for."""
 RESOLUTION_NS = 200_000
-"""Smaller differences prove nothing: how long the work on an answer takes is known to about 0.1 ms only."""
+"""Smaller differences prove nothing: the time that the work on an answer takes is known to about 0.1 ms only."""
 EXPLAINED = 0.5
 """Largest share of the ops above a percentile that chance delays of the process may account for."""
 TIMER_NS = 1_000_000
-"""Timers end up to a millisecond late by themselves: libev rounds the time that it polls up to milliseconds."""
+"""Lateness that is normal for a timer: libev rounds its polling time up to whole milliseconds."""
 
 
 def believable_percentile(
     measured: Histogram, undelayed: Histogram, timer_lag: Histogram, percents: Iterable[float]
 ) -> float:
-    """Return the highest of `percents` up to which all can be believed; 0 if not even the lowest can.
+    """Return the highest of `percents` that is believable together with all lower ones; 0 if the lowest is not.
+
+    Without any measured time, that is the highest of all.
 
     Parameters
     ----------
     measured
         The reported times, ns.
     undelayed
-        The times of the same ops without the delay that is known of each.
+        The times of the same ops, each without its known delay, ns.
     timer_lag
-        By how much timers of the same processes ended late, ns, not counting the time in which the loop was busy.
+        How late timers of the same processes ended, ns, without the time in which the event loop was busy.
     """
     wanted = sorted(percents)
     if not len(measured):
@@ -67,7 +69,7 @@ def own_percentiles_ns(undelayed: Histogram, timer_lag: Histogram, percents: Map
 
 
 class _ChanceDelays:
-    """Delays that ops meet by chance, whatever the database does, and the times in which they are already contained."""
+    """Delays that hit ops by chance, whatever the database does, and the measured times, which contain such delays."""
 
     def __init__(self, times: Histogram, timer_lag: Histogram) -> None:
         self._total = len(times)
@@ -78,14 +80,14 @@ class _ChanceDelays:
         self._delays_ns, self._shares = delays_ns[delays_ns > 0], shares[delays_ns > 0]
 
     def _share_beyond(self, times_ns: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the share of ops that took longer than these times (within 3 digits)."""
+        """Return, for each of these times, the share of ops that took longer (compared to 3 digits)."""
         return self._longer[counter_of(times_ns.astype(np.int64)) + 1] / max(1, self._total)
 
     def are_harmless(self, time_ns: float, percent: float, change: float) -> bool:
-        """Return whether they raised a percentile, which is at `time_ns`, by a share of at most `change`.
+        """Return True if the delays raised the percentile `percent`, now at `time_ns`, by at most the share `change`.
 
-        Delays of the same kind on top of what was measured would raise it about as much again, unless it already lies
-        among the ops that are so slow only because of them; those must be few.
+        Adding the same delays to the measured times once more would raise it about as much again. That does not hold
+        for a percentile among ops that are so slow only because of the delays; so those ops must be few (EXPLAINED).
         """
         if not self._delays_ns.size:
             return True

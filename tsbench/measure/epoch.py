@@ -12,5 +12,5 @@ _BEGAN_NS = time.time_ns() - time.perf_counter_ns()
 
 
 def epoch_ns() -> int:
-    """Return the time in ns since 1970, as the wall clock had it when the process began, plus what has passed since."""
+    """Return ns since 1970: the wall clock's time when this module was imported, plus the time elapsed since."""
     return _BEGAN_NS + time.perf_counter_ns()

@@ -7,13 +7,13 @@ it polls is read at once. One that arrives while callbacks run is read after the
 from __future__ import annotations
 
 WAITED_NS = 20_000
-"""A poll that took longer waited: one that finds something ready returns within a few microseconds."""
+"""A poll that took longer than this has waited: one that finds something ready returns within a few microseconds."""
 
 _STEP = 0.02
 
 
 class LoopClock:
-    """Knows when the event loop last polled; times in ns of one clock, which never goes back."""
+    """The times of the event loop's last polls; all times are ns of one clock, which never goes back."""
 
     __slots__ = ("_earlier_poll_ns", "_entered_ns", "_poll_ns", "_waited")
 
@@ -35,11 +35,11 @@ class LoopClock:
         return now_ns - self._poll_ns
 
     def unread_ns(self, sent_ns: int, now_ns: int, own_ns: int = 0) -> int:
-        """Return how long the answer lay unread that the caller, done with it at `now_ns`, waited for since `sent_ns`.
+        """Return how long an answer lay unread; its receiver waited from `sent_ns` and was done with it at `now_ns`.
 
-        If the last poll waited, the answer ended it. If it found the answer ready, the answer arrived at an unknown
-        moment after the poll before (and after `sent_ns`): the middle is taken. The caller's own work on the answer,
-        `own_ns`, does not count.
+        If the last poll waited, the answer's arrival ended that poll. If the poll found the answer ready, the answer
+        arrived at an unknown moment after the previous poll (and after `sent_ns`): the middle of that time is assumed.
+        The receiver's own work on the answer, `own_ns`, does not count.
         """
         if sent_ns >= self._poll_ns:  # nothing was waited for
             return 0

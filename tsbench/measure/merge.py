@@ -30,7 +30,7 @@ class OpTotals:
     """Response times without the delay that the load processes are known to have added, op by op."""
     service_undelayed: Histogram = field(default_factory=Histogram)
     unsent: Histogram = field(default_factory=Histogram)
-    """How long arrivals had waited that no op was begun for; their response times are longer than that."""
+    """Waiting times of arrivals whose ops had not ended when the run did; their response times would be longer."""
     done: int = 0
     failed: int = 0
     unknown: int = 0
@@ -47,7 +47,7 @@ class OpTotals:
         self.causes.update(other.causes)
 
     def count(self, line: Mapping[str, Any]) -> None:
-        """Take in the counters of an op and second, by name."""
+        """Add the counters of one op and second, by name."""
         for name in COUNTS[1:]:
             setattr(self, name, getattr(self, name) + int(line.get(name, 0)))
         self.causes.update(line.get("causes", {}))
@@ -76,10 +76,10 @@ class OpTotals:
         }
 
     def _response(self, wanted: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
-        """Return the percentiles of what was due, and the names of those that are only known to be at least so long.
+        """Return the response percentiles of all arrivals, and the names of those that are lower bounds.
 
-        An arrival that was never sent counts with the time that it had waited. A percentile is exact if it does not
-        matter how much longer it would have taken.
+        An arrival whose op had not ended counts with the time that it had waited. A percentile is exact if it would be
+        the same however much longer these arrivals took.
         """
         if not len(self.unsent):
             return _percentiles(self.response, wanted), []
@@ -119,8 +119,8 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     """Merge the files of a run directory; the measured window is [start_s, end_s) in epoch seconds.
 
     `recorded` is the number of ops in the histograms, `counted` in the counters, both with warm-up: they must agree.
-    Logs are read twice, once for where each second is, so that only one second's histograms are in memory at a time:
-    a process may write a second's again much later, when an op ends that was due then.
+    Logs are read twice, first to index the seconds, so that only one second's histograms are in memory at a time. The
+    index is needed because a process may write a second again much later, when an op ends that was due then.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelfObservation:
-    """A load process's own delays in the measured window; `timer_lag` is without busy time of its event loop."""
+    """A load process's own delays in the measured window; `timer_lag` excludes the event loop's busy time."""
 
     evidence: Evidence
     lag: Histogram
@@ -177,7 +177,7 @@ class SelfObservation:
 
 
 def observation(directory: Path, process: str, *, start_s: int, end_s: int, service_p50_ns: int) -> SelfObservation:
-    """Return what a process measured of itself in the measured window."""
+    """Return the delays and the CPU use of a load process in the measured window."""
     seen = {"lag": Histogram(), "timer": Histogram(), "wait": Histogram()}
     path = directory / "process" / f"{process}.self.hlog"
     for line in scan_log(path):

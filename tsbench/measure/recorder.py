@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 TIMES = ("response", "service")
-"""The times of an op. A tag in a log is `<op>|<time>`, or `<op>|<time>-undelayed` for times without our own delay."""
+"""The times of an op. A tag in a log is `<op>|<time>`, or `<op>|<time>-undelayed` without this process's own delay."""
 UNSENT = "|unsent"
-"""The tag of arrivals that no op was begun for: how long they had waited when the run ended."""
+"""Tag of arrivals whose ops had not ended when the run did: how long they had waited."""
 _NUMBERS = 7
 _BUFFERED = ("stream", "block", "offset", "points", "outcome")
 """Columns of the ledger that are kept of each write until the next flush; the others follow from them."""
@@ -73,7 +73,7 @@ class Recorder:
         self._ops: dict[str, _Op] = defaultdict(_Op)
         self._ledger = array("q")
         self._in_part: dict[int, tuple[int, int]] = {}
-        """Points acknowledged and refused, by the place in the ledger's buffer of the write."""
+        """Points acknowledged and refused of partial writes, by the write's index in the ledger's buffer."""
         self._log = (directory / "latency" / f"{process}.hlog").open("w", encoding="utf-8")
         self._counters = (directory / "process" / f"{process}.ops.jsonl").open("w", encoding="utf-8")
         self._writes = (directory / "process" / f"{process}.ledger").open("wb")
@@ -94,8 +94,8 @@ class Recorder:
     ) -> None:
         """Record an op that has ended; `points` is the number of acknowledged points.
 
-        `delayed_ns` is how much of the response time this process is known to have added itself, and `unread_ns` how
-        much of the service time.
+        `delayed_ns` is the part of the response time that this process is known to have added, `unread_ns` the same
+        part of the service time.
         """
         buffers = self._ops[name]
         buffers.numbers.extend((due_ns, end_ns, service_ns, points, outcome, delayed_ns, unread_ns))
@@ -104,7 +104,7 @@ class Recorder:
         self.total += 1
 
     def unsent(self, due_ns: Iterable[int], ended_ns: int) -> None:
-        """Record arrivals whose ops have not ended when the run did: they would have taken longer."""
+        """Record how long arrivals had waited at `ended_ns` whose ops had not ended; they would have taken longer."""
         due = np.fromiter(due_ns, dtype=np.int64)
         for second in np.unique(due // NS_PER_S).tolist():
             histogram = Histogram(ended_ns - due[due // NS_PER_S == second])
@@ -119,14 +119,14 @@ class Recorder:
         outcome: Outcome,
         error: Exception | None = None,
     ) -> None:
-        """Append a write to the ledger; `error` ended it, and may be a `PartialWrite`."""
+        """Append a write to the ledger; `error` is the exception that ended it, if any, perhaps a `PartialWrite`."""
         if error is not None and isinstance(error, PartialWrite):
             self._wrote_in_part((stream, block, offset), points, error)
         else:
             self._ledger.extend((stream, block, offset, points, outcome))
 
     def _wrote_in_part(self, place: tuple[int, int, int], points: int, error: PartialWrite) -> None:
-        """Append one record, or if the refused rows are known, one per run of rows that ended the same way."""
+        """Append one record; if the refused rows are known, one per sequence of rows with the same outcome."""
         stream, block, offset = place
         if not error.refused_rows:
             self._in_part[len(self._ledger) // len(_BUFFERED)] = error.acknowledged, error.refused

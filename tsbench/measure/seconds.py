@@ -1,4 +1,4 @@
-"""Reads what the load processes wrote of each second and op, in memory that hardly grows with the run's length."""
+"""Reads the load processes' files by second and op, with memory that hardly grows with the run's length."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COUNTS = ("count", "done", "failed", "unknown", "partial", "points")
-"""Counters per second and op: ops that were due in it, and ops that ended in it, by outcome."""
+"""Counters per second and op: `count` is of ops that were due in the second, the others of ops that ended in it."""
 LATENCIES = {"p50": 50.0, "p99": 99.0, "max": 100.0}
 
 
 class _Names:
-    """Numbers for names, in the order in which they come."""
+    """Assigns the numbers 0, 1, ... to names in the order of their first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -39,7 +39,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counters:
-    """The counters of one process by second and op: `keys` (n, 2) are (second, place in `ops`), `numbers` (n, 6)."""
+    """The counters of one process by second and op: `keys` (n, 2) are (second, index in `ops`), `numbers` (n, 6)."""
 
     ops: list[str]
     keys: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Counters:
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a file of JSON lines; a last line that a kill cut off is left out."""
+    """Yield the objects of a file of JSON lines, without a last line that is incomplete after a kill."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             if line.endswith("\n"):
@@ -70,7 +70,7 @@ def read_counters(path: Path, visit: Callable[[int, str, Mapping[str, Any]], Non
 
 
 class LogIndex:
-    """Where each second of each op is in the logs of all processes.
+    """Index of the histograms in the logs of all processes, by second and op.
 
     Raises
     ------
@@ -88,11 +88,11 @@ class LogIndex:
         self._lines = lines[np.lexsort((lines[:, 1], lines[:, 0]))]
         self._tags = [(op, kind) for op, _, kind in (tag.rpartition("|") for tag in tags.numbers)]
         self.ops = list(dict.fromkeys(op for op, kind in self._tags if kind in TIMES))
-        """The ops' names, each once."""
+        """Names of the ops, without repetitions."""
         places = np.array([self.ops.index(op) if kind in TIMES else -1 for op, kind in self._tags], dtype=np.int64)
         keys = np.stack([self._lines[:, 0], places[self._lines[:, 1]]], axis=1)
         self.keys: NDArray[np.int64] = keys[keys[:, 1] >= 0]
-        """(second, place in `ops`) of each line of an op's times."""
+        """(second, index in `ops`) of each line with an op's times."""
 
     def histograms(self) -> Iterator[tuple[int, str, str, SparseHistogram]]:
         """Yield (second, op, kind, histogram over all processes), ordered by second.
@@ -125,7 +125,10 @@ class LogIndex:
 
 
 class SecondTable:
-    """The rows of ops.parquet: one per second and op that any of the parts knows, filled in place."""
+    """Builds the rows of ops.parquet, one per second and op that occurs in any of the parts.
+
+    All rows are allocated at once and filled in place.
+    """
 
     def __init__(self, parts: Sequence[LogIndex | Counters]) -> None:
         self._ops = {op: number for number, op in enumerate(sorted({op for part in parts for op in part.ops}))}
@@ -149,7 +152,7 @@ class SecondTable:
         self._latencies[row, TIMES.index(kind)] = values_ns
 
     def frame(self, start_s: int) -> pl.DataFrame:
-        """Return the table, its seconds counted from `start_s`."""
+        """Return the table; its seconds count from `start_s`."""
         names = np.array(list(self._ops), dtype=object)
         seconds, ops = np.divmod(self._rows, max(1, len(self._ops)))
         columns: dict[str, Any] = {"second": seconds - start_s, "op": names[ops] if len(names) else []}

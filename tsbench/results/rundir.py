@@ -43,7 +43,7 @@ FORMAT = 3
 """The number of this layout.
 
 1: the first, where a gate that failed made the run's verdict false; 2: see `Summary`; 3: writes that were refused in
-part are told apart, and the manifest has the version of the simulated worlds.
+part are counted separately, and the manifest has the version of the simulated worlds.
 """
 
 OPS_COLUMNS = {
@@ -63,7 +63,7 @@ OPS_COLUMNS = {
     "service_max_ns": "int64",
 }
 ADDED_COLUMNS = ("partial",)
-"""Counts that files of earlier formats lack; nothing of the kind was told apart then, so they are 0."""
+"""Counts that files of earlier formats lack; those formats did not count them separately, so they are 0."""
 HOST_COLUMNS = {
     "second": "double",
     "cpu_percent": "double",  # of the whole host, 0..100

@@ -41,5 +41,5 @@ class GroupCounters:
 
 
 def group_counters(group: cgroup.Group | None) -> list[GroupCounters]:
-    """Return the group as a source, if there is one."""
+    """Return the group's counters as a source; empty without a group."""
     return [GroupCounters(group)] if group is not None else []

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GOLD_VALUES = 400_000_000
-"""Field values that the answer key may hold in memory (3.2 GB); a larger run is told that it was not checked."""
+"""Field values that the answer key may hold in memory (3.2 GB); a larger run is reported as not checked."""
 
 
 class _Server:
-    """The server during the checks. Once it has not answered it is not asked again: that might take as long each time.
+    """The server during the checks. Once it fails to answer it is not asked again: that might take as long each time.
 
-    `death` says why it is gone, if it is.
+    `death` is the reason why it is gone, "" if it is not.
     """
 
     def __init__(self, limits: Limits, target: Target, schema: Schema) -> None:
@@ -47,7 +47,7 @@ class _Server:
             self._gone(str(error))
 
     def ask(self, check: Callable[[Session], T]) -> T:
-        """Carry out a check.
+        """Run a check on the server's session.
 
         Raises
         ------
@@ -77,9 +77,9 @@ class _Server:
 
 
 class Examiner:
-    """Asks the database what has to be asked of it after the load; call `audit`, `check` and `size` in that order.
+    """Checks the data in the database after the load; call `audit`, `check` and `size` in that order.
 
-    A server that has gone or does not answer is a finding and no error: what was measured and found so far is kept.
+    A server that has gone or does not answer is a finding, not an error: all results so far are kept.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Examiner:
         return self._found({"answers": answers.summary()}, {"answers": verdict})
 
     def size(self, directory_bytes: Callable[[], int]) -> Findings:
-        """Return what the data takes once it is at rest, and what `directory_bytes` says of the data directory."""
+        """Return the size of the data after it has settled, and the size of the data directory (`directory_bytes`)."""
         try:
             return self._found({"size": self._server.ask(lambda session: self._sized(session, directory_bytes))})
         except OpError as error:

@@ -1,4 +1,4 @@
-"""The figures of a run from its processes' files: what was measured, what limited it, and whether the counts agree."""
+"""The figures of a run from its processes' files: times and rates, the bottleneck, and whether the counts agree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """What the load processes and Locust's master said at their end, and when was measured (epoch s)."""
+    """Final reports of the load processes and of Locust's master, and the measured window (epoch s)."""
 
     start_s: int
     end_s: int
@@ -38,7 +38,7 @@ class Processes:
 
     @classmethod
     def read(cls, run: RunDir) -> Processes:
-        """From the run's process files; a process that was killed has left none of its own."""
+        """Read the run's process files; a process that was killed has not written its own."""
         clock = run.read_json("process/clock.json")
         locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
         names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
@@ -54,12 +54,12 @@ class Processes:
         )
 
     def missing(self) -> list[dict[str, Any]]:
-        """The workers that were given a share and did not come to their end."""
+        """Return the shares of the workers that did not finish."""
         ended = {share["name"] for share in self.shares}
         return [share for share in self.planned if share["name"] not in ended]
 
     def verdict(self) -> Verdict:
-        """Invalid if a worker was lost: what it did last is unknown, and what it had left was not done."""
+        """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""
         texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]
         if texts:
             return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
@@ -67,7 +67,7 @@ class Processes:
 
 
 def measured(run: RunDir, spec: RunSpec) -> Findings:
-    """Return what needs no database: figures, what limited the run, whether the counts agree, failed ops."""
+    """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
     merged.per_second.write_parquet(run / "ops.parquet")

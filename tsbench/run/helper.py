@@ -1,9 +1,9 @@
 """The helper process of bare `locust -f`: it carries out the run's life cycle, and Locust drives the load meanwhile.
 
-In Locust's own process the load, the sampling and the checks would hold its event loop up: its lateness is what is
-measured, it answers the web UI, and it tells a master that its workers live. So a process beside it calls
-`lifecycle.run_cell`, as `tsbench run` does; at the step where that starts Locust, the helper process sends `Ready` and
-waits until Locust says that the test has ended.
+In Locust's own process the initial load, the sampling and the checks would hold up its event loop. That loop must be
+on time: its lateness is measured, it answers the web UI, and it handles the heartbeats between master and workers. So a
+separate process calls `lifecycle.run_cell`, as `tsbench run` does; at the step where that starts Locust, the helper
+process sends `Ready` and waits until Locust reports that the test has ended.
 
 Both send lines of JSON, through the standard input and output of the helper process:
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 OUTER_LIMIT_S = 7 * 86_400.0
 """How long the helper process may take to answer. Its steps have the limits of [timeout], which are shorter."""
 STOP_LIMIT_S = 150.0
-"""How long it may take to stop its server and to summarise what was measured, once it is interrupted."""
+"""How long it may take, after an interrupt, to stop its server and to write the summary."""
 LOOK_S = 0.2
 """How often it looks whether the server still runs while Locust drives the load."""
 
@@ -63,7 +63,7 @@ class Channel:
         self._received = b""
 
     def send(self, **message: Any) -> None:
-        """Send a message; the other side's end is found by `receive`."""
+        """Send a message; if the other process has ended, only `receive` reports that."""
         line = json.dumps(message).encode() + b"\n"
         with suppress(OSError):
             while line:
@@ -116,7 +116,7 @@ class Ended:
 
 
 class HelperProcess:
-    """A run that a process of its own carries out; `told` is called with the name of each phase that begins."""
+    """A run in a process of its own; `told` is called with the name of each phase that begins."""
 
     def __init__(self, spec: RunSpec, results: Path, told: Callable[[str], None]) -> None:
         self._spec, self._results, self._told = spec, results, told
@@ -147,7 +147,7 @@ class HelperProcess:
         UserMistake
             If the server cannot be had.
         Broken
-            If the run ended before: what there is of it is in its directory.
+            If the run ended before; its results so far are in its directory.
         """
         ended = self._await("ready", OUTER_LIMIT_S)
         if ended is not None:
@@ -163,13 +163,13 @@ class HelperProcess:
         return self._ready.server if self._ready is not None and self._ended is None else ()
 
     def conclude(self, failure: str) -> Ended:
-        """Have the run checked, summarised and committed; nothing is checked after a `failure` of the test."""
+        """Let the helper process check, summarise and commit the run; after a `failure` of the test it skips checks."""
         self._driving = False
         self._channel.send(ended=failure)
         return self._end(OUTER_LIMIT_S)
 
     def stop(self, reason: str, *, interrupted: bool) -> Ended:
-        """End the run wherever it is: its server is stopped, and what was measured is summarised."""
+        """End the run in any phase: the helper process stops its server and summarises the measurements so far."""
         if self._driving:
             self._driving = False
             self._channel.send(**{"interrupted" if interrupted else "ended": reason})
@@ -248,13 +248,13 @@ def _nothing(spec: RunSpec, reason: str) -> Summary:
 
 
 class LocustOutside:
-    """The life cycle's progress and drive where Locust is not started but was there before."""
+    """The life cycle's progress and drive if Locust is running already and is not started by the run."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
     def phase(self, name: str, total: float | None = None) -> None:  # noqa: ARG002 - Locust shows no progress
-        """Tell Locust which phase begins."""
+        """Report to Locust which phase begins."""
         self._channel.send(phase=name)
 
     def advance(self, amount: float) -> None:
@@ -270,7 +270,7 @@ class LocustOutside:
         tick: Callable[[float], None],
         alive: Callable[[], bool],  # noqa: ARG002 - a test goes on as long as Locust's user wants
     ) -> None:
-        """Tell Locust that the load may begin, and wait until the test has ended.
+        """Report to Locust that the load may begin, and wait until the test has ended.
 
         Raises
         ------
@@ -297,7 +297,7 @@ class LocustOutside:
 
 
 def carry_out(job: dict[str, Any], channel: Channel, parts_of: PartsOf | None = None) -> None:
-    """Carry out the run of a job, and tell Locust how it ended; tests put in parts of their own."""
+    """Execute the run of a job, and report to Locust how it ended; tests pass their own `parts_of`."""
     spec, results = RunSpec.model_validate(job["spec"]), Path(job["results"])
     client = Tree(lambda: [job["client"]], without=lambda: [os.getpid()])
     of_target: PartsOf = parts_of or partial(real_parts, client=client)
@@ -329,7 +329,7 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
 
 
 def main() -> None:
-    """Carry out the run that the first line of the standard input describes."""
+    """Execute the run that the first line of the standard input describes."""
     signal.signal(signal.SIGTERM, _interrupt)
     channel = Channel(sys.stdin.fileno(), os.dup(sys.stdout.fileno()))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints must not mix with the messages

@@ -55,7 +55,7 @@ WHILE = {
     "measure": "it was measured",
     "check": "answers and writes were checked",
 }
-"""What is done in each phase, for messages."""
+"""The clause after "while" for each phase, for messages."""
 DYING_S = 1.0
 """Seconds after an error in which the server may still die of the same cause."""
 
@@ -100,7 +100,7 @@ class Parts:
 
 
 class PartsOf(Protocol):
-    """Makes the parts of a run; a server that tsbench starts belongs to the control group, if there is one."""
+    """Makes the parts of a run; a server that tsbench starts belongs to the control group, if any."""
 
     def __call__(self, spec: RunSpec, run: RunDir, group: Group | None, /) -> Parts:
         """Return the parts."""
@@ -177,7 +177,7 @@ def run_cell(
 
 
 def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> Summary:
-    """Do all steps, top to bottom, as the method section of a paper would tell them."""
+    """Do all steps, top to bottom, as the method section of a paper would list them."""
     target, schema, server = parts.target, parts.schema, parts.server
     world = spec.world_at()
     progress.phase("start")

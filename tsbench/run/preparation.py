@@ -1,4 +1,4 @@
-"""What precedes the load: empty tables, the first data, and the look whether that is there."""
+"""The steps before the load: create empty tables, store the first data, and verify that it is stored."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def load(
 
 
 def expect_plausible(session: Session, schema: Schema, world: World, points: int) -> None:
-    """Stop a run whose data is not there: fast queries on a half-empty table are worse than none (ClickBench).
+    """Stop a run whose data is not stored: fast queries on a half-empty table are worse than none (ClickBench).
 
     Raises
     ------

@@ -132,7 +132,7 @@ def _more(key: Key, limit_s: float) -> str:
 
 
 def _brief(statement: Command) -> str:
-    """A statement on one line, shortened in its list of columns and at its end, so that it names the table."""
+    """Return a statement on one line, shortened in its list of columns and at its end, so that it names the table."""
     text = " ".join(statement.text.split())
     columns, found, rest = text.partition(" FROM ")
     if found and len(columns) > 60:

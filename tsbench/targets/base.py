@@ -33,9 +33,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Administration that a database has no statement for: its sessions carry it out with calls of their own.
+    """Administration for which a database has no statement: its sessions execute it with their own calls.
 
-    A target derives its operations from this class, as plain data, and its session tells them apart by their type.
+    A target derives its operations from this class, as plain data, and its session distinguishes them by their type.
     `text` describes an operation to people and is never compared.
     """
 
@@ -82,15 +82,15 @@ class Schema(Protocol):
         """Write modes that `encode` supports."""
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Commands that make empty tables, with the given shared tags of every series (series i: entry i)."""
+        """Return commands that make empty tables, with the given shared tags of every series (series i: entry i)."""
         ...
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Commands that remove what `create` made, whether or not it is there."""
+        """Return commands that remove everything that `create` made, whether or not it exists."""
         ...
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Commands that bring the database to rest after a bulk load: flush, compact, analyse."""
+        """Return commands that bring the database to rest after a bulk load: flush, compact, analyse."""
         ...
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:

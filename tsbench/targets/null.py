@@ -80,7 +80,7 @@ class NullSession:
         self._behaviour = behaviour
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def write(self, payload: Payload) -> int:
         """Sleep for the service time; if the stall begins in it, sleep until the stall is over."""
@@ -148,7 +148,7 @@ class NullTarget:
         connect_timeout_s: float | None = None,
         waiter: NewWaiter | None = None,
     ) -> NullSession:
-        """Never fails, except for an endpoint that cannot be read."""
+        """Return a session; the only possible error is an endpoint that cannot be parsed."""
         del schema, timeout_s, connect_timeout_s, waiter
         with _lock:
             if endpoint not in _behaviours:

@@ -174,13 +174,13 @@ class Figures:
         return end - first
 
     def itself(self) -> tuple[list[int], float]:
-        """Of the generator now: its event loops' lag as percentiles of PERCENTS (ns), and the busiest one's CPU."""
+        """Return the generator's state now: its event loops' lag at PERCENTS (ns), and the CPU share of the busiest."""
         seen = self._evidence()
         lag = _sum([part for _, row in self._recent() for part in row.seen.get("lag", ())])
         return lag.percentiles_ns(PERCENTS.values()), max((one.hub_cpu_share for one in seen), default=0.0)
 
     def limit(self, users: int) -> tuple[str, str]:
-        """What limits the test now, and the reason where it is the load generator."""
+        """Return what limits the test now, and the reason if that is the load generator or unknown."""
         rows = [(op, row) for (_, op), row in self._recent()]
         done = sum(row.tally.done for op, row in rows if op)
         if not done:

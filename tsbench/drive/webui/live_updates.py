@@ -82,7 +82,7 @@ class Outbox:
         self._news = News(test, process)
 
     def saw(self, tag: str, second: int, histogram: Histogram) -> None:
-        """A histogram of a second: of an op (`<op>|response`, `<op>|service`), or the probe's `lag` and `wait`."""
+        """Add the histogram of one second; `tag` is as in the log: `<op>|<time>`, `lag`, `timer` or `wait`."""
         self._news.histograms.append((tag, second, SparseHistogram.of(histogram)))
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:

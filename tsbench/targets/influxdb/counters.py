@@ -34,7 +34,10 @@ VARS_PANELS = (
         },
     ),
     Panel(
-        "Memory, as the server tells", "bytes", "gauge", {"tsm1_cache.memBytes": "cache", "runtime.HeapInUse": "heap"}
+        "Memory, by the server's counters",
+        "bytes",
+        "gauge",
+        {"tsm1_cache.memBytes": "cache", "runtime.HeapInUse": "heap"},
     ),
 )
 """What the report plots of 1.x."""
@@ -51,7 +54,7 @@ METRICS_PANELS = (
         },
     ),
     Panel(
-        "Memory, as the server tells",
+        "Memory, by the server's counters",
         "bytes",
         "gauge",
         {"storage_cache_inuse_bytes": "cache", "go_memstats_heap_inuse_bytes": "heap"},

@@ -181,7 +181,7 @@ _OF_ALL_SHARDS = re.compile(r"points (?:beyond|outside) retention policy")
 
 
 def write_refusal(response: Response, points: int) -> OpError:
-    """Return what an answer to a write of so many points means that is not an acknowledgement.
+    """Return the error for a response that does not acknowledge a write of `points` points.
 
     InfluxDB splits a write by shards. It drops what is older than the retention policy first, and says so when all
     shards have stored the rest. Any other drop is one shard's: InfluxDB answers as soon as the first shard has dropped
@@ -200,7 +200,7 @@ def write_refusal(response: Response, points: int) -> OpError:
 
 
 def error_text(response: Response) -> str:
-    """The server's words for what went wrong, on one line."""
+    """Return the server's error message on one line."""
     return " ".join(_message(response).split())[:500]
 
 

@@ -60,12 +60,12 @@ class Influx2Schema(http_api.LineSchema):
     request = "POST /api/v2/write"
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """An empty bucket, whatever was in it before."""
+        """Return operations that make an empty bucket, whatever was in it before."""
         del tags  # they come with the points
         return [*self.drop(measurements), CreateBucket()]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """The bucket, where there is one."""
+        """Return the operation that deletes the bucket, if it exists."""
         del measurements
         return [DeleteBucket()]
 

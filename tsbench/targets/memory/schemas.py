@@ -58,18 +58,18 @@ class MemorySchema:
         return [SortTable(f"settle {m.name}", m) for m in measurements]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """The batch itself."""
+        """Return the batch itself as the payload's data."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         name = batch.measurement.name
         return Payload(mode, name, f"add to {name}", batch, len(batch), len(batch) * 12 + batch.values * 8)
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """One payload per point."""
+        """Return one payload per point."""
         return (self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch)))
 
     def compile(self, query: Query) -> Statement:
-        """The query itself; its text is its representation, for people."""
+        """Return a statement with the query itself as its parameter; its text is for people only."""
         return Statement(str(query), (query,))
 
 

@@ -68,7 +68,7 @@ class MemorySession:
         return payload.points
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Answer the query that the statement carries."""
+        """Return the answer to the query that the statement carries."""
         if len(statement.params) != 1 or not isinstance(statement.params[0], Query):
             raise OpError(Outcome.FAILED, "statement", f"memory does not understand '{statement.text}'")
         return Rows(columns, self.answer(statement.params[0]).records)

@@ -107,7 +107,7 @@ class SqliteSchema:
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in tables]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Statistics for the planner, and the log moved into the file."""
+        """Return commands that collect statistics for the planner and move the log into the file."""
         return [*(Statement(f"ANALYZE {quoted(m.name)}") for m in measurements), Checkpoint()]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
