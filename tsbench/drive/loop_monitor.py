@@ -87,9 +87,8 @@ class LoopMonitor:
     def unread_ns(self, kind: str, sent_ns: int, now_ns: int) -> int:
         """Return how long the answer to an op of a kind lay unread: sent at `sent_ns`, done with at `now_ns`.
 
-        Both are times of `time.perf_counter_ns`; see `LoopClock`. The time in which a quarter of the answers of a kind were
-        dealt with after a poll is taken to be what that takes by itself: below three quarters of a core, most answers
-        have no other before them.
+        Both are times of `time.perf_counter_ns`; see `LoopClock`. The work on an answer is taken to last as long as the
+        quickest quarter of them took after a poll: on a loop with time to spare, most answers have no other before them.
         """
         own_ns = self._own_ns[kind].add(self._clock.since_poll_ns(now_ns))
         return self._clock.unread_ns(sent_ns, now_ns, int(own_ns))

@@ -17,7 +17,7 @@ HUB_CPU_SHARE = 0.85
 LAG_FLOOR_NS = 1_000_000
 """Lag below a millisecond is normal for an idle event loop on a shared machine."""
 LAG_SHARE = 0.25
-"""Median lag above this share of the service time: what the run measured is the load generator."""
+"""Largest median lag of a run that measured the database, as a share of its median service time."""
 LATE_SHARE = 0.01
 """An open loop with a larger share of late or dropped arrivals did not hold its rate."""
 
@@ -62,8 +62,8 @@ def client_bound(evidence: Evidence) -> str:
 def limited_by(processes: list[Evidence], profile: LoadProfile) -> tuple[str, Verdict]:
     """Return the limiting factor of a run, and a verdict on whether the run measured the database.
 
-    A run that the load generator limited is inconclusive, whatever its figures: they describe the generator. Up to which
-    percentile the latencies of the other runs can be believed is `believable`'s to say.
+    A run that the load generator limited is inconclusive, whatever its figures: they describe the generator. For other
+    runs, `believable` finds the percentile up to which latencies can be believed.
     """
     if not processes:
         return UNKNOWN, Verdict(None, "no load process reported on itself")

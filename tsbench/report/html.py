@@ -187,6 +187,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "notes": data.notes,
         "plots": drawn,
         "ops": view.op_rows(cell),
+        "counts": [title for _, title in view.counts_shown(cell)],
         "times": view.times_shown(cell),
         "checks": view.checks(cell),
         "gates": cell.outcome.gates,

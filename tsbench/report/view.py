@@ -98,6 +98,15 @@ LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": (
 """Figures of the main time, and of the service time beside a response time."""
 
 
+_COUNTS = (
+    ("count", "ended"),
+    ("ok", "ok"),
+    ("failed", "failed"),
+    ("unknown", "unknown"),
+    ("partial", "refused in part"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class OpRow:
     """A line of a run's ops table, as printed."""
@@ -161,24 +170,36 @@ def times_shown(cell: Cell) -> list[tuple[str, tuple[str, ...]]]:
     return both if cell.loop == "open" else [("service", LATENCIES["first"])]
 
 
+def counts_shown(cell: Cell) -> list[tuple[str, str]]:
+    """Return the counts in the ops table, by key and title; writes refused in part only if the run has some."""
+    ops = [op for _, op in _items(lookup(cell.summary, ("measured", "ops"))) if isinstance(op, dict)]
+    has_partial = any(op.get("partial") for op in ops)
+    return [item for item in _COUNTS if item[0] != "partial" or has_partial]
+
+
 def op_rows(cell: Cell) -> list[OpRow]:
     """Return the rows of the ops table: all writes and all queries if several, then each op."""
     ops = [(name, op) for name, op in _items(lookup(cell.summary, ("measured", "ops"))) if isinstance(op, dict)]
     ops.sort(key=lambda item: (item[1].get("kind") != "write", item[0]))
-    rows = [_op_row(name, op, times_shown(cell)) for name, op in ops]
+    shown = [key for key, _ in counts_shown(cell)]
+    rows = [_op_row(name, op, times_shown(cell), shown) for name, op in ops]
     for kind, label in (("query", "all queries"), ("write", "all writes")):
         merged = lookup(cell.summary, ("measured", kind))
         several = sum(op.get("kind") == kind for _, op in ops) > 1
         if isinstance(merged, dict) and (several or not ops):
-            rows.insert(0, _op_row(label, {"kind": kind, **merged}, times_shown(cell), total=True))
+            rows.insert(0, _op_row(label, {"kind": kind, **merged}, times_shown(cell), shown, total=True))
     return rows
 
 
 def _op_row(
-    name: str, op: dict[str, Any], times: Iterable[tuple[str, tuple[str, ...]]], *, total: bool = False
+    name: str,
+    op: dict[str, Any],
+    times: Iterable[tuple[str, tuple[str, ...]]],
+    shown: Iterable[str],
+    *,
+    total: bool = False,
 ) -> OpRow:
-    keys = ("count", "ok", "failed", "unknown", "partial", "ops_per_s", "points_per_s")
-    counts = [text_of(op.get(key), "count") for key in keys]
+    counts = [text_of(op.get(key), "count") for key in (*shown, "ops_per_s", "points_per_s")]
     if op.get("kind") != "write":
         counts[-1] = ""
     latencies = tuple(tuple(_latency(op, time, part) for part in parts) for time, parts in times)

@@ -37,8 +37,8 @@ def highest_percentile(figure: str) -> float:
 class Validity:
     """Validity of a run's figures, and the checks behind it.
 
-    Latencies of a kind of ops (`write`, `query`) above its `believable_percentile` are struck out one by one; all can be
-    believed if a kind is not in it.
+    Latencies of a kind of ops (`write`, `query`) above its `believable_percentile` are struck out one by one; a kind
+    that is not in it can be believed whole.
     """
 
     state: ValidityState
