@@ -31,7 +31,7 @@ def test_response_time_shows_the_stall_within_two_percent_of_theory(stalled):
 
 
 def test_service_time_does_not_show_it(stalled):
-    assert stalled["measured"]["write"]["service_ns"]["p99"] < 10e6
+    assert stalled["measured"]["write"]["service_ns"]["p99"] < 200e6  # a tenth of the stall
 
 
 def test_every_scheduled_arrival_is_accounted_for(stalled):

@@ -52,7 +52,9 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def names(content: Any, path: str = "") -> set[str]:
-    """The paths of all entries, without those that OPS holds."""
+    """The paths of all entries, without those in OPS."""
+    if "believable_percentile" in path:  # has only those kinds of ops that the machine delayed
+        return set()
     if not isinstance(content, dict):
         return set() if path.startswith(OPS) else {path}
     return {name for key, value in content.items() for name in names(value, f"{path}.{key}" if path else key)}

@@ -88,7 +88,7 @@ class LoopMonitor:
         """Return how long the answer to an op of a kind lay unread: sent at `sent_ns`, done with at `now_ns`.
 
         Both are times of `time.perf_counter_ns`; see `LoopClock`. The work on an answer is taken to last as long as the
-        quickest quarter of them took after a poll: on a loop with time to spare, most answers have no other before them.
+        quickest quarter of them took after a poll: on a loop with time to spare, most answers wait for no other.
         """
         own_ns = self._own_ns[kind].add(self._clock.since_poll_ns(now_ns))
         return self._clock.unread_ns(sent_ns, now_ns, int(own_ns))

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from tsbench.measure.hist import SparseHistogram, decode_line, scan_log
 from tsbench.measure.recorder import TIMES
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+    import polars as pl
     from numpy.typing import NDArray
 
 COUNTS = ("count", "done", "failed", "unknown", "partial", "points")
@@ -153,6 +153,8 @@ class SecondTable:
 
     def frame(self, start_s: int) -> pl.DataFrame:
         """Return the table; its seconds count from `start_s`."""
+        from tsbench.results.tables import frame  # noqa: PLC0415 - imports polars, which load workers do without
+
         names = np.array(list(self._ops), dtype=object)
         seconds, ops = np.divmod(self._rows, max(1, len(self._ops)))
         columns: dict[str, Any] = {"second": seconds - start_s, "op": names[ops] if len(names) else []}
@@ -160,8 +162,4 @@ class SecondTable:
         for number, kind in enumerate(TIMES):
             for place, name in enumerate(LATENCIES):
                 columns[f"{kind}_{name}_ns"] = self._latencies[:, number, place]
-        return pl.DataFrame(columns, schema=_OPS_SCHEMA)
-
-
-_POLARS = {"int64": pl.Int64, "string": pl.String, "double": pl.Float64}
-_OPS_SCHEMA = {name: _POLARS[kind] for name, kind in OPS_COLUMNS.items()}
+        return frame(columns, OPS_COLUMNS)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
 
 
-def frame(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pl.DataFrame:
-    """Return the rows as a frame with these columns and types (see `OPS_COLUMNS` and `COLLECTED` in `rundir`)."""
+def frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Mapping[str, str]) -> pl.DataFrame:
+    """Return rows, or arrays by column, as a frame with these columns and types.
+
+    See `OPS_COLUMNS` and `COLLECTED` in `rundir`.
+    """
     return pl.DataFrame(rows, schema={name: _TYPES[kind] for name, kind in columns.items()}, strict=False)
