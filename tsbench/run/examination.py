@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account
-from tsbench.check.gold import Gold
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
@@ -21,6 +20,7 @@ from tsbench.workload.version import WORLD_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.check.gold import Gold
     from tsbench.results.rundir import RunDir
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema, Session, Target
@@ -101,6 +101,8 @@ class Examiner:
         self._server = _Server(self._limits, target, schema)
 
     def _gold_of_all(self) -> Gold:
+        from tsbench.check.gold import Gold  # noqa: PLC0415 - imports polars, which load workers do without
+
         world, spec = self._world, self._spec
         ticks = world.ticks(spec.load.window)
         gold = Gold(world, loaded_ticks=ticks, keeps_duplicates=self._schema.keeps_duplicates)
