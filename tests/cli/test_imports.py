@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.targets.test_registry import DRIVERS, HEAVY, imported_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "missing.toml"], ["list", "queries"], ["list", "use-cases"]])
@@ -17,3 +22,39 @@ def test_a_load_process_imports_nothing_of_reports_and_no_driver() -> None:
     found = imported_by("import tsbench.drive.standalone_run")
     assert "locust" in found
     assert not found & (DRIVERS | HEAVY)
+
+
+PREPARED = """
+from gevent.monkey import patch_all
+patch_all()
+from pathlib import Path
+from tsbench.drive.cluster.clocks import Timebase
+from tsbench.drive.load_process import LoadProcess, Share
+from tsbench.results.rundir import RunDir
+from tsbench.scenario.spec import Scenario
+(spec,) = Scenario.load(Path({scenario!r})).expand()
+run = RunDir.create(Path({place!r}), spec.id)
+process = LoadProcess(spec, Share("a", 0, 1, (0,)), "duckdb://" + {place!r} + "/x.duckdb", run.path, Timebase())
+process.close()
+"""
+
+
+def test_a_driver_that_blocks_is_imported_before_the_threads_of_the_pool_use_it(tmp_path: Path) -> None:
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(
+        """
+[world]
+use_case = "sensors"
+scale = 10
+[load]
+window = "1m"
+[drive]
+duration = "1s"
+[[op]]
+write = 1
+[target]
+name = "duckdb"
+"""
+    )
+    found = imported_by(PREPARED.format(scenario=str(scenario), place=str(tmp_path)))
+    assert {"duckdb", "tsbench.targets.duckdb.session"} <= found

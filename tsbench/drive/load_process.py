@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -18,6 +19,7 @@ from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
+from tsbench.errors import UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
@@ -98,6 +100,8 @@ class LoadProcess:
         self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
         self.probe = LoopMonitor(directory, share.name, timebase)
         self.caller = caller_for(cooperative=self.target.cooperative)
+        if not self.target.cooperative:
+            self._import_driver()
         self.feed = self._make_feed()
         self.clock: Clock | None = None
         self.drained = Event()
@@ -161,6 +165,15 @@ class LoadProcess:
         now_ns = self.timebase.now_ns()
         self.recorder.op("connect", due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
         self._state.unconnected[str(error)] = self._state.unconnected.get(str(error), 0) + 1
+
+    def _import_driver(self) -> None:
+        """Open and close a session in this thread, so that the threads of the pool find all modules imported.
+
+        Twenty threads that imported DuckDB at the same time blocked each other for good. Users meet the same error, if
+        one is raised here, and it is counted then.
+        """
+        with suppress(UserMistake, OpError):
+            self._open().close()
 
     def _open(self) -> Session:
         # In a thread of the pool a session may be used by another thread than the one that opened it.
