@@ -278,6 +278,7 @@ class LoadProcess:
     def close(self) -> None:
         """Stop, count the remaining schedule, and write the files that are complete only at the end."""
         self.closed = True
+        gc.unfreeze()  # or the interpreter cannot take its modules apart at its end, and DuckDB prints what it leaks
         self._flusher.kill()
         self.recorder.unsent(*self.due_times.end())
         self.recorder.close()
