@@ -64,7 +64,7 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     partial = only(place, "results/*/sqlite.partial")
     assert content(partial / "status.json")["state"] == "interrupted"
     assert content(partial / "summary.json")["validity"]["state"] == "inconclusive"
-    assert measured_ops(partial / "summary.json")["write-1"] > 10
+    assert measured_ops(partial / "summary.json")["write-1"] > 0
     assert (partial.parent / "report.html").exists()
 
     program, *words = shlex.split(line.partition("continue with: ")[2])

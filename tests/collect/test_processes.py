@@ -160,8 +160,9 @@ def test_a_collector_gives_rows_of_a_busy_process() -> None:
         time.sleep(1.1)
         hosts, servers = host.stop(), server.stop()
         used, passed_s = book(child.pid) - before, time.time() - begun
-    assert len(hosts) == len(servers) == 4
-    whole = sum(float(row["cpu_percent"]) for row in servers) / 4
+    assert 4 <= len(hosts) <= passed_s / 0.25 + 1
+    assert 4 <= len(servers) <= passed_s / 0.25 + 1
+    whole = sum(float(row["cpu_percent"]) for row in servers) / len(servers)
     assert whole == pytest.approx(100 * used / passed_s, abs=12)
     assert all(float(row["rss_bytes"]) > MEGABYTE and float(row["open_files"]) >= 3 for row in servers)
     assert all(whole / psutil.cpu_count() * 0.5 < float(row["cpu_percent"]) <= 100 for row in hosts)

@@ -18,9 +18,10 @@ def test_rows_lie_on_a_grid_and_carry_the_second_that_they_are_about() -> None:
     begun = time.time()
     sampler.start()
     time.sleep(0.75)
+    periods = (time.time() - begun) / 0.1  # more than 7 on a busy machine
     rows = sampler.stop()
     assert passed[0] == 0.0
-    assert len(rows) in {6, 7}
+    assert periods - 2 <= len(rows) <= periods + 1
     offsets = [float(row["second"]) - begun for row in rows]
     assert all(abs(offset - number * 0.1) < 0.05 for number, offset in enumerate(offsets)), offsets
     assert sampler.spent_s > 0.15

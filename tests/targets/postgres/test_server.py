@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -91,8 +92,10 @@ time.sleep(99)
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         # The session that asked whether the server is ready may be just ending.
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        family = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+        family = []
+        for pid in parent.stdout.readline().split():
+            with suppress(psutil.NoSuchProcess):
+                family.append(psutil.Process(int(pid)))
         assert len(family) > 4
         os.kill(parent.pid, signal.SIGKILL)
     assert all(gone(process, within_s=5) for process in family)
