@@ -100,7 +100,8 @@ class LoadProcess:
         self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
         self.probe = LoopMonitor(directory, share.name, timebase)
         self.caller = caller_for(cooperative=self.target.cooperative)
-        if not self.target.cooperative:
+        self._cooperative = self.target.cooperative
+        if not self._cooperative:
             self._import_driver()
         self.feed = self._make_feed()
         self.clock: Clock | None = None
@@ -199,11 +200,11 @@ class LoadProcess:
         if not self._in_flight:
             self._idle.clear()
         self._in_flight += 1
-        started_ns = time.perf_counter_ns()
         try:
             result = self.caller.call(function, *args)
-            if self.target.cooperative:
-                result.unread_ns = self.probe.unread_ns(name, started_ns, time.perf_counter_ns())
+            if self._cooperative:
+                ended_ns = time.perf_counter_ns()
+                result.unread_ns = self.probe.unread_ns(name, ended_ns - result.service_ns, ended_ns)
             return result
         finally:
             self._in_flight -= 1
@@ -247,8 +248,8 @@ class LoadProcess:
             self._state.failures[str(result.error)] = self._state.failures.get(str(result.error), 0) + 1
         elif type(result.value) is int:  # a session knows better than its payload
             acknowledged = result.value
-        own = {"delayed_ns": turn.delayed_ns, "unread_ns": result.unread_ns}
-        self.recorder.op(name, turn.due_ns, end_ns, result.service_ns, acknowledged, outcome, cause, **own)
+        delays = turn.delayed_ns, result.unread_ns
+        self.recorder.op(name, turn.due_ns, end_ns, result.service_ns, acknowledged, outcome, cause, *delays)
         if result.wait_ns:
             self.probe.waited(result.wait_ns)
         self.due_times.ended(turn, started_ns)

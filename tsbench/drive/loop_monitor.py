@@ -90,6 +90,8 @@ class LoopMonitor:
         Both are times of `time.perf_counter_ns`; see `LoopClock`. The work on an answer is taken to last as long as the
         quickest quarter of them took after a poll: on a loop with time to spare, most answers wait for no other.
         """
+        if not self._clock.has_polled_since(sent_ns):
+            return 0
         own_ns = self._own_ns[kind].add(self._clock.since_poll_ns(now_ns))
         return self._clock.unread_ns(sent_ns, now_ns, int(own_ns))
 

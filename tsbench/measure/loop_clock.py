@@ -30,6 +30,10 @@ class LoopClock:
         self._earlier_poll_ns, self._poll_ns = self._poll_ns, now_ns
         self._waited = now_ns - self._entered_ns > WAITED_NS
 
+    def has_polled_since(self, moment_ns: int) -> bool:
+        """Return True if a poll has returned after a moment; without one, nothing was waited for."""
+        return moment_ns < self._poll_ns
+
     def since_poll_ns(self, now_ns: int) -> int:
         """Return the time that callbacks have been running since the last poll."""
         return now_ns - self._poll_ns

@@ -88,7 +88,6 @@ class Recorder:
         points: int = 0,
         outcome: Outcome = Outcome.OK,
         cause: str = "",
-        *,
         delayed_ns: int = 0,
         unread_ns: int = 0,
     ) -> None:
