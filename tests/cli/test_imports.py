@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.targets.test_registry import DRIVERS, HEAVY, imported_by
+from tests.targets.test_registry import DRIVERS, HEAVY, imported_by, write_scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,20 +41,6 @@ process.close()
 
 def test_a_driver_that_blocks_is_imported_before_the_threads_of_the_pool_use_it(tmp_path: Path) -> None:
     scenario = tmp_path / "s.toml"
-    scenario.write_text(
-        """
-[world]
-use_case = "sensors"
-scale = 10
-[load]
-window = "1m"
-[drive]
-duration = "1s"
-[[op]]
-write = 1
-[target]
-name = "duckdb"
-"""
-    )
+    write_scenario(scenario, "duckdb")
     found = imported_by(PREPARED.format(scenario=str(scenario), place=str(tmp_path)))
     assert {"duckdb", "tsbench.targets.duckdb.session"} <= found

@@ -75,6 +75,25 @@ def test_listing_targets_and_checking_servers_settings_import_no_driver_and_noth
     assert not found & (DRIVERS | HEAVY)
 
 
+def write_scenario(path: Path, target: str) -> None:
+    """Write a scenario of single writes to a target, as short as it can be."""
+    path.write_text(
+        f"""
+[world]
+use_case = "sensors"
+scale = 10
+[load]
+window = "1m"
+[drive]
+duration = "1s"
+[[op]]
+write = 1
+[target]
+name = "{target}"
+"""
+    )
+
+
 WITH_DRIVERS = [name for name, target in TARGETS.items() if target.driver is not None]
 
 
@@ -94,22 +113,7 @@ def test_a_missing_driver_is_one_line_with_the_extra_that_installs_it(
 def test_a_scenario_whose_driver_is_missing_is_refused_before_anything_starts(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     assert target.driver is not None
-    scenario = tmp_path / "s.toml"
-    scenario.write_text(
-        f"""
-[world]
-use_case = "sensors"
-scale = 10
-[load]
-window = "1m"
-[drive]
-duration = "1s"
-[[op]]
-write = 1
-[target]
-name = "{name}"
-"""
-    )
+    write_scenario(tmp_path / "s.toml", name)
     program = f"""
 import sys
 sys.modules[{target.driver.module!r}] = None

@@ -10,11 +10,12 @@ import numpy as np
 from tsbench.model import Count, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from tsbench.check.gold import Gold
+    from tsbench.model import Measurement
     from tsbench.targets.base import Schema, Session
 
 
@@ -63,20 +64,32 @@ class Account:
         return Verdict(True, "", counts)
 
 
+def count_stored(session: Session, schema: Schema, measurements: Iterable[Measurement]) -> int:
+    """Return the number of points that the database says it has stored.
+
+    Raises
+    ------
+    tsbench.targets.base.Unsupported
+        If the schema cannot count.
+    tsbench.model.OpError
+        If the database does not answer.
+    """
+    stored = 0
+    for measurement in measurements:
+        query = Count(measurement)
+        stored += int(session.query(schema.compile(query), query.columns).records[0][0])
+    return stored
+
+
 def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
     """Count the stored points and compare them with the acknowledged ones."""
     points, acknowledged, refused = (
         int(ledger[key].sum(dtype=np.int64)) for key in ("points", "acknowledged", "refused")
     )
-    stored = 0
-    for measurement in gold.world.measurements:
-        query = Count(measurement)
-        rows = session.query(schema.compile(query), query.columns)
-        stored += int(rows.records[0][0])
     return Account(
         acknowledged=loaded_points + acknowledged,
         expected=gold.count(),
-        stored=stored,
+        stored=count_stored(session, schema, gold.world.measurements),
         unknown=points - acknowledged - refused + gold.unsure_points,
         refused=refused,
     )

@@ -96,10 +96,6 @@ class Histogram:
             return [0 for _ in percents]
         return [_highest_equivalent(int(i)) for i in np.searchsorted(cumulated, [rank_of(p, total) for p in percents])]
 
-    def count_up_to(self, value_ns: float) -> int:
-        """Return how many of the counted values are at most `value_ns` (within 3 digits)."""
-        return int(self.counts[: int(counter_of(np.array([int(value_ns)]))[0]) + 1].sum())
-
     @property
     def max_ns(self) -> int:
         """Largest counted value in ns (to 3 digits); 0 when empty."""

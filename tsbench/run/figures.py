@@ -79,9 +79,12 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     for name, totals in sorted(merged.totals.items()):
         of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")
         sums[of_kind[name]].add(totals)
-    client = _ClientDelays.read(run, processes, sums)
+    everything = OpTotals()
+    for totals in sums.values():
+        everything.add(totals)
+    client = _ClientDelays.read(run, processes, everything.service.percentile_ns(50))
     schedule = _schedule(processes)
-    limit_name, limit_verdict = limited_by(client.evidence, _load_profile(spec, processes, sums, schedule))
+    limit_name, limit_verdict = limited_by(client.evidence, _load_profile(spec, processes, everything, schedule))
 
     def figures(totals: OpTotals) -> dict[str, Any]:
         return {**totals.summary(duration_s, percents), **client.lower_bounds(totals, percents)}
@@ -104,9 +107,9 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "workers": processes.verdict(),
         "counts": _counts_agree(merged, processes, schedule),
         "limit": limit_verdict,
-        "ops": _some_ended(sums, processes),
+        "ops": _some_ended(everything, processes),
     }
-    return Findings(summary, checks, _built_in_gates(sums, spec.check.failures, processes))
+    return Findings(summary, checks, _built_in_gates(everything, spec.check.failures, processes))
 
 
 def _schedule(processes: Processes) -> dict[str, int] | None:
@@ -125,14 +128,11 @@ class _ClientDelays:
     timer_lag: Histogram
 
     @classmethod
-    def read(cls, run: RunDir, processes: Processes, sums: Mapping[str, OpTotals]) -> _ClientDelays:
-        everything, lag, timer_lag = Histogram(), Histogram(), Histogram()
-        for totals in sums.values():
-            everything.add(totals.service)
-        service_p50, evidence = everything.percentile_ns(50), []
+    def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
+        evidence, lag, timer_lag = [], Histogram(), Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
         for share in processes.shares:
-            seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50)
+            seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50_ns)
             evidence.append(seen.evidence)
             lag.add(seen.lag)
             timer_lag.add(seen.timer_lag)
@@ -164,11 +164,8 @@ class _ClientDelays:
 
 
 def _load_profile(
-    spec: RunSpec, processes: Processes, sums: Mapping[str, OpTotals], schedule: Mapping[str, int] | None
+    spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Mapping[str, int] | None
 ) -> LoadProfile:
-    everything = OpTotals()
-    for totals in sums.values():
-        everything.add(totals)
     response_ns = everything.response.mean_ns
     users = processes.users or spec.drive.users
     each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
@@ -196,23 +193,20 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, i
     return Verdict(True, "", counts)
 
 
-def _some_ended(sums: Mapping[str, OpTotals], processes: Processes) -> Verdict:
-    if any(totals.done for totals in sums.values()):
+def _some_ended(everything: OpTotals, processes: Processes) -> Verdict:
+    if everything.done:
         return Verdict(True)
     early_s = processes.start_s - processes.stopped_s
     why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
     return Verdict(None, f"no op ended in the measured window{why}")
 
 
-def _built_in_gates(sums: Mapping[str, OpTotals], allowed: float, processes: Processes) -> tuple[GateResult, ...]:
-    causes, unconnected = Counter[str](), Counter[str]()
-    for totals in sums.values():
-        causes.update(totals.causes)
+def _built_in_gates(ops: OpTotals, allowed: float, processes: Processes) -> tuple[GateResult, ...]:
+    unconnected = Counter[str]()
     for share in processes.shares:
         unconnected.update(share["unconnected"])
-    names = ("done", "failed", "unknown", "partial")
-    done, failed, unknown, partial = (sum(getattr(t, name) for t in sums.values()) for name in names)
-    return failed_ops(done, failed, unknown, causes, allowed, partial=partial), failed_connections(unconnected)
+    failed = failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
+    return failed, failed_connections(unconnected)
 
 
 def _failures(processes: Processes) -> dict[str, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
-from tsbench.model import Count
 from tsbench.run import environment
 from tsbench.run.bulk_load import bulk_load
 from tsbench.targets.base import Unsupported
@@ -82,12 +82,9 @@ def expect_plausible(session: Session, schema: Schema, world: World, points: int
     Broken
         If more points are stored than acknowledged, none, or fewer by a schema that keeps all.
     """
-    stored = 0
-    for measurement in world.measurements:
-        query = Count(measurement)
-        try:
-            stored += int(session.query(schema.compile(query), query.columns).records[0][0])
-        except Unsupported:
-            return
+    try:
+        stored = count_stored(session, schema, world.measurements)
+    except Unsupported:
+        return
     if stored > points or (schema.keeps_duplicates and stored < points) or not stored:
         raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")

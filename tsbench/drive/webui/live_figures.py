@@ -40,9 +40,6 @@ class _Second:
         self.percentiles[kind] = _sum(self.seen[kind]).percentiles_ns(PERCENTS.values())
 
 
-_BySecond = dict[tuple[int, str], list[SparseHistogram]]
-
-
 def _sum(parts: list[SparseHistogram]) -> Histogram:
     whole = Histogram()
     for part in parts:
