@@ -44,7 +44,7 @@ def ledger(*entries: Entry, in_part: tuple[int, int] = (0, 0)) -> NDArray[np.voi
     def fates(points: int, outcome: Outcome) -> tuple[int, int]:
         return in_part if outcome is PARTIAL else (points * (outcome is OK), points * (outcome is FAILED))
 
-    return np.array([(*e[:4], *fates(e[3], e[4]), int(e[4])) for e in entries], dtype=LEDGER_DTYPE)
+    return np.array([(*e[:4], *fates(e[3], e[4]), int(e[4]), 0, 0) for e in entries], dtype=LEDGER_DTYPE)
 
 
 def points(batches: Iterable[Batch]) -> list[tuple[Any, ...]]:

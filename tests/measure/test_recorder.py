@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.measure.hist import read_log
-from tsbench.measure.recorder import Recorder
+from tsbench.measure.hist import Histogram, read_log
+from tsbench.measure.recorder import NOTICEABLE_NS, Recorder
 from tsbench.model import Outcome, PartialWrite
-from tsbench.results.ledger import LEDGER_DTYPE, read_ledgers
+from tsbench.results.ledger import LEDGER_DTYPE, LEDGER_RECORD, read_ledgers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +58,30 @@ def test_failed_and_unknown_ops_are_counted_with_their_cause(tmp_path: Path) -> 
     assert (done["done"], done["failed"], done["unknown"]) == (6, 2, 2)
     assert done["causes"] == {"busy": 2, "timeout": 2}
     assert record.total == 6
+
+
+def test_delays_by_the_load_process_are_subtracted_where_they_are_noticeable(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    for delayed_ns, unread_ns in ((0, 0), (NOTICEABLE_NS - 1, 0), (NOTICEABLE_NS, 0), (500_000, 400_000)):
+        record.op("q", T0, T0 + 1_000_000, 900_000, delayed_ns=delayed_ns, unread_ns=unread_ns)
+    record.op("r", due_ns=T0, end_ns=T0 + 1_000_000, service_ns=900_000, delayed_ns=NOTICEABLE_NS - 1)
+    record.close()
+    log = {i.tag: i.histogram.counts for i in read_log(tmp_path / "latency" / "p0.hlog")}
+
+    def of(*times_ns: int) -> object:
+        return Histogram(times_ns).counts.tolist()
+
+    assert log["q|response"].tolist() == of(*[1_000_000] * 4)
+    assert log["q|response-undelayed"].tolist() == of(1_000_000, 1_000_000, 1_000_000 - NOTICEABLE_NS, 500_000)
+    assert log["q|service"].tolist() == of(*[900_000] * 4)
+    assert log["q|service-undelayed"].tolist() == of(900_000, 900_000, 900_000, 500_000)
+    assert log["r|response-undelayed"].tolist() == of(1_000_000)
+
+
+def test_a_record_of_the_ledger_is_packed_as_it_is_read() -> None:
+    assert LEDGER_RECORD.size == LEDGER_DTYPE.itemsize
+    numbers = (1, 2**40, 3, 4, 5, 6, 2, 2**61, 2**62)
+    assert np.frombuffer(LEDGER_RECORD.pack(*numbers), dtype=LEDGER_DTYPE).tolist() == [numbers]
 
 
 def test_flushing_twice_writes_nothing_twice(tmp_path: Path) -> None:
@@ -128,16 +152,17 @@ def test_the_ledger_keeps_every_write(
 def test_a_write_refused_in_part_keeps_how_many_points_were_acknowledged_and_refused(tmp_path: Path) -> None:
     record = recorder(tmp_path)
     some = PartialWrite("partial write: dropped=10", acknowledged=4_990, refused=10)
-    record.wrote(1, 2, 0, 5_000, Outcome.PARTIAL, some)
+    record.wrote(1, 2, 0, 5_000, Outcome.PARTIAL, some, T0, T0 + 5)
     record.flush()
-    record.wrote(1, 1, 0, 5_000, Outcome.OK)
-    record.wrote(1, 2, 5_000, 5_000, Outcome.PARTIAL, PartialWrite("one shard's", acknowledged=0, refused=10))
+    record.wrote(1, 1, 0, 5_000, Outcome.OK, None, T0 + 1, T0 + 2)
+    none_of_it = PartialWrite("one shard's", acknowledged=0, refused=10)
+    record.wrote(1, 2, 5_000, 5_000, Outcome.PARTIAL, none_of_it, T0 + 3, T0 + 4)
     record.close()
     ledger = read_ledgers([tmp_path / "process" / "p0.ledger"])
     assert ledger.tolist() == [
-        (1, 2, 0, 5_000, 4_990, 10, 3),
-        (1, 1, 0, 5_000, 5_000, 0, 0),
-        (1, 2, 5_000, 5_000, 0, 10, 3),
+        (1, 2, 0, 5_000, 4_990, 10, 3, T0, T0 + 5),
+        (1, 1, 0, 5_000, 5_000, 0, 0, T0 + 1, T0 + 2),
+        (1, 2, 5_000, 5_000, 0, 10, 3, T0 + 3, T0 + 4),
     ]
 
 
@@ -155,9 +180,10 @@ def test_a_write_whose_refused_points_are_known_is_a_record_for_each_run_of_them
 ) -> None:
     record = recorder(tmp_path)
     error = PartialWrite("E11000", acknowledged=10 - len(refused), refused=len(refused), refused_rows=refused)
-    record.wrote(1, 2, 50, 10, Outcome.PARTIAL, error)
+    record.wrote(1, 2, 50, 10, Outcome.PARTIAL, error, T0, T0 + 5)
     record.close()
     ledger = read_ledgers([tmp_path / "process" / "p0.ledger"])
+    assert set(ledger[["sent_ns", "ended_ns"]].tolist()) == {(T0, T0 + 5)}
     assert ledger[["offset", "refused", "acknowledged"]].tolist() == records
     assert set(ledger["outcome"].tolist()) <= {int(Outcome.OK), int(Outcome.FAILED)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from tsbench.drive.session_calls import sleep_until_ns
@@ -101,9 +102,9 @@ class DueTimes:
         """Wait until the user's next op is due and set its turn. Return False if the schedule or the run has ended."""
         if self._is_stopping:
             return False
-        now_ns = self._timebase.now_ns()
+        now_ns = perf_counter_ns() + self._timebase.origin_ns
         if self._stripe is None or self._clock is None:
-            turn.due_ns, turn.was_ready = now_ns, True
+            turn.due_ns = now_ns
             return True
         since_go_ns = self._stripe.take()
         if since_go_ns is None:

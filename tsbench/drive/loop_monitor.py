@@ -54,8 +54,8 @@ class LoopMonitor:
         self._timers: dict[int, array[int]] = {}
         self._waits: dict[int, array[int]] = {}
         self._own_ns: defaultdict[str, RunningQuantile] = defaultdict(lambda: RunningQuantile(0.25))
-        self._clock = LoopClock(time.perf_counter_ns())
-        self._watchers = _watch(self._clock)
+        self.clock = LoopClock(time.perf_counter_ns())
+        self._watchers = _watch(self.clock)
         self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
         self._used: list[tuple[int, int, int]] = []
         self._greenlet = gevent.spawn(self._run)
@@ -70,7 +70,7 @@ class LoopMonitor:
             if second != self._mark[0]:
                 self._end_second()
             self._lags.setdefault(second, array("q")).append(lag_ns)
-            self._timers.setdefault(second, array("q")).append(max(0, lag_ns - self._clock.unread_ns(asked_ns, now_ns)))
+            self._timers.setdefault(second, array("q")).append(max(0, lag_ns - self.clock.unread_ns(asked_ns, now_ns)))
 
     def _second(self) -> int:
         return self._timebase.now_ns() // NS_PER_S
@@ -90,10 +90,8 @@ class LoopMonitor:
         Both are times of `time.perf_counter_ns`; see `LoopClock`. The work on an answer is taken to last as long as the
         quickest quarter of them took after a poll: on a loop with time to spare, most answers wait for no other.
         """
-        if not self._clock.has_polled_since(sent_ns):
-            return 0
-        own_ns = self._own_ns[kind].add(self._clock.since_poll_ns(now_ns))
-        return self._clock.unread_ns(sent_ns, now_ns, int(own_ns))
+        own_ns = self._own_ns[kind].add(self.clock.since_poll_ns(now_ns))
+        return self.clock.unread_ns(sent_ns, now_ns, int(own_ns))
 
     def waited(self, wait_ns: int) -> None:
         """Record how long an op waited for a thread of the pool."""

@@ -6,8 +6,8 @@ A driver that does not yield to gevent (sqlite3, mysqlclient) stops every user o
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, TypeVarTuple
 
 import gevent
@@ -22,11 +22,17 @@ A = TypeVarTuple("A")
 
 @dataclass(slots=True)  # not frozen: one is made for every op, and a frozen one takes three times as long to make
 class Timed(Generic[T]):
-    """Result or exception of a call, and the ns that it took and waited for a thread."""
+    """Result or exception of a call, and its times in ns of `time.perf_counter_ns`.
+
+    The call was asked for at `began_ns`, and its result was there for whoever asked at `ended_ns`; the session itself
+    took `service_ns`, and the call waited `wait_ns` for a thread.
+    """
 
     value: T | None
     error: Exception | None
+    began_ns: int
     service_ns: int
+    ended_ns: int
     wait_ns: int = 0
     unread_ns: int = 0
     """How much of the service time the answer lay unread (`LoopClock`)."""
@@ -48,12 +54,14 @@ class Caller(Protocol):
 
 def timed(function: Callable[[*A], T], *args: *A) -> Timed[T]:
     """Call a function in the current thread and time it."""
-    started = time.perf_counter_ns()
+    began_ns = perf_counter_ns()
     try:
         value = function(*args)
     except Exception as error:  # noqa: BLE001 - returned to the caller
-        return Timed(None, error, time.perf_counter_ns() - started)
-    return Timed(value, None, time.perf_counter_ns() - started)
+        ended_ns = perf_counter_ns()
+        return Timed(None, error, began_ns, ended_ns - began_ns, ended_ns)
+    ended_ns = perf_counter_ns()
+    return Timed(value, None, began_ns, ended_ns - began_ns, ended_ns)
 
 
 class Direct:
@@ -79,15 +87,11 @@ class Pooled:
 
     def call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
         """Call the function in a thread while the event loop runs. The wait ends when the thread starts it."""
-        asked = time.perf_counter_ns()
-
-        def work() -> tuple[Timed[T], int]:
-            return timed(function, *args), time.perf_counter_ns()
-
-        result = self._pool.spawn(work)
-        outcome, ended = result.get()
-        wait_ns = max(0, ended - outcome.service_ns - asked)
-        return Timed(outcome.value, outcome.error, outcome.service_ns, wait_ns)
+        asked_ns = perf_counter_ns()
+        result: Timed[T] = self._pool.spawn(timed, function, *args).get()
+        result.wait_ns = result.began_ns - asked_ns
+        result.began_ns, result.ended_ns = asked_ns, perf_counter_ns()
+        return result
 
 
 def caller_for(*, cooperative: bool) -> Caller:

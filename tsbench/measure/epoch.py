@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 
-_BEGAN_NS = time.time_ns() - time.perf_counter_ns()
+ORIGIN_NS = time.time_ns() - time.perf_counter_ns()
+"""What to add to `time.perf_counter_ns` for ns since 1970, in this process."""
 
 
 def epoch_ns() -> int:
     """Return ns since 1970: the wall clock's time when this module was imported, plus the time elapsed since."""
-    return _BEGAN_NS + time.perf_counter_ns()
+    return ORIGIN_NS + time.perf_counter_ns()

@@ -15,10 +15,11 @@ _STEP = 0.02
 class LoopClock:
     """The times of the event loop's last polls; all times are ns of one clock, which never goes back."""
 
-    __slots__ = ("_earlier_poll_ns", "_entered_ns", "_poll_ns", "_waited")
+    __slots__ = ("_earlier_poll_ns", "_entered_ns", "_waited", "poll_ns")
 
     def __init__(self, now_ns: int) -> None:
-        self._entered_ns = self._poll_ns = self._earlier_poll_ns = now_ns
+        self._entered_ns = self._earlier_poll_ns = self.poll_ns = now_ns
+        """`poll_ns` is when the last poll returned: an op that began later waited for nothing."""
         self._waited = True
 
     def entering_poll(self, now_ns: int) -> None:
@@ -27,16 +28,12 @@ class LoopClock:
 
     def left_poll(self, now_ns: int) -> None:
         """Record that the poll has returned, before the callbacks that it found ready run."""
-        self._earlier_poll_ns, self._poll_ns = self._poll_ns, now_ns
+        self._earlier_poll_ns, self.poll_ns = self.poll_ns, now_ns
         self._waited = now_ns - self._entered_ns > WAITED_NS
-
-    def has_polled_since(self, moment_ns: int) -> bool:
-        """Return True if a poll has returned after a moment; without one, nothing was waited for."""
-        return moment_ns < self._poll_ns
 
     def since_poll_ns(self, now_ns: int) -> int:
         """Return the time that callbacks have been running since the last poll."""
-        return now_ns - self._poll_ns
+        return now_ns - self.poll_ns
 
     def unread_ns(self, sent_ns: int, now_ns: int, own_ns: int = 0) -> int:
         """Return how long an answer lay unread; its receiver waited from `sent_ns` and was done with it at `now_ns`.
@@ -45,10 +42,10 @@ class LoopClock:
         arrived at an unknown moment after the previous poll (and after `sent_ns`): the middle of that time is assumed.
         The receiver's own work on the answer, `own_ns`, does not count.
         """
-        if sent_ns >= self._poll_ns:  # nothing was waited for
+        if sent_ns >= self.poll_ns:  # nothing was waited for
             return 0
-        earliest_ns = self._poll_ns if self._waited else max(self._earlier_poll_ns, sent_ns)
-        return max(0, now_ns - own_ns - (earliest_ns + self._poll_ns) // 2)
+        earliest_ns = self.poll_ns if self._waited else max(self._earlier_poll_ns, sent_ns)
+        return max(0, now_ns - own_ns - (earliest_ns + self.poll_ns) // 2)
 
 
 class RunningQuantile:

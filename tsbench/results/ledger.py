@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,13 +23,20 @@ LEDGER_DTYPE = np.dtype(
         ("acknowledged", "<i4"),
         ("refused", "<i4"),
         ("outcome", "i1"),
+        ("sent_ns", "<i8"),
+        ("ended_ns", "<i8"),
     ]
 )
-"""One write: which rows of which block of which stream (see `drive.payload_queue`), and how it ended.
+"""One write: which rows of which block of which stream (see `drive.payload_queue`), and how and when it ended.
 
 Of its `points` so many were acknowledged and so many refused; nobody knows of the rest. A write whose refused points
-are known by their rows has several records, of rows that were all acknowledged or all refused.
+are known by their rows has several records, of rows that were all acknowledged or all refused. Between `sent_ns` and
+`ended_ns`, epoch ns of the leader's clock, its points became visible to queries; those of an unknown write may do so
+later.
 """
+
+LEDGER_RECORD = struct.Struct("<iqiiiibqq")
+"""The layout of `LEDGER_DTYPE`, for writing one record at a time."""
 
 
 def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
