@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
+from tsbench.model import OTHERS, Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.targets.base import others_text
 from tsbench.targets.influxdb.influxql import duration, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement
 
 _FOREVER = "2262-04-11T00:00:00Z"
 _EPOCH = "1970-01-01T00:00:00Z"
+_EARLIEST = "1677-09-21T00:12:43.145224194Z"
+_OF_THE_QUERY = ("_start", "_stop", "_measurement")
+_OF_THE_ANSWER = frozenset({"", "result", "table", "_time", *_OF_THE_QUERY})
+"""Columns of an answer that are neither tags nor fields."""
 
 
 def text_literal(value: str) -> str:
@@ -57,6 +62,11 @@ def compile_query(query: Query) -> str:
             span = f"range(start: {_EPOCH}, stop: {_FOREVER})"
             total = ["count()", "group()", "sum()", 'rename(columns: {_value: "points"})']
             steps = [span, *_points(m, (m.fields[0].name,), None), *total]
+        case Stored():
+            start = _EARLIEST if query.start_ns is None else moment(query.start_ns)
+            span = f"range(start: {start}, stop: {_FOREVER if query.end_ns is None else moment(query.end_ns)})"
+            few = [] if query.limit is None else ["group()", f"limit(n: {int(query.limit)})"]
+            steps = [span, *_points(m, None, None), _PIVOT, f"drop(columns: {_texts(_OF_THE_QUERY)})", *few]
     return "\n  |> ".join(["from(bucket: bucket)", *steps])
 
 
@@ -81,12 +91,11 @@ def _until(before_ns: int | None) -> str:
     return f"range(start: {_EPOCH}{stop})"
 
 
-def _points(m: Measurement, fields: Sequence[str], keys: Sequence[str] | None) -> list[str]:
-    """Return the filters for the points of a query, in forms that the storage engine applies itself."""
-    found = [
-        f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})',
-        _any_of("_field", fields),
-    ]
+def _points(m: Measurement, fields: Sequence[str] | None, keys: Sequence[str] | None) -> list[str]:
+    """Return the filters for the points of a query, in forms that the storage engine applies itself; None: all."""
+    found = [f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})']
+    if fields is not None:
+        found.append(_any_of("_field", fields))
     return found if keys is None or m.key is None else [*found, _any_of(m.key, keys)]
 
 
@@ -148,8 +157,18 @@ def records(text: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
             raise Failed(rows[0][names.index("error")] if rows else "an error without a text")
         values = dict(zip(names, zip(types, zip(*rows, strict=True), strict=True), strict=True))
         missing = ("string", ("",) * len(rows))  # a tag that no series of this table has
+        if OTHERS in wanted:
+            values[OTHERS] = "others", _others(values, wanted)
         found += zip(*(_typed(*values.get(name, missing)) for name in wanted), strict=True)
     return found
+
+
+def _others(values: Mapping[str, tuple[str, tuple[str, ...]]], wanted: Sequence[str]) -> tuple[Any, ...]:
+    """Return the text of the other columns of a table, for every row."""
+    names = [name for name in values if name not in _OF_THE_ANSWER and name not in wanted]
+    rows = zip(*(_typed(*values[name]) for name in names), strict=True)
+    (_, first) = next(iter(values.values()))
+    return tuple(others_text(dict(zip(names, row, strict=True))) for row in rows) if names else (None,) * len(first)
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]:
@@ -177,7 +196,7 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]
 
 
 def _typed(kind: str, values: tuple[str, ...]) -> Sequence[Any]:
-    if kind == "string":
+    if kind in {"string", "others"}:
         return values
     if kind.startswith("dateTime"):
         stamps = np.array([value.removesuffix("Z") for value in values], dtype="datetime64[ns]")

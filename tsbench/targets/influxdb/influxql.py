@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ def text_literal(value: str) -> str:
 def compile_query(query: Query) -> str:
     """Return the text of the query. The answer has tags of GROUP BY per series, not as columns."""
     m = query.measurement
+    where: list[str]
     match query:
         case Raw():
             select, where, rest = _names(query.fields), _window(query), _by_key(m)
@@ -49,6 +50,10 @@ def compile_query(query: Query) -> str:
         case Count():
             # A point has all fields of its measurement, so any of them counts the points.
             select, where, rest = f"count({quoted(m.fields[0].name)}) AS points", [], []
+        case Stored():
+            # LIMIT would be one per series; without GROUP BY the tags are columns.
+            select, where = "*", _bounds(query)
+            rest = ["GROUP BY *"] if query.limit is None else [f"LIMIT {int(query.limit)}"]
     where += _chosen(m, getattr(query, "keys", None))
     lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
     lines += [f"WHERE {' AND '.join(where)}"] if where else []
@@ -74,6 +79,11 @@ def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:
 
 def _window(query: Raw | Above | Bucketed | Grouped) -> list[str]:
     return [f"time >= {query.window.start_ns}ns", f"time < {query.window.end_ns}ns"]
+
+
+def _bounds(query: Stored) -> list[str]:
+    start = [] if query.start_ns is None else [f"time >= {query.start_ns}ns"]
+    return [*start, *_before(query.end_ns)]
 
 
 def _before(time_ns: int | None) -> list[str]:

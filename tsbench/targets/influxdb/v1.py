@@ -16,10 +16,10 @@ from urllib.parse import quote, urlencode
 
 from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
-from tsbench.model import OpError, Outcome, Rows
+from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Driver, Requirement, Statement, statement_of, timed
+from tsbench.targets.base import Access, Driver, Requirement, Statement, others_text, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -259,6 +259,8 @@ def _login(user: str, password: str) -> dict[str, str]:
 def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield a series' rows under the requested columns; other columns are tags (empty if the series lacks the tag)."""
     found, values, tags = series["columns"], series["values"], series.get("tags", {})
+    if columns[-1] == OTHERS:
+        return _stored_records(series, columns)
     if tuple(found) == columns:
         return map(tuple, values)
     places = [found.index(name) if name in found else None for name in columns]
@@ -269,6 +271,19 @@ def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple
         tuple(tags.get(name, "") if place is None else row[place] for name, place in zip(columns, places, strict=True))
         for row in values
     )
+
+
+def _stored_records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a series for `Stored`, with all its tags and fields."""
+    found, tags = series["columns"], series.get("tags", {})
+    places = [found.index(name) if name in found else None for name in columns[:-1]]
+    others = [(name, place) for place, name in enumerate(found) if name not in columns]
+    other_tags = {name: value for name, value in tags.items() if name not in columns}
+    for row in series["values"]:
+        values = (
+            tags.get(name) if place is None else row[place] for name, place in zip(columns[:-1], places, strict=True)
+        )
+        yield (*values, others_text({**other_tags, **{name: row[place] for name, place in others}}))
 
 
 TAGS = Influx1Schema("tags")

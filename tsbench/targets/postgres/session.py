@@ -9,25 +9,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Format, TransactionStatus
 
 from tsbench.collect.counters import Counting
 from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import OpError, Outcome, Rows, WriteMode
+from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets import credentials
 from tsbench.targets.base import statement_of, timed
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.schemas import NAMESPACE
+from tsbench.targets.sql import stored_records
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
+
+    from psycopg.abc import Buffer
 
     from tsbench.model import Measurement
     from tsbench.targets.base import Command, Payload, Statement
 
 _PREFIXES = ("postgresql://", "postgres://")
+_YEAR_2000_US = 946_684_800_000_000
 _UNREACHABLE = "is the server running there?"
+
+
+class _Nanoseconds(Loader):
+    """Loads a timestamptz as ns since 1970: Python's datetimes end at the year 9999 and have no infinity."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        """Return the time; the infinities are the ends of 64-bit microseconds since 2000."""
+        return (int.from_bytes(data, "big", signed=True) + _YEAR_2000_US) * 1_000
 
 
 class _Overdue(Exception):  # noqa: N818 - becomes an OpError
@@ -177,9 +192,14 @@ class PostgresSession(Counting):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Execute a compiled query, prepared, and fetch every row (in binary form, without parsing floats)."""
+        stored = columns[-1] == OTHERS
         with self._errors(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
-            cursor.execute(statement.text, statement.params or None, prepare=True)
-            return Rows(columns, cursor.fetchall())
+            if stored:  # a column that somebody added since the statement was prepared would be an error
+                cursor.adapters.register_loader("timestamptz", _Nanoseconds)
+            cursor.execute(statement.text, statement.params or None, prepare=not stored)
+            found = cursor.fetchall()
+            names = [column.name for column in cursor.description or ()]
+        return Rows(columns, stored_records(found, names, columns) if stored else found)
 
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and every setting that differs from its default."""
