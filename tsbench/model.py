@@ -153,19 +153,28 @@ class Window:
         return self.end_ns - self.start_ns
 
 
+class _Keyed:
+    """The queries whose answers have the columns time, key (if the measurement has one), fields."""
+
+    __slots__ = ()
+    measurement: Measurement
+    fields: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the answer's columns."""
+        key = self.measurement.key
+        return ("time", *(() if key is None else (key,)), *self.fields)
+
+
 @dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(_Keyed):
     """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series."""
 
     measurement: Measurement
     fields: tuple[str, ...]
     window: Window
     keys: tuple[str, ...] | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return _keyed(self.measurement, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +199,7 @@ class Bucketed:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class Grouped(_Keyed):
     """A query for an aggregate of each field per time bucket and series: time, key, fields."""
 
     measurement: Measurement
@@ -200,14 +209,9 @@ class Grouped:
     window: Window
     keys: tuple[str, ...] | None = None
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return _keyed(self.measurement, self.fields)
-
 
 @dataclass(frozen=True, slots=True)
-class Latest:
+class Latest(_Keyed):
     """A query for the newest row of every series: time, key, fields. `before_ns` None means up to now."""
 
     measurement: Measurement
@@ -215,14 +219,9 @@ class Latest:
     before_ns: int | None = None
     keys: tuple[str, ...] | None = None
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return _keyed(self.measurement, self.fields)
-
 
 @dataclass(frozen=True, slots=True)
-class Above:
+class Above(_Keyed):
     """A query for the rows of a window in which `field` exceeds `threshold`: time, key, fields."""
 
     measurement: Measurement
@@ -231,11 +230,6 @@ class Above:
     threshold: float
     window: Window
     keys: tuple[str, ...] | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return _keyed(self.measurement, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +261,31 @@ class Count:
         return ("points",)
 
 
-Query: TypeAlias = Raw | Bucketed | Grouped | Latest | Above | LatestBuckets | Count
+OTHERS = "(others)"
+"""Column of `Stored` with all other tags and fields that a point has: a JSON object by name, None if it has none."""
 
 
-def _keyed(measurement: Measurement, fields: Iterable[str]) -> tuple[str, ...]:
-    key = () if measurement.key is None else (measurement.key,)
-    return ("time", *key, *fields)
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A query for all that is stored with each point (for the audit): time, tags, own tags, fields, `OTHERS`.
+
+    Points with start_ns <= time < end_ns; None is no bound, and a point without a time lies before every other one. At
+    most `limit` rows are returned, whichever they are. A tag or field that a point lacks is None (a tag may be empty).
+    """
+
+    measurement: Measurement
+    start_ns: int | None = None
+    end_ns: int | None = None
+    limit: int | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the answer's columns."""
+        m = self.measurement
+        return ("time", *m.tags, *m.own_tags, *m.field_names, OTHERS)
+
+
+Query: TypeAlias = Raw | Bucketed | Grouped | Latest | Above | LatestBuckets | Count | Stored
 
 
 # --- answers and outcomes ---------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tests.check.stand import START_NS, world_of
 from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account
 from tsbench.check.gold import Gold, written
-from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Window
+from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Stored
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.memory.schemas import KEEP, REPLACE
@@ -95,7 +95,6 @@ def blocks(at: World, stream: int) -> list[Batch]:
 CPU_WORLD = world("cpu-only", Disorder())
 CPU = CPU_WORLD.measurements[0]
 BLOCKS = blocks(CPU_WORLD, 0)  # stream 0 has the series 0, 2, 4: a block of 12 is four ticks
-ALL_TIME = Window(START_NS, START_NS + 24 * 60 * MINUTE_NS)
 
 
 def gold(*entries: Entry, keeps: bool = True, at: World = CPU_WORLD, in_part: tuple[int, int] = (0, 0)) -> Gold:
@@ -116,7 +115,7 @@ def database(*batches: Batch, keeps: bool = True, at: World = CPU_WORLD) -> Memo
     return session
 
 
-EVERYTHING = Raw(CPU, CPU.field_names, ALL_TIME)
+EVERYTHING = Stored(CPU)
 NEWEST = Latest(CPU, CPU.field_names)
 
 
@@ -124,7 +123,7 @@ def test_the_answer_key_is_the_load_and_the_acknowledged_writes() -> None:
     key = gold((0, 0, 0, 6, OK), (0, 0, 6, 6, FAILED), (0, 1, 0, 12, UNKNOWN))
     assert key.count() == 5 * LOADED + 6
     assert key.unknown_points == 12
-    assert key.check_rows(EVERYTHING, database(BLOCKS[0].rows(0, 6)).answer(EVERYTHING)) is None
+    assert key.differences(EVERYTHING, database(BLOCKS[0].rows(0, 6)).answer(EVERYTHING)) == []
 
 
 def test_a_window_reaches_to_the_last_write_however_it_ended() -> None:
@@ -145,7 +144,7 @@ def test_of_a_write_refused_in_part_as_many_points_are_expected_as_were_acknowle
     records = ((0, 0, 0, 12, OK), (0, 1, 0, 12, PARTIAL))
     key, load = gold(*records, in_part=(10, 2)), 5 * LOADED
     session = database(BLOCKS[0], BLOCKS[1].rows(stored.start, stored.stop))
-    assert key.check_rows(EVERYTHING, session.answer(EVERYTHING)) is None
+    assert key.differences(EVERYTHING, session.answer(EVERYTHING)) == []
     found = account(key, session, KEEP, ledger(*records, in_part=(10, 2)), load)
     assert (found.acknowledged, found.expected, found.refused, found.unknown) == (load + 22, load + 22, 2, 0)
     assert (found.lost, found.unexpected) == (lost, unexpected)
@@ -178,7 +177,7 @@ def test_copies_in_a_write_refused_in_part_are_no_lost_points_where_one_replaces
 def test_rows_of_an_unknown_write_may_be_there_or_not(stored: tuple[slice, ...]) -> None:
     key = gold((0, 0, 0, 12, OK), (0, 1, 0, 12, UNKNOWN))
     session = database(BLOCKS[0], *(BLOCKS[1].rows(part.start, part.stop) for part in stored))
-    assert key.check_rows(EVERYTHING, session.answer(EVERYTHING)) is None
+    assert key.differences(EVERYTHING, session.answer(EVERYTHING)) == []
     assert key.check(NEWEST, session.answer(NEWEST), quiet=True) is None
 
 
@@ -192,16 +191,16 @@ def test_rows_of_an_unknown_write_may_not_be_there_twice_nor_be_others() -> None
         "certain ones twice": [BLOCKS[0], BLOCKS[0]],
     }
     for name, batches in wrong.items():
-        assert key.check_rows(EVERYTHING, database(*batches).answer(EVERYTHING)) is not None, name
+        assert key.differences(EVERYTHING, database(*batches).answer(EVERYTHING)), name
 
 
 def test_a_point_sent_twice_once_unknown_is_stored_once_or_twice() -> None:
     key = gold((0, 0, 0, 12, OK), (0, 0, 0, 12, UNKNOWN))
     for batches in ([BLOCKS[0]], [BLOCKS[0], BLOCKS[0]]):
-        assert key.check_rows(EVERYTHING, database(*batches).answer(EVERYTHING)) is None
-    assert key.check_rows(EVERYTHING, database(*[BLOCKS[0]] * 3).answer(EVERYTHING)) is not None
+        assert key.differences(EVERYTHING, database(*batches).answer(EVERYTHING)) == []
+    assert key.differences(EVERYTHING, database(*[BLOCKS[0]] * 3).answer(EVERYTHING))
     one_of_two = gold((0, 0, 0, 12, OK), (0, 0, 0, 12, UNKNOWN), keeps=False)
-    assert one_of_two.check_rows(EVERYTHING, database(*[BLOCKS[0]] * 2, keeps=False).answer(EVERYTHING)) is None
+    assert one_of_two.differences(EVERYTHING, database(*[BLOCKS[0]] * 2, keeps=False).answer(EVERYTHING)) == []
 
 
 # --- the newest rows --------------------------------------------------------------------------------------------------
@@ -265,12 +264,9 @@ def test_other_columns_are_a_difference_also_for_the_newest_rows() -> None:
 
 def test_a_value_that_no_answer_can_have_is_a_wrong_answer_and_no_crash() -> None:
     key = gold(*WROTE_ALL)
-    rows = Rows(EVERYTHING.columns, [(START_NS, "host_0", *[b"1"] * 10)])
-    found = [
-        key.check(EVERYTHING, rows, quiet=True),
-        key.check(NEWEST, rows, quiet=False),
-        key.check_rows(EVERYTHING, rows),
-    ]
+    rows = Rows(NEWEST.columns, [(START_NS, "host_0", *[b"1"] * 10)])
+    raw = Raw(CPU, CPU.field_names, key.loaded)
+    found = [key.check(raw, rows, quiet=True), key.check(NEWEST, rows, quiet=False)]
     assert all(difference is not None and "an answer holds a bytes" in difference.text for difference in found)
 
 
@@ -349,15 +345,15 @@ def test_questions_after_the_run_also_begin_on_ticks_and_just_after_them(step_ns
 def test_reading_back_covers_everything_or_evenly_spread_windows_with_the_newest(monkeypatch: Any) -> None:
     key = gold(*WROTE_ALL)
     (only,) = _windows(key, 10**6)
-    assert (only.window.start_ns, only.window.end_ns) == (START_NS, START_NS + 50 * MINUTE_NS)
+    assert (only.start_ns, only.end_ns) == (START_NS, START_NS + 50 * MINUTE_NS)
     assert READBACK_ROWS > 5 * 50
     monkeypatch.setattr("tsbench.check.answers.READBACK_ROWS", 25)  # five ticks of five series
     everything = list(_windows(key, 10**6))
     assert len(everything) == 10
-    assert all(one.window.end_ns == other.window.start_ns for one, other in pairwise(everything))
+    assert all(one.end_ns == other.start_ns for one, other in pairwise(everything))
     some = list(_windows(key, 100))
-    assert [(q.window.start_ns - START_NS) // MINUTE_NS for q in some] == [0, 15, 30, 45]
-    assert [(q.window.start_ns - START_NS) // MINUTE_NS for q in _windows(key, 50)] == [20, 45]
+    assert [((q.start_ns or 0) - START_NS) // MINUTE_NS for q in some] == [0, 15, 30, 45]
+    assert [((q.start_ns or 0) - START_NS) // MINUTE_NS for q in _windows(key, 50)] == [20, 45]
 
 
 def test_answers_given_in_the_run_are_read_from_files(tmp_path: Path) -> None:

@@ -273,6 +273,31 @@ IN_STORED_DATA: dict[str, tuple[str, tuple[str, ...], set[str]]] = {
         ("UPDATE tags SET id = -id WHERE id IN (1, 2)", "UPDATE tags SET id = id + 3 WHERE id < 0"),
         {"rows"},
     ),
+    "another tag of one host": ("cpu-only", ("UPDATE tags SET region = 'nowhere' WHERE id = 3",), {"rows"}),
+    "another tag of one host lost": ("cpu-only", ("UPDATE tags SET rack = NULL WHERE id = 3",), {"rows"}),
+    "a tag more of one host": (
+        "cpu-only",
+        ("ALTER TABLE tags ADD COLUMN zone TEXT", "UPDATE tags SET zone = 'z' WHERE id = 3"),
+        {"rows"},
+    ),
+    "a field more in one row": (
+        "cpu-only",
+        ("ALTER TABLE cpu ADD COLUMN more REAL", f"UPDATE cpu SET more = 1 WHERE {CPU_ROW}"),
+        {"rows"},
+    ),
+    "a field renamed": ("cpu-only", ("ALTER TABLE cpu RENAME COLUMN usage_nice TO nice",), {"rows"}),
+    "a part of a point long before the run": (
+        "cpu-only",
+        ('INSERT INTO cpu ("time", tags_id, usage_user) VALUES (0, 1, 5)',),
+        {"rows", "count"},
+    ),
+    "a row of a host that nobody knows": ("cpu-only", (f"UPDATE cpu SET tags_id = 99 WHERE {CPU_ROW}",), {"rows"}),
+    "own tags changed": (
+        "devops",
+        ("""UPDATE disk SET additional_tags = replace(additional_tags, '"path":"', '"path":"x') WHERE rowid = 5""",),
+        {"rows"},
+    ),
+    "own tags that are none": ("devops", ("UPDATE disk SET additional_tags = 'x' WHERE rowid = 5",), {"rows"}),
     "one measurement missing": ("sensors", ("DELETE FROM co2",), {"rows", "count"}),
     "two measurements exchanged": (
         "sensors",
@@ -304,7 +329,7 @@ def small(place: Path, use_case: str, fates: dict[int, Fate] | None = None, send
 def smalls(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], tuple[Stand, Gold]]:
     """Return small databases by use case, and whether all writes were acknowledged."""
     made = {}
-    for use_case in ("cpu-only", "sensors"):
+    for use_case in ("cpu-only", "sensors", "devops"):
         for certain in (True, False):
             stand = small(tmp_path_factory.mktemp("small"), use_case, {} if certain else UNSURE)
             made[use_case, certain] = stand, stand.gold()

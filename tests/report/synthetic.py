@@ -293,6 +293,16 @@ def _size(shape: Shape) -> dict[str, Any]:
     return {"bytes": size, "points": LOAD["points"], "bytes_per_point": size / LOAD["points"], "parts": parts}
 
 
+PARTIAL = {
+    "measurement": "cpu",
+    "series": "host_7",
+    "time": "1970-01-01T00:00:00Z",
+    "stored": "usage_user=3",
+    "expected": "",
+}
+"""A stored point that nobody wrote, as results locate it."""
+
+
 def _answers(shape: Shape) -> dict[str, Any]:
     first = {"query": "double-groupby-1 #17", "difference": "row 4: usage_user 51.2 expected 48.9"}
     return {
@@ -300,6 +310,9 @@ def _answers(shape: Shape) -> dict[str, Any]:
         "wrong": shape.wrong,
         "unsupported": {"above": "this schema stores no tags"},
         "first_wrong": first if shape.wrong else None,
+        "stored_differences": {"partial point": {"count": 1500, "at_least": True, "first": [PARTIAL]}}
+        if shape.wrong
+        else {},
     }
 
 

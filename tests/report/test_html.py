@@ -84,6 +84,13 @@ def test_ids_are_unique_and_every_reference_finds_one(page: str):
     assert wanted <= set(checker.ids)
 
 
+def test_stored_points_that_differ_are_shown_with_their_place(page: str):
+    assert page.count("Stored points that differ from those written") == 1
+    (row,) = re.findall(r"<tr><th[^>]*>partial point</th>.*?</tr>", page)
+    assert "1,500 or more" in row
+    assert "cpu host_7 1970-01-01T00:00:00Z: stored usage_user=3, expected nothing" in row
+
+
 def test_every_run_is_shown_with_its_validity_and_reason(page: str):
     assert QUESTION in page
     for cell in ("postgres-btree", "postgres-brin", "mongodb-wide", "influxdb-native", "sqlite-wal"):

@@ -47,7 +47,7 @@ LIFE = [
     "collector.stop",
     "connect",
     "count",
-    "ask x 6",
+    "ask x 8",
     "settle cpu",
     "sizes",
     "close",

@@ -22,6 +22,7 @@ from tsbench.model import (
     Measurement,
     Query,
     Raw,
+    Stored,
     Window,
 )
 
@@ -141,4 +142,8 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
         Asked("rows above a threshold of some keys", Above(m, names, names[0], -1.0, window, chosen)),
         Asked("newest three buckets", LatestBuckets(m, names, "max", minute, end, 3)),
         Asked("count", Count(m)),
+        Asked("stored points", Stored(m, start, end + 1)),
+        Asked("stored points before a time", Stored(m, end_ns=start)),
+        Asked("stored points from a time on", Stored(m, start)),
+        Asked("all stored points", Stored(m)),
     ]

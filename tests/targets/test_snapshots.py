@@ -13,7 +13,7 @@ import pytest
 
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, S
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Window, WriteMode
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored, Window, WriteMode
 from tsbench.targets.base import Operation, Unsupported
 from tsbench.targets.registry import TARGETS, get
 
@@ -42,6 +42,9 @@ QUERIES: dict[str, Query] = {
     "rows above a threshold of two hosts": Above(CPU, ("busy",), "busy", 90.0, HOUR, TWO),
     "newest five minutes": LatestBuckets(CPU, ("busy",), "max", MINUTE, HOUR.end_ns, 5),
     "count": Count(CPU),
+    "stored points": Stored(DISK, HOUR.start_ns, HOUR.end_ns),
+    "a hundred stored points before a time": Stored(CPU, end_ns=HOUR.start_ns, limit=100),
+    "stored points of a measurement without tags from a time on": Stored(LAG, HOUR.end_ns),
 }
 
 # What keeps nothing beyond its process has no language of its own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from hypothesis import given, settings
@@ -23,6 +23,7 @@ from tsbench.model import (
     Query,
     Raw,
     Rows,
+    Stored,
 )
 from tsbench.workload.answer_key import AnswerKey
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     import pytest
 
     from tsbench.model import Batch
+
+Point: TypeAlias = tuple[int, str | None, dict[str, float]]
+"""Time, key and fields of a point."""
 
 
 @settings(max_examples=40, deadline=None)
@@ -57,14 +61,14 @@ def test_every_answer_is_that_of_a_plain_loop(seed: int, points: int, keeps: boo
 def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]:
     key = batch.measurement.key
     hosts = batch.tags[key].tolist() if key else [None]
-    found: list[tuple[int, str | None, dict[str, float]]] = [
+    found: list[Point] = [
         (int(batch.time_ns[i]), hosts[batch.series[i]], {n: c[i].item() for n, c in batch.fields.items()})
         for i in range(len(batch))
     ]
     if not keeps:
         found = list({point[:2]: point for point in found}.values())
-    if isinstance(query, Count):
-        return [(len(found),)]
+    if isinstance(query, Count | Stored):
+        return _whole(query, batch, found)
     keys = getattr(query, "keys", None)
     if keys is not None and key:
         found = [p for p in found if p[1] in keys]
@@ -88,6 +92,16 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         groups[t - t % query.bucket_ns, *by].append(f)
     rows = [(*g, *(_FUNCTIONS[query.aggregate]([f[n] for f in fs]) for n in query.fields)) for g, fs in groups.items()]
     return sorted(rows)[-query.limit :] if isinstance(query, LatestBuckets) else rows
+
+
+def _whole(query: Count | Stored, batch: Batch, found: list[Point]) -> list[tuple[Any, ...]]:
+    if isinstance(query, Count):
+        return [(len(found),)]
+    m = batch.measurement
+    hosts = batch.tags[m.key].tolist() if m.key else []
+    inside = [p for p in found if (query.start_ns or -(2**63)) <= p[0] < (query.end_ns or 2**63)]
+    tags = [[batch.tags[tag][hosts.index(h)] for tag in (*m.tags, *m.own_tags)] if h else [] for _, h, _ in inside]
+    return [(t, *own, *f.values(), None) for (t, _, f), own in zip(inside, tags, strict=True)]
 
 
 _FUNCTIONS: dict[str, Callable[[list[float]], float]] = {

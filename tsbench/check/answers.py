@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.check.comparison import Difference
+from tsbench.check.stored_rows import Differences
 from tsbench.model import (
     Above,
     Bucketed,
@@ -15,6 +16,7 @@ from tsbench.model import (
     OpError,
     Raw,
     Rows,
+    Stored,
     Verdict,
     Window,
 )
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.check.gold import Gold
+    from tsbench.check.stored_rows import Located
     from tsbench.model import Query
     from tsbench.targets.base import Schema, Session
 
@@ -33,6 +36,10 @@ AFTER = 1_000_000_000
 """First number of the queries that run after the measured load, so that they differ from its queries."""
 READBACK_ROWS = 50_000
 """Approximate number of stored rows that one query of `read_back` returns."""
+READ_BACK = "read back"
+"""Kind under which reading stored rows is counted among the answers."""
+OUTSIDE_ROWS = 1_000
+"""Largest number of stored rows to read from before the time of the run, and from after it, of each measurement."""
 
 
 @dataclass(slots=True)
@@ -45,6 +52,7 @@ class Answers:
     by_kind: dict[str, int] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
     first_wrong: dict[str, str] | None = None
+    stored: Differences = field(default_factory=Differences)
     failed: str = ""
 
     def note(self, kind: str, query: Query, difference: Difference | None) -> None:
@@ -56,17 +64,29 @@ class Answers:
             if self.first_wrong is None:
                 self.first_wrong = {"kind": kind, "query": str(query), "difference": difference.text}
 
+    def note_stored(self, query: Stored, found: list[Located], *, cut: bool) -> None:
+        """Count the differences in one answer of `read_back`, `cut` if it may have been longer."""
+        here = Differences(cut=cut and bool(found))
+        here.add(found)
+        self.stored.add(found)
+        self.stored.cut |= here.cut
+        self.note(READ_BACK, query, Difference(here.text) if found else None)
+
     def verdict(self) -> Verdict:
         """Return the verdict: invalid if any answer was wrong, inconclusive if none could be checked."""
         counts = {"checked": self.checked, "wrong": self.wrong}
         if self.wrong and self.first_wrong is not None:
-            first = f"{self.first_wrong['kind']}: {self.first_wrong['difference']}"
-            return Verdict(False, f"{self.wrong} of {self.checked} answers are wrong; first {first}", counts)
+            reasons = [f"{self.wrong} of {self.checked} answers are wrong"]
+            if self.first_wrong["kind"] != READ_BACK:
+                reasons.append(f"first {self.first_wrong['kind']}: {self.first_wrong['difference']}")
+            if self.stored.counts:
+                reasons.append(f"stored rows: {self.stored.text}")
+            return Verdict(False, "; ".join(reasons), counts)
         if self.failed:
             return Verdict(None, f"answers could not be checked: {self.failed}", counts)
         if not self.checked:
-            reasons = "; ".join(f"{kind}: {why}" for kind, why in self.unsupported.items())
-            return Verdict(None, f"no answer was checked{f' ({reasons})' if reasons else ''}", counts)
+            missing = "; ".join(f"{kind}: {why}" for kind, why in self.unsupported.items())
+            return Verdict(None, f"no answer was checked{f' ({missing})' if missing else ''}", counts)
         return Verdict(True, "", counts)
 
     def summary(self) -> dict[str, Any]:
@@ -78,6 +98,7 @@ class Answers:
             "by_kind": self.by_kind,
             "unsupported": self.unsupported,
             "first_wrong": self.first_wrong,
+            "stored_differences": self.stored.summary(),
         }
 
 
@@ -144,22 +165,23 @@ def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
 
 
 def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers: Answers) -> None:
-    """Read stored rows and compare each with gold: all rows, or evenly spread windows of about `limit` rows.
+    """Read stored rows with all that they carry and compare them with gold.
 
-    The newest rows, which the measured load wrote, are always among them.
+    Within the time of the run these are all rows, or evenly spread windows of about `limit` rows, the newest, which the
+    measured load wrote, always among them. Before and after it nothing may be stored: the first rows found are kept.
     """
-    for query in _windows(gold, limit):
+    for query in (*_windows(gold, limit), *_outside(gold)):
         try:
             statement = schema.compile(query)
         except Unsupported as why:
-            answers.unsupported["read back"] = str(why)
+            answers.unsupported[READ_BACK] = str(why)
             return
         rows = session.query(statement, query.columns)
         answers.rows += len(rows)
-        answers.note("read back", query, gold.check_rows(query, rows))
+        answers.note_stored(query, gold.differences(query, rows), cut=len(rows) == query.limit)
 
 
-def _windows(gold: Gold, limit: int) -> Iterator[Raw]:
+def _windows(gold: Gold, limit: int) -> Iterator[Stored]:
     world = gold.world
     measurements = world.measurements
     ticks_in_all = world.ticks(gold.until_ns - gold.loaded.start_ns)
@@ -169,8 +191,17 @@ def _windows(gold: Gold, limit: int) -> Iterator[Raw]:
     keep = 1 if total <= limit else -(-total // max(1, limit))
     for measurement in measurements:
         for first in reversed(firsts[::-keep]):
-            window = Window(world.time_ns(first), world.time_ns(min(first + step, ticks_in_all)))
-            yield Raw(measurement, measurement.field_names, window)
+            yield Stored(measurement, world.time_ns(first), world.time_ns(min(first + step, ticks_in_all)))
+
+
+def _outside(gold: Gold) -> Iterator[Stored]:
+    for measurement in gold.world.measurements:
+        yield Stored(measurement, end_ns=gold.world.time_ns(0), limit=OUTSIDE_ROWS)
+        yield Stored(
+            measurement,
+            start_ns=gold.world.time_ns(gold.world.ticks(gold.until_ns - gold.loaded.start_ns)),
+            limit=OUTSIDE_ROWS,
+        )
 
 
 def guarded(answers: Answers, check: Callable[[], None]) -> None:

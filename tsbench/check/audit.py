@@ -25,7 +25,8 @@ class Account:
 
     `acknowledged` includes the bulk load; `unknown` points may or may not be stored; `refused` points must not be.
     `expected` is the number of acknowledged points that must be stored: fewer than `acknowledged` if the schema keeps
-    one of several points at the same time. Of a write that was refused in part, the points are counted one by one.
+    one of several points at the same time. Of a write that was refused in part, the points are those that the database
+    said it has stored and refused. Only numbers are compared: `answers.read_back` compares the points themselves.
     """
 
     acknowledged: int

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.comparison import Difference, NotAnAnswer, between, canonical, compare, compare_rows, tolerance
+from tsbench.check.comparison import Difference, NotAnAnswer, between, canonical, compare
+from tsbench.check.stored_rows import compare_stored
 from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
 from tsbench.workload.answer_key import AnswerKey
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.check.comparison import Row
-    from tsbench.model import Batch
+    from tsbench.check.stored_rows import Located
+    from tsbench.model import Batch, Stored
     from tsbench.workload.world import World
 
 GOLD_BATCH = 65_536
@@ -140,24 +141,7 @@ class Gold:
     def _maybe_answer(self, raw: Raw) -> Rows:
         return self._maybe.answer(raw) if self.unknown_points else Rows(raw.columns, [])
 
-    def check_rows(self, query: Raw, rows: Rows) -> Difference | None:
-        """Compare a window's rows one by one; rows of unknown writes may be present or not."""
-        try:
-            expected, actual = canonical(self.answer(query)), canonical(rows)
-        except NotAnAnswer as error:
-            return Difference(str(error))
-        maybe = canonical(self._maybe_answer(query))
-        if maybe:
-            actual = _without(actual, (Counter(actual) - Counter(expected)) & Counter(maybe))
-        return compare_rows(expected, actual, query.columns, tolerance(query))
-
-
-def _without(rows: list[Row], some: Counter[Row]) -> list[Row]:
-    """Return the rows in order without those in `some`, each removed as often as it is counted."""
-    kept = []
-    for row in rows:
-        if some[row] > 0:
-            some[row] -= 1
-        else:
-            kept.append(row)
-    return kept
+    def differences(self, query: Stored, rows: Rows) -> list[Located]:
+        """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
+        maybe = self._maybe.answer(query) if self.unknown_points else Rows(query.columns, [])
+        return compare_stored(query, self.answer(query), maybe, rows)

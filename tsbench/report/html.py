@@ -198,4 +198,5 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "stall_count": len(found),
         "unsupported": view.unsupported(cell),
         "first_wrong": view.first_wrong(cell),
+        "stored_differences": view.stored_differences(cell),
     }

@@ -245,5 +245,16 @@ def first_wrong(cell: Cell) -> Sequence[tuple[str, str]]:
     return [(key, str(value)) for key, value in _items(lookup(cell.summary, ("answers", "first_wrong")))]
 
 
+def stored_differences(cell: Cell) -> list[tuple[str, str, str]]:
+    """Return the differences between stored and written points by kind: the kind, how many, where the first one is."""
+    rows = []
+    for kind, found in _items(lookup(cell.summary, ("answers", "stored_differences"))):
+        first = found["first"][0]
+        place = " ".join(str(part) for part in (first["measurement"], first["series"], first["time"]) if part)
+        shown = f"{place}: stored {first['stored'] or 'nothing'}, expected {first['expected'] or 'nothing'}"
+        rows.append((kind, f"{text_of(found['count'], 'count')}{' or more' if found['at_least'] else ''}", shown))
+    return rows
+
+
 def _items(content: object) -> list[tuple[str, Any]]:
     return [(str(key), value) for key, value in content.items()] if isinstance(content, dict) else []

@@ -6,6 +6,7 @@ of the data's layout (b-tree or BRIN, narrow or wide) is a Schema of its own, ne
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -137,7 +138,10 @@ class Session(Protocol):
         ...
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
+        """Execute a compiled query and fetch every row.
+
+        With the column `model.OTHERS` it is a `model.Stored`: what else the answer holds is put there by `others_text`.
+        """
         ...
 
     def facts(self) -> Mapping[str, str]:
@@ -283,6 +287,12 @@ def require_driver(target: Target) -> None:
             require(target.driver.module, target.driver.extra)
         except UserMistake as error:
             raise UserMistake(f"{target.name}: {error}") from None
+
+
+def others_text(values: Mapping[str, Any]) -> str | None:
+    """Return the text of the column `model.OTHERS` for other tags and fields; those without a value do not count."""
+    found = {name: value for name, value in sorted(values.items()) if value is not None and value != ""}
+    return json.dumps(found, default=str, ensure_ascii=False) if found else None
 
 
 C = TypeVar("C", bound=Command)

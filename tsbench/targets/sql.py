@@ -7,20 +7,26 @@ people expect one. Each database has a subclass for its dialect.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
-from tsbench.targets.base import Statement
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.targets.base import Statement, others_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tsbench.model import Aggregate, Measurement
 
 _FUNCTION: dict[Aggregate, str] = {"max": "max", "min": "min", "mean": "avg", "sum": "sum", "count": "count"}
 
 _TIME = 'm."time"'
+TAGS_FOLLOW = "(tags)"
+"""Name of the column in the answer to `Stored` that stands between the columns of the points and those of the tags."""
+OWN_TAGS = "additional_tags"
+"""Name of the column with a measurement's own tags as JSON."""
 
 
 def quoted(name: str) -> str:
@@ -76,6 +82,8 @@ class SqlText(ABC):
                 text = self._latest_buckets(query)
             case Count():
                 text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
+            case Stored():
+                text = self._stored(query)
         return Statement(text, tuple(self.params))
 
     def arg(self, value: Any) -> str:
@@ -150,6 +158,21 @@ class SqlText(ABC):
             f"GROUP BY 1 ORDER BY 1 DESC LIMIT {int(query.limit)}"
         )
 
+    def _stored(self, query: Stored) -> str:
+        """Return the text for all columns of points and tags, whoever made them, and for points without tags."""
+        where = []
+        if query.start_ns is not None:
+            where.append(f"{_TIME} >= {self.arg(self.bound(query.start_ns))}")
+        if query.end_ns is not None:
+            before = f"{_TIME} < {self.arg(self.bound(query.end_ns))}"
+            where.append(before if where else f"({before} OR {_TIME} IS NULL)")
+        tags = f", NULL AS {quoted(TAGS_FOLLOW)}, t.*" if query.measurement.tags else ""
+        join = ' LEFT JOIN "tags" t ON t."id" = m."tags_id"' if tags else ""
+        lines = [f"SELECT m.*{tags}", f"FROM {quoted(query.measurement.name)} m{join}"]
+        lines += [f"WHERE {' AND '.join(where)}"] if where else []
+        lines += [f"LIMIT {int(query.limit)}"] if query.limit is not None else []
+        return "\n".join(lines)
+
     def _window(self, query: Raw | Above | Bucketed | Grouped) -> list[str]:
         start = self.arg(self.bound(query.window.start_ns))
         end = self.arg(self.bound(query.window.end_ns))
@@ -159,6 +182,46 @@ class SqlText(ABC):
 def fields(table: str, of: Iterable[str]) -> str:
     """Return the columns of one table, in order."""
     return ", ".join(f"{table}.{quoted(name)}" for name in of)
+
+
+def stored_records(
+    found: Sequence[tuple[Any, ...]], of: Sequence[str], columns: tuple[str, ...]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a `Stored` under its columns; `of` names those of the answer."""
+    at = of.index(TAGS_FOLLOW) if TAGS_FOLLOW in of else len(of)
+    places = {name: at + 1 + i for i, name in enumerate(of[at + 1 :])}
+    places |= {name: i for i, name in enumerate(of[:at])}
+    own_at = places.get(OWN_TAGS)
+    ours = {places[name] for name in columns if name in places} | {at, own_at}
+    ours |= {i for i, name in enumerate(of) if name == ("tags_id" if i < at else "id")}
+    others = [(name, i) for i, name in enumerate(of) if i not in ours]
+    if not others and all(name in places for name in columns[:-1]):
+        known = itemgetter(*(places[name] for name in columns[:-1]))
+        if own_at is None or not any(row[own_at] for row in found):
+            return [(*known(row), None) for row in found]
+    return [_stored_record(row, columns, places, own_at, others) for row in found]
+
+
+def _stored_record(
+    row: tuple[Any, ...],
+    columns: tuple[str, ...],
+    places: Mapping[str, int],
+    own_at: int | None,
+    others: Sequence[tuple[str, int]],
+) -> tuple[Any, ...]:
+    own = {} if own_at is None else _own_tags(row[own_at])
+    values = [row[places[name]] if name in places else own.pop(name, None) for name in columns[:-1]]
+    return (*values, others_text({**own, **{name: row[i] for name, i in others}}))
+
+
+def _own_tags(stored: Any) -> dict[str, Any]:
+    """Return a row's own tags by name; any other text is one value under the column's name."""
+    if isinstance(stored, str):
+        try:
+            stored = json.loads(stored)
+        except ValueError:
+            return {OWN_TAGS: stored}
+    return dict(stored) if isinstance(stored, dict) else {OWN_TAGS: stored}
 
 
 def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from tsbench.model import (
+    OTHERS,
     Above,
     Batch,
     Bucketed,
@@ -27,6 +28,7 @@ from tsbench.model import (
     Query,
     Raw,
     Rows,
+    Stored,
     Window,
 )
 
@@ -165,8 +167,29 @@ class _Answer:
                 found = buckets.sort("time", descending=True).head(query.limit)
             case Count():
                 return pl.DataFrame({"points": [len(self.table.between(*_EVER))]})
+            case Stored():
+                return self._stored(query)
         key = ["key"] if query.measurement.key in query.columns and "key" in found.columns else []
         return found.select("time", *key, *(f"f:{name}" for name in query.fields))
+
+    def _stored(self, query: Stored) -> pl.DataFrame:
+        bounds = (
+            given if given is not None else ever
+            for given, ever in zip((query.start_ns, query.end_ns), _EVER, strict=True)
+        )
+        points, m = self.table.between(*bounds), self.table.measurement
+        points = points if query.limit is None else points.head(query.limit)
+        tags = [
+            pl.Series(f"t:{tag}", self.table.tags[tag].tolist(), dtype=pl.String).gather(points["series"])
+            for tag in (*m.tags, *m.own_tags)
+            if len(points)
+        ]
+        fields = (f"f:{name}" for name in m.field_names)
+        return (
+            pl.DataFrame([points["time"], *tags])
+            .hstack(points.select(*fields))
+            .with_columns(pl.lit(None).alias(OTHERS))
+        )
 
     def _inside(self, window: Window, keys: Sequence[str] | None) -> pl.DataFrame:
         return self._chosen(self.table.between(window.start_ns, window.end_ns), keys)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from tsbench.errors import one_line
-from tsbench.model import OpError, Outcome, Rows, WriteMode
+from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
 from tsbench.targets.duckdb.schemas import BATCH
+from tsbench.targets.sql import stored_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +67,10 @@ class DuckdbSession:
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         with self._errors(self._timeout_s):
-            return Rows(columns, self._connection.execute(statement.text, statement.params).fetchall())
+            found = self._connection.execute(statement.text, statement.params).fetchall()
+        if columns[-1] == OTHERS:
+            found = stored_records(found, [column[0] for column in self._connection.description], columns)
+        return Rows(columns, found)
 
     def facts(self) -> Mapping[str, str]:
         """Return the library's version and the settings for parallelism, memory and checkpoints."""

@@ -9,12 +9,16 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tsbench.model import Measurement
+
+
+_NO_NUMBERS = ("string", "boolean")
+"""The types of fields that the fields of a measurement do not have."""
 
 
 def quoted(name: str) -> str:
@@ -30,6 +34,7 @@ def text_literal(value: str) -> str:
 def compile_query(query: Query) -> str:
     """Return the text of the query. The answer has tags of GROUP BY per series, not as columns."""
     m = query.measurement
+    where: list[str]
     match query:
         case Raw():
             select, where, rest = _names(query.fields), _window(query), _by_key(m)
@@ -49,6 +54,14 @@ def compile_query(query: Query) -> str:
         case Count():
             # A point has all fields of its measurement, so any of them counts the points.
             select, where, rest = f"count({quoted(m.fields[0].name)}) AS points", [], []
+        case Stored():
+            select, where, rest = "*", _bounds(query), ["GROUP BY *"]
+            if query.limit is not None:
+                # With GROUP BY it would be a limit per series. The star leaves out what has another type elsewhere.
+                select = ", ".join(
+                    ["*", *(f"{quoted(name)}::{kind}" for name in m.field_names for kind in _NO_NUMBERS)]
+                )
+                rest = [f"LIMIT {int(query.limit)}"]
     where += _chosen(m, getattr(query, "keys", None))
     lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
     lines += [f"WHERE {' AND '.join(where)}"] if where else []
@@ -74,6 +87,11 @@ def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:
 
 def _window(query: Raw | Above | Bucketed | Grouped) -> list[str]:
     return [f"time >= {query.window.start_ns}ns", f"time < {query.window.end_ns}ns"]
+
+
+def _bounds(query: Stored) -> list[str]:
+    start = [] if query.start_ns is None else [f"time >= {query.start_ns}ns"]
+    return [*start, *_before(query.end_ns)]
 
 
 def _before(time_ns: int | None) -> list[str]:

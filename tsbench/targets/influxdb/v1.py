@@ -16,10 +16,10 @@ from urllib.parse import quote, urlencode
 
 from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
-from tsbench.model import OpError, Outcome, Rows
+from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Driver, Requirement, Statement, statement_of, timed
+from tsbench.targets.base import Access, Driver, Requirement, Statement, others_text, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -61,7 +61,7 @@ class Influx1Schema(http_api.LineSchema):
 
     def compile(self, query: Query) -> Statement:
         """Return the query as InfluxQL."""
-        return Statement(compile_query(query))
+        return Statement(compile_query(query), http_api.tags_of(query))
 
 
 class Influx1Session(Counting):
@@ -116,7 +116,8 @@ class Influx1Session(Counting):
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         records: list[tuple[Any, ...]] = []
         for series in self._execute(statement.text):
-            records += _records(series, columns)
+            stored = columns[-1] == OTHERS
+            records += _stored_records(series, columns, statement.params) if stored else _records(series, columns)
         if not records and "time" not in columns:  # InfluxQL has no row for a count of zero
             records = [(0,) * len(columns)]
         return Rows(columns, records)
@@ -269,6 +270,22 @@ def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple
         tuple(tags.get(name, "") if place is None else row[place] for name, place in zip(columns, places, strict=True))
         for row in values
     )
+
+
+def _stored_records(
+    series: dict[str, Any], columns: tuple[str, ...], of_tags: tuple[str, ...]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a series for `Stored`, with all its tags and fields."""
+    found, tags = series["columns"], series.get("tags", {})
+    own = {name for name in of_tags if name in tags}
+    places = [found.index(name) if name in found and name not in own else None for name in columns[:-1]]
+    others = [(name, place) for place, name in enumerate(found) if place not in places]
+    other_tags = {name: value for name, value in tags.items() if name not in own}
+    for row in series["values"]:
+        values = (
+            tags.get(name) if place is None else row[place] for name, place in zip(columns[:-1], places, strict=True)
+        )
+        yield (*values, others_text({**other_tags, **{name: row[place] for name, place in others}}))
 
 
 TAGS = Influx1Schema("tags")

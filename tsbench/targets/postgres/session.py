@@ -7,22 +7,37 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.adapt import Loader
+from psycopg.pq import Format, TransactionStatus
 
 from tsbench.collect.counters import Counting
-from tsbench.model import OpError, Outcome, Rows, WriteMode
+from tsbench.encode.pgcopy import EPOCH_2000_US
+from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import statement_of, timed
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
 from tsbench.targets.postgres.login import parameters, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
+from tsbench.targets.sql import stored_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from psycopg.abc import Buffer
+
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload, Statement
+
+
+class _Nanoseconds(Loader):
+    """Loads a timestamptz as ns since 1970: Python's datetimes end at the year 9999 and have no infinity."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        """Return the time; the infinities are the ends of 64-bit microseconds since 2000."""
+        return (int.from_bytes(data, "big", signed=True) + EPOCH_2000_US) * 1_000
 
 
 def connect(
@@ -110,8 +125,18 @@ class PostgresSession(Counting):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Execute a compiled query, prepared, and fetch every row (in binary form, without parsing floats)."""
+        if columns[-1] == OTHERS:
+            return self._stored(statement, columns)
         with self._errors(self._timeout_s) as connection:
             return Rows(columns, connection.statements.fetch(statement.text, statement.params))
+
+    def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Fetch rows with all columns of their table; not prepared, or a column that somebody added were an error."""
+        with self._errors(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
+            cursor.adapters.register_loader("timestamptz", _Nanoseconds)
+            cursor.execute(statement.text, statement.params or None, prepare=False)
+            names = [column.name for column in cursor.description or ()]
+            return Rows(columns, stored_records(cursor.fetchall(), names, columns))
 
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and every setting that differs from its default."""

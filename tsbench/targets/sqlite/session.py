@@ -8,8 +8,9 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tsbench.model import OpError, Outcome, Rows, WriteMode
+from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
+from tsbench.targets.sql import stored_records
 from tsbench.targets.sqlite.schemas import Checkpoint, cause_of, wait_for_locks
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ class SqliteSession:
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         with self._errors(self._timeout_s):
-            return Rows(columns, self._connection.execute(statement.text, statement.params).fetchall())
+            cursor = self._connection.execute(statement.text, statement.params)
+            found = cursor.fetchall()
+        if columns[-1] == OTHERS:
+            found = stored_records(found, [column[0] for column in cursor.description], columns)
+        return Rows(columns, found)
 
     def facts(self) -> Mapping[str, str]:
         """Return the library's version and the settings for durability and memory."""

@@ -1,0 +1,265 @@
+"""Comparison of stored points, with all their tags and fields, with those that were written; differences are located.
+
+Rows are paired by series and time, not by their place, so that one missing row is one difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tsbench.check.comparison import EXACT, NotAnAnswer, Row, canonical_value, equal
+from tsbench.model import OTHERS, Rows
+from tsbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tsbench.model import Measurement, Stored
+
+EXAMPLES = 3
+"""Differences of each kind that are kept; all are counted."""
+SHOWN = 300
+"""Characters of a stored or expected text that are kept."""
+
+
+class Kind(StrEnum):
+    """The kind of a difference between a stored point and the one that was written."""
+
+    WRONG_VALUE = "wrong value"
+    MISSING = "missing row"
+    UNWRITTEN = "row that nobody wrote"
+    OTHER_TAGS = "other tags"
+    EXTRA = "extra field or tag"
+    PARTIAL = "partial point"
+    DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """One difference and its place: measurement, series (the key's value, None without tags) and time.
+
+    `stored` and `expected` have the columns that differ, or all of a row that is there or missing as a whole. `time` is
+    ISO 8601 in UTC, or the stored value where that is no time.
+    """
+
+    kind: Kind
+    measurement: str
+    series: str | None
+    time: str
+    stored: dict[str, Any]
+    expected: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        place = " ".join((self.measurement, *(() if self.series is None else (self.series,)), "at", self.time))
+        stored, expected = _shown(self.stored) or "nothing", _shown(self.expected) or "nothing"
+        return f"{self.kind}: {place}: stored {stored}, expected {expected}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the difference in the form of validate.json."""
+        return {
+            "measurement": self.measurement,
+            "series": self.series,
+            "time": self.time,
+            "stored": _shown(self.stored),
+            "expected": _shown(self.expected),
+        }
+
+
+@dataclass(slots=True)
+class Differences:
+    """The number of differences by kind, and the first few of each."""
+
+    counts: Counter[Kind] = field(default_factory=Counter)
+    first: dict[Kind, list[Located]] = field(default_factory=dict)
+    cut: bool = False
+    """Whether an answer ended at its limit, so that the counts are lower bounds."""
+
+    def add(self, found: Iterable[Located]) -> None:
+        """Count differences."""
+        for difference in found:
+            self.counts[difference.kind] += 1
+            examples = self.first.setdefault(difference.kind, [])
+            if len(examples) < EXAMPLES:
+                examples.append(difference)
+
+    @property
+    def text(self) -> str:
+        """One line for people with the counts and the first difference; empty if nothing differs."""
+        if not self.counts:
+            return ""
+        more = " or more" if self.cut else ""
+        counts = ", ".join(f"{count:,}{more} x {kind}" for kind, count in self.counts.most_common())
+        return f"{counts}; first {next(iter(self.first.values()))[0].text}"
+
+    def summary(self) -> dict[str, Any]:
+        """Return counts and examples by kind in the form of summary.json and validate.json."""
+        return {
+            str(kind): {"count": count, "at_least": self.cut, "first": [one.to_json() for one in self.first[kind]]}
+            for kind, count in self.counts.items()
+        }
+
+
+def compare_stored(query: Stored, expected: Rows, maybe: Rows, stored: Rows) -> list[Located]:
+    """Return all differences between stored rows and the expected ones, in the order of their times.
+
+    All have the query's columns. The rows in `maybe` may be stored or not, each as often as it occurs in `maybe`.
+    """
+    must, found = _canonical(expected), _canonical(stored)
+    if must == found:
+        return []
+    missing, more = Counter(must), Counter(found)
+    missing, more = missing - more, more - missing
+    more -= Counter(_canonical(maybe))
+    return _Pairing(query.measurement, query.columns, Counter(must)).differences(missing, more)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairing:
+    """Pairs the rows that are not stored as expected with those that are stored and not expected."""
+
+    measurement: Measurement
+    columns: tuple[str, ...]
+    written: Counter[Row]
+
+    def differences(self, missing: Counter[Row], more: Counter[Row]) -> list[Located]:
+        pairs: dict[tuple[Any, Any], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+        for place, rows in enumerate((missing, more)):
+            for row in rows.elements():
+                pairs[row[0], self._series(row)][place].append(row)
+        at_place: dict[tuple[Any, Any], list[Row]] = {place: [] for place in pairs}
+        for row in self.written:
+            if (place_of := (row[0], self._series(row))) in at_place:
+                at_place[place_of].append(row)
+        found: list[Located] = []
+        for key in sorted(pairs, key=lambda key: tuple(map(_order, key))):
+            found += self._at(*pairs[key], at_place[key])
+        return found
+
+    def _at(self, missing: list[Row], more: list[Row], written: list[Row]) -> list[Located]:
+        """Return the differences at one time of one series, where `written` rows are expected in all."""
+        found = []
+        missing, more = _without_equals(missing, more)
+        while missing and more:
+            best = max(more, key=lambda row: sum(map(_equal, row, missing[0])))
+            more.remove(best)
+            found += self._changed(missing.pop(0), best)
+        found += [self._located(Kind.MISSING, {}, row, row) for row in missing]
+        for row in more:
+            like = max(written, key=lambda other: sum(map(_equal, row, other)), default=None)
+            if like is None:
+                kind = Kind.PARTIAL if self._is_partial(row) else Kind.UNWRITTEN
+                found.append(self._located(kind, self._named(row), None, row))
+            else:
+                found += self._changed(like, row) or [self._located(Kind.DUPLICATE, self._named(row), None, row)]
+        return found
+
+    def _changed(self, expected: Row, stored: Row) -> list[Located]:
+        """Return one difference per kind between two rows of one series and time."""
+        m = self.measurement
+        tags, fields = {*m.tags, *m.own_tags}, {*m.field_names}
+        differing: dict[Kind, list[int]] = defaultdict(list)
+        for place, name in enumerate(self.columns):
+            if not _equal(stored[place], expected[place]):
+                kind = Kind.OTHER_TAGS if name in tags else Kind.WRONG_VALUE if name in fields else Kind.EXTRA
+                differing[Kind.PARTIAL if kind is Kind.WRONG_VALUE and stored[place] is None else kind].append(place)
+        return [
+            self._located(kind, self._named(stored, places), expected, stored, places)
+            for kind, places in differing.items()
+        ]
+
+    def _located(
+        self, kind: Kind, stored: dict[str, Any], expected: Row | None, at: Row, places: Sequence[int] | None = None
+    ) -> Located:
+        wanted = {} if expected is None else self._named(expected, places)
+        key, series = self.measurement.key, self._series(at)
+        series = f"(no {key})" if key is not None and series in {None, ""} else series
+        return Located(kind, self.measurement.name, series, _moment(at[0]), stored, wanted)
+
+    def _named(self, row: Row, places: Sequence[int] | None = None) -> dict[str, Any]:
+        """Return values of a row by column: those at `places`, else all but time, key and missing values."""
+        if places is not None:
+            return {self.columns[place]: row[place] for place in places}
+        m = self.measurement
+        named = dict(zip(self.columns, row, strict=True))
+        in_order = (*m.field_names, OTHERS, *m.tags[1:], *m.own_tags)  # the fields first: the text may be cut
+        return {name: named[name] for name in in_order if named[name] is not None}
+
+    def _is_partial(self, row: Row) -> bool:
+        fields = {*self.measurement.field_names}
+        return any(value is None for name, value in zip(self.columns, row, strict=True) if name in fields)
+
+    def _series(self, row: Row) -> Any:
+        return row[1] if self.measurement.key is not None else None
+
+
+def _without_equals(missing: list[Row], more: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the rows of two lists that have no equal row in the other one, where rounding is no difference."""
+    rest, left = [], list(more)
+    for row in missing:
+        same = next((other for other in left if all(map(_equal, row, other))), None)
+        if same is None:
+            rest.append(row)
+        else:
+            left.remove(same)
+    return rest, left
+
+
+def _canonical(rows: Rows) -> list[Row]:
+    """Return the rows in the form of `comparison.canonical`, sorted; values that no answer can hold become text."""
+    columns = list(zip(*rows.records, strict=True))
+    plain = [_plain(name, column) for name, column in zip(rows.columns, columns, strict=False)]
+    found: list[Row] = list(zip(*plain, strict=True))
+    try:
+        return sorted(found)
+    except TypeError:
+        return sorted(found, key=lambda row: tuple(map(_order, row)))
+
+
+def _plain(name: str, column: Sequence[Any]) -> Sequence[Any]:
+    kinds = set(map(type, column))
+    if kinds <= {str, type(None)} or kinds == {float} or (name == "time" and kinds == {int}):
+        return column  # which nearly all are: a value at a time would take five times as long
+    if kinds == {int}:
+        return [*map(float, column)]
+    return [_plain_value(value, of_time=name == "time") for value in column]
+
+
+def _plain_value(value: Any, *, of_time: bool) -> Any:
+    try:
+        return canonical_value(value, of_time=of_time)
+    except NotAnAnswer:
+        return f"{type(value).__name__} {value!r}"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return equal(one, other, EXACT)
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    if isinstance(value, int | float) and not math.isnan(value):
+        return 1, value
+    return (0, 0) if value is None else (2, str(value))
+
+
+def _moment(time_ns: Any) -> str:
+    if isinstance(time_ns, int):
+        with suppress(ValueError, OverflowError, OSError):
+            return format_time(time_ns)
+        return f"{time_ns} ns"
+    return "no time" if time_ns is None else repr(time_ns)
+
+
+def _shown(values: dict[str, Any]) -> str:
+    texts = (value if name == OTHERS else f"{name}={_number(value)}" for name, value in values.items())
+    return ", ".join(map(str, texts))[:SHOWN]
+
+
+def _number(value: Any) -> str:
+    return f"{value:.17g}" if isinstance(value, float) else str(value)
