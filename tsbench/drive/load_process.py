@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.drive.cluster.clocks import Timebase
-    from tsbench.model import Rows
+    from tsbench.model import Rows, WriteMode
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
 
@@ -42,9 +42,6 @@ A = TypeVarTuple("A")
 logger = logging.getLogger("tsbench")
 
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
-
-READY_SINGLES = 4_096
-"""Number of single-point payloads encoded before the clock starts; later ones are made a block at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +119,13 @@ class LoadProcess:
         self._flusher = gevent.spawn(self._flush_every_second)
 
     def _make_feed(self) -> PayloadQueue:
-        drive = self.spec.drive
-        last = None if drive.window is None else self.loaded_ticks + self.world.ticks(drive.window)
-        feed = PayloadQueue(
-            self.world,
-            self.schema,
-            self.share.streams,
-            block_points=self.spec.block_points,
-            first_tick=self.loaded_ticks,
-            last_tick=last,
-        )
-        for op in self.spec.writes:
-            points = op.write or 1
-            feed.prepare(points, op.write_mode, max(16, READY_SINGLES // points))
+        feed = PayloadQueue(self.spec, self.share.streams, self._cannot_encode)
+        if self.spec.writes or not self.spec.op:  # a bare locustfile's writes are known only when it makes them
+            feed.prepare([(op.write or 1, op.write_mode) for op in self.spec.writes])
         return feed
+
+    def _cannot_encode(self, reason: str) -> None:
+        self.failed(reason)  # which is set after this object was made
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -184,6 +174,15 @@ class LoadProcess:
         waiter = GreenletWaiter if self.target.cooperative else None
         timeout_s = self.spec.drive.timeout / 1e9
         return self.target.connect(self.endpoint, self.schema, timeout_s=timeout_s, waiter=waiter)
+
+    def next_write(self, points: int, mode: WriteMode, turn: Turn) -> Write | None:
+        """Return the user's next write, None at the end of the streams; waiting for one is this process's delay."""
+        write = self.feed.take(points, mode)
+        if write is None:
+            since_ns = self.timebase.now_ns()
+            write = self.feed.wait_for(points, mode)
+            self.due_times.held_up(turn, since_ns)
+        return write
 
     def write(self, session: Session, write: Write, name: str, turn: Turn) -> Timed[int]:
         """Send one write; its end goes into histograms, schedule and ledger, whatever it is."""
@@ -284,6 +283,7 @@ class LoadProcess:
         self.closed = True
         gc.unfreeze()  # or the interpreter cannot take its modules apart at its end, and DuckDB prints what it leaks
         self._flusher.kill()
+        self.feed.close()
         self.recorder.unsent(*self.due_times.end())
         self.recorder.close()
         self.probe.close()
@@ -295,6 +295,7 @@ class LoadProcess:
             **asdict(self.share),
             "ops": self.recorder.total,
             "encode_ns": self.feed.encode_ns,
+            "payload_wait_ns": self.due_times.payload_wait_ns,
             "clock_offset_ns": self.timebase.offset_ns,
             "schedule": asdict(self.due_times.schedule) if self.due_times.is_open_loop else None,
             "unconnected": self._state.unconnected,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.believable import believable_percentile, own_percentiles_ns
@@ -131,9 +131,11 @@ class _ClientDelays:
     def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
         evidence, lag, timer_lag = [], Histogram(), Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
+        users_ns = processes.users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
         for share in processes.shares:
             seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50_ns)
-            evidence.append(seen.evidence)
+            waited = share["payload_wait_ns"] / max(1.0, users_ns)
+            evidence.append(replace(seen.evidence, payload_wait_share=waited))
             lag.add(seen.lag)
             timer_lag.add(seen.timer_lag)
         return cls(evidence, lag, timer_lag)
