@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.check.comparison import Difference
+from tsbench.check.sample import Part
 from tsbench.check.stored_rows import Differences
 from tsbench.model import (
     Above,
@@ -24,7 +25,7 @@ from tsbench.targets.base import Unsupported
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tsbench.check.gold import Gold
@@ -102,8 +103,10 @@ class Answers:
         }
 
 
-def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers) -> None:
-    """Check the answers that load processes kept during the run, from their files.
+def given_answers(
+    gold: Gold, paths: Iterable[Path], seed: int, answers: Answers, only: Container[tuple[str, int]] | None = None
+) -> None:
+    """Check the answers that load processes kept during the run, from their files; `only` those of kind and number.
 
     A last line that was cut off by a kill is skipped.
     """
@@ -113,10 +116,12 @@ def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers
                 if not line.endswith("\n"):
                     continue
                 given = json.loads(line)
+                if only is not None and (given["op"], given["number"]) not in only:
+                    continue
                 query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
                 rows = Rows(query.columns, [tuple(row) for row in given["rows"]])
-                wrong = Difference(given["wrong"]) if "wrong" in given else gold.check(query, rows, quiet=False)
-                answers.note(given["op"], query, wrong)
+                found = gold.check(query, rows, quiet=False, part=Part.of(given)) if "wrong" not in given else None
+                answers.note(given["op"], query, Difference(given["wrong"]) if "wrong" in given else found)
 
 
 def ask(

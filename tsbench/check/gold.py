@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.check.comparison import Row
+    from tsbench.check.sample import Part
     from tsbench.check.stored_rows import Located
     from tsbench.model import Batch, Stored
     from tsbench.workload.world import World
@@ -112,17 +113,22 @@ class Gold:
         """
         return self._in_part if self._replaces and self.world.spec.disorder.duplicate else 0
 
-    def check(self, query: Query, rows: Rows, *, quiet: bool) -> Difference | None:
-        """Compare a database's answer with gold; `quiet` means that nothing was being written at the time."""
+    def check(self, query: Query, rows: Rows, *, quiet: bool, part: Part | None = None) -> Difference | None:
+        """Compare a database's answer with gold; with `part`, the rows are only that part of the answer.
+
+        `quiet` means that nothing was being written at the time.
+        """
         try:
             moving = self.writes and (not quiet or self.unknown_points > 0)
             if moving and isinstance(query, Latest) and query.before_ns is None:
-                return self._check_newest(query, rows, quiet=quiet)
+                return self._check_newest(query, rows, quiet=quiet, part=part)
+            if part is not None:
+                return part.compare(query, canonical(self.answer(query)), canonical(rows))
             return compare(self.answer(query), rows, query)
         except NotAnAnswer as error:
             return Difference(str(error))
 
-    def _check_newest(self, query: Latest, rows: Rows, *, quiet: bool) -> Difference | None:
+    def _check_newest(self, query: Latest, rows: Rows, *, quiet: bool, part: Part | None) -> Difference | None:
         """Check newest rows: each may be any row that was sent after the newest one before the query."""
         if tuple(rows.columns) != query.columns:
             return Difference(f"columns {', '.join(rows.columns)} instead of {', '.join(query.columns)}")
@@ -132,6 +138,10 @@ class Gold:
             since = min((row[0] for row in earliest), default=self.loaded.start_ns)
             self._newest[query, quiet] = earliest, frozenset(self._rows_since(query, since))
         earliest, possible = self._newest[query, quiet]
+        if part is not None:
+            if part.count < len(earliest):
+                return Difference(f"{part.count} rows instead of {len(earliest)}")
+            earliest = part.chosen(query, earliest)
         return between(earliest, possible, canonical(rows), keyed=query.measurement.key is not None)
 
     def _rows_since(self, query: Latest, since_ns: int) -> list[Row]:

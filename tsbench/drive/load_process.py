@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 import gevent
 from gevent.event import Event
 
-from tsbench.check.comparison import NotAnAnswer, canonical
+from tsbench.drive.answer_sample import AnswerSample
 from tsbench.drive.due_times import Clock, DueTimes, Turn
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
@@ -54,26 +54,8 @@ class Share:
     streams: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """One answer to check after the run."""
-
-    op: str
-    number: int
-    rows: Rows
-
-    def line(self) -> dict[str, Any]:
-        """Return the answer as JSON for the process's file; a value that no answer can contain makes it a wrong one."""
-        line: dict[str, Any] = {"op": self.op, "number": self.number}
-        try:
-            return {**line, "rows": canonical(self.rows)}
-        except NotAnAnswer as error:
-            return {**line, "rows": [], "wrong": str(error)}
-
-
 @dataclass(slots=True)
 class _State:
-    answers: list[Answer] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     unconnected: dict[str, int] = field(default_factory=dict)
@@ -111,6 +93,7 @@ class LoadProcess:
         """Callback when results can no longer be recorded, with the reason."""
         self.directory = directory
         self._state = _State()
+        self._sample = AnswerSample(spec.world.seed, spec.check.sample)
         self._started = Event()
         self._in_flight = 0
         self._idle: Event | None = None
@@ -225,9 +208,13 @@ class LoadProcess:
         else:
             result = self._call(kind, session.query, statement, query.columns)
         self._record(kind, turn, result)
-        if result.value is not None and len(self._state.answers) < self.spec.check.sample:
-            self._state.answers.append(Answer(kind, number, result.value))
+        if result.value is not None and self._is_measured(turn):
+            self._sample.add(kind, number, query, result.value)
         return result
+
+    def _is_measured(self, turn: Turn) -> bool:
+        clock = self.clock
+        return clock is not None and clock.start_ns <= turn.due_ns and (not clock.end_ns or turn.due_ns < clock.end_ns)
 
     @property
     def loaded(self) -> Window:
@@ -288,12 +275,11 @@ class LoadProcess:
         self.recorder.close()
         self.probe.close()
         place = self.directory / "process"
-        with (place / f"{self.share.name}.answers.jsonl").open("w", encoding="utf-8") as out:
-            for answer in self._state.answers:
-                out.write(json.dumps(answer.line()) + "\n")
+        self._sample.write(place / f"{self.share.name}.answers.jsonl")
         content = {
             **asdict(self.share),
             "ops": self.recorder.total,
+            "answers": self._sample.given,
             "encode_ns": self.feed.encode_ns,
             "payload_wait_ns": self.due_times.payload_wait_ns,
             "clock_offset_ns": self.timebase.offset_ns,

@@ -129,6 +129,9 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
         if part == owner:
             pieces = _items(lookup(cell.summary, (part, key)))
             found.extend((f"of which {name}", text_of(value, form)) for name, value in pieces if value is not None)
+    if part == "answers" and (given := lookup(cell.summary, (part, "given"))) is not None:
+        sampled = text_of(lookup(cell.summary, (part, "sampled")), "count")
+        found.append(("of the measured load", f"{sampled} of {text_of(given, 'count')}"))
     for owner, key, label in (
         ("load", "settled_s", "settling afterwards"),
         ("limit", "encode_s", "encoding of writes"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account
+from tsbench.check.sample import sampled
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
@@ -136,7 +137,8 @@ class Examiner:
             return Findings({"answers": answers.summary()}, {"answers": Verdict(None, self._too_large)})
         spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
         given = sorted((self._run / "process").glob("*.answers.jsonl"))
-        guarded(answers, lambda: given_answers(gold, given, seed, answers))
+        chosen = sampled(given, seed, spec.check.sample)
+        guarded(answers, lambda: given_answers(gold, given, seed, answers, chosen))
         kinds = [op.query for op in spec.op if op.query is not None] or list(
             answers.by_kind
         )  # bare Locust names no ops
@@ -145,8 +147,9 @@ class Examiner:
         if rows:
             guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
         verdict = answers.verdict()
-        self._run.write_json("validate.json", {**answers.summary(), "check": verdict.to_json()})
-        return self._found({"answers": answers.summary()}, {"answers": verdict})
+        found = {**answers.summary(), "sampled": len(chosen), "given": Processes.read(self._run).answers}
+        self._run.write_json("validate.json", {**found, "check": verdict.to_json()})
+        return self._found({"answers": found}, {"answers": verdict})
 
     def size(self, directory_bytes: Callable[[], int]) -> Findings:
         """Return the size of the data after it has settled, and the size of the data directory (`directory_bytes`)."""

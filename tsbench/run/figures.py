@@ -58,6 +58,11 @@ class Processes:
         ended = {share["name"] for share in self.shares}
         return [share for share in self.planned if share["name"] not in ended]
 
+    @property
+    def answers(self) -> int:
+        """Number of answers in the measured window."""
+        return sum(sum(share["answers"].values()) for share in self.shares)
+
     def verdict(self) -> Verdict:
         """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""
         texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]

@@ -199,7 +199,7 @@ class CheckPart(Part):
     answers: Annotated[int, Field(ge=0)] = 200
     """Queries that are asked after the run, when nothing is being written, and compared with gold answers."""
     sample: Annotated[int, Field(ge=0)] = 2_000
-    """Answers of the measured load that each load process keeps at most, to be compared afterwards."""
+    """Maximum number of answers of each kind that are compared afterwards; a hash chooses them from the whole load."""
     readback: Annotated[int, Field(ge=0)] = 1_000_000
     """Maximum number of stored rows that are read back and compared, in windows spread over all rows."""
     failures: Share = 0.0
