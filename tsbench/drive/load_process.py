@@ -15,6 +15,7 @@ from gevent.event import Event
 
 from tsbench.drive.answer_sample import AnswerSample
 from tsbench.drive.due_times import Clock, DueTimes, Turn
+from tsbench.drive.first_ops import FirstOps
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
@@ -94,6 +95,7 @@ class LoadProcess:
         self.directory = directory
         self._state = _State()
         self._sample = AnswerSample(spec.world.seed, spec.check.sample)
+        self._firsts = FirstOps() if spec.target.cold else None
         self._started = Event()
         self._in_flight = 0
         self._idle: Event | None = None
@@ -123,8 +125,8 @@ class LoadProcess:
     def wait_for_go(self) -> None:
         """Block the calling user until the run begins."""
         self._started.wait()
-        if self.clock is not None:
-            sleep_until_ns(self.clock.go_ns, self.timebase.now_ns())
+        while self.clock is not None and (now_ns := self.timebase.now_ns()) < self.clock.go_ns:
+            sleep_until_ns(self.clock.go_ns, now_ns)  # again if it ends early: libev's clock is not as fine as ours
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -237,6 +239,8 @@ class LoadProcess:
             acknowledged = result.value
         delays = turn.delayed_ns, result.unread_ns
         self.recorder.op(name, due_ns, end_ns, result.service_ns, acknowledged, outcome, cause, *delays)
+        if self._firsts is not None:
+            self._firsts.ended(name, started_ns, end_ns - due_ns, result.service_ns, outcome)
         if result.wait_ns:
             self.probe.waited(result.wait_ns)
         self.due_times.ended(turn, started_ns)
@@ -280,6 +284,7 @@ class LoadProcess:
             **asdict(self.share),
             "ops": self.recorder.total,
             "answers": self._sample.given,
+            "firsts": self._firsts.to_json() if self._firsts is not None else {},
             "encode_ns": self.feed.encode_ns,
             "payload_wait_ns": self.due_times.payload_wait_ns,
             "clock_offset_ns": self.timebase.offset_ns,

@@ -238,6 +238,17 @@ def stall_rows(found: pd.DataFrame, most: int = 10) -> list[tuple[str, ...]]:
     return rows
 
 
+def first_ops(cell: Cell) -> list[tuple[str, str]]:
+    """Return the response time of a cold run's first op of each name, and its service time."""
+    found = []
+    for name, first in _items(cell.summary.get("firsts")):
+        response, service = (lookup(first, (key,)) for key in ("response_ns", "service_ns"))
+        outcome = lookup(first, ("outcome",))
+        word = "" if outcome == "ok" else f"{outcome} after "
+        found.append((f"first {name}", f"{word}{text_of(response, 'ns')} (service {text_of(service, 'ns')})"))
+    return found
+
+
 def unsupported(cell: Cell) -> list[tuple[str, str]]:
     """Return the kinds of query that the schema cannot answer, with the reasons."""
     return [(kind, str(why)) for kind, why in _items(lookup(cell.summary, ("answers", "unsupported")))]

@@ -107,6 +107,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limit": client.summary(spec, sums, percents),
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "failures": _failures(processes),
+        "firsts": _firsts(processes),
     }
     checks = {
         "workers": processes.verdict(),
@@ -214,6 +215,16 @@ def _built_in_gates(ops: OpTotals, allowed: float, processes: Processes) -> tupl
         unconnected.update(share["unconnected"])
     failed = failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
     return failed, failed_connections(unconnected)
+
+
+def _firsts(processes: Processes) -> dict[str, Any]:
+    """Return the first op of each name of a cold run, over all processes."""
+    found: dict[str, Any] = {}
+    for share in processes.shares:
+        for name, first in share["firsts"].items():
+            if name not in found or first["began_ns"] < found[name]["began_ns"]:
+                found[name] = first
+    return dict(sorted(found.items()))
 
 
 def _failures(processes: Processes) -> dict[str, int]:
