@@ -11,8 +11,9 @@ import numpy as np
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.newest import MovingTracker
 from tsbench.check.points import EVER_NS, SURE, Feed, end_of_writes, slabs
-from tsbench.check.questions import Names, Question, packed_answer
+from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
+from tsbench.check.stored_rows import canonical_stored
 from tsbench.model import (
     Above,
     Bucketed,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.check.buckets import Checked, Tracker
-    from tsbench.check.comparison import Difference
+    from tsbench.check.comparison import Difference, Row
+    from tsbench.check.packed import Packed
     from tsbench.check.questions import Answer
     from tsbench.check.stored_rows import Located
     from tsbench.workload.world import World
@@ -120,12 +122,17 @@ class Gold:
 
     def differences(self, query: Stored, rows: Rows) -> list[Located]:
         """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
-        ((_, found),) = self.compare([Question("", query, lambda: rows)])
+        plain = Rows(rows.columns, canonical_stored(rows))
+        ((_, found),) = self.compare([Question("", query, lambda: plain)])
         return cast("list[Located]", found)
 
     def packed(self, query: Query, rows: Rows) -> Answer:
         """Return an answer as columns, or why it is none."""
         return packed_answer(query, rows, self._names(query))
+
+    def packed_canonical(self, query: Query, rows: Sequence[Row]) -> Packed:
+        """Return the rows of an answer that are in canonical form as columns."""
+        return pack_rows(query, rows, self._names(query))
 
     def _names(self, query: Query) -> Names:
         is_keyed = query.measurement.key is not None and query.measurement.key in query.columns

@@ -82,7 +82,7 @@ def pack(rows: Sequence[Row], series_of: Mapping[str, int] | None, fields: int) 
     plain = [_is_plain(row, series_of, width) for row in rows]
     good = _columns([row for row, is_plain in zip(rows, plain, strict=True) if is_plain], series_of, width)
     packed = Packed.empty(fields) if good is None else good.sorted()
-    packed.odd = [row for row, is_plain in zip(rows, plain, strict=True) if not is_plain]
+    packed.odd = [tuple(row) for row, is_plain in zip(rows, plain, strict=True) if not is_plain]
     return packed
 
 

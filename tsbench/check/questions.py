@@ -11,6 +11,7 @@ from tsbench.check.packed import Packed, pack
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tsbench.check.comparison import Row
     from tsbench.check.stored_rows import Located
     from tsbench.model import Query, Rows
 
@@ -25,7 +26,7 @@ Q_co = TypeVar("Q_co", bound="Query", covariant=True)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question(Generic[Q_co]):
-    """A query and its answer, which `read` returns when it is to be compared (rows as they are for `Stored`).
+    """A query and its answer, which `read` returns when it is to be compared (canonical rows for `Stored`).
 
     `quiet` means that nothing was being written while it was answered; `cut` that it may have been longer. `sent_ns`
     and `ended_ns` are when it was asked and answered (0: not known).
@@ -44,7 +45,7 @@ class Question(Generic[Q_co]):
         return cast("Answer", self.read())
 
     def rows(self) -> Rows:
-        """Return stored rows as they are."""
+        """Return stored rows in canonical form."""
         return cast("Rows", self.read())
 
 
@@ -64,7 +65,12 @@ def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:
         found = canonical(rows)
     except NotAnAnswer as error:
         return Difference(str(error), "not an answer")
-    return pack(found, names.series_of, len(query.columns) - 1 - (names.series_of is not None))
+    return pack_rows(query, found, names)
+
+
+def pack_rows(query: Query, rows: Sequence[Row], names: Names) -> Packed:
+    """Return rows in canonical form as columns."""
+    return pack(rows, names.series_of, len(query.columns) - 1 - (names.series_of is not None))
 
 
 def compare_answer(question: Question[Query], expected: Packed, names: Names) -> Difference | None:

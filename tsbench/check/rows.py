@@ -11,8 +11,8 @@ from tsbench.check.comparison import Difference, compare_rows, in_order, toleran
 from tsbench.check.packed import Packed
 from tsbench.check.points import EVER_NS
 from tsbench.check.questions import compare_answer
-from tsbench.check.stored_rows import compare_stored
-from tsbench.model import Above, Rows
+from tsbench.check.stored_rows import compare_canonical
+from tsbench.model import Above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,15 +127,14 @@ class StoredTracker:
         for tag in (*measurement.tags, *measurement.own_tags):
             texts = slab.tags[tag].tolist()
             columns.append([texts[one] for one in series])
-        columns += [slab.fields[name][some].tolist() for name in measurement.field_names]
+        columns += [column(slab, name)[some].tolist() for name in measurement.field_names]
         return zip(*columns, [None] * len(series), strict=True)
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
         if self.end_ns > until_ns:
             return
-        columns = self._query.columns
-        known, maybe = Rows(columns, self._known), Rows(columns, self._maybe)
-        yield self._question, compare_stored(self._query, known, maybe, self._question.rows())
+        found = in_order(list(self._question.rows().records))
+        yield self._question, compare_canonical(self._query, in_order(self._known), in_order(self._maybe), found)
 
 
 class NewestTracker:

@@ -111,12 +111,17 @@ def compare_stored(query: Stored, expected: Rows, maybe: Rows, stored: Rows) -> 
 
     All have the query's columns. The rows in `maybe` may be stored or not, each as often as it occurs in `maybe`.
     """
-    must, found = canonical_stored(expected), canonical_stored(stored)
+    must, perhaps, found = map(canonical_stored, (expected, maybe, stored))
+    return compare_canonical(query, must, perhaps, found)
+
+
+def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], found: list[Row]) -> list[Located]:
+    """Compare stored rows as `compare_stored` does, all in canonical form and sorted."""
     if must == found:
         return []
     missing, more = Counter(must), Counter(found)
     missing, more = missing - more, more - missing
-    more -= Counter(canonical_stored(maybe))
+    more -= Counter(maybe)
     return _Pairing(query.measurement, query.columns, Counter(must)).differences(missing, more)
 
 
