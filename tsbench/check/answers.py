@@ -11,6 +11,7 @@ import orjson
 
 from tsbench.check.comparison import Difference
 from tsbench.check.questions import Question
+from tsbench.check.sample import Part
 from tsbench.check.spool import SpoolFile
 from tsbench.check.stored_rows import Differences, canonical_stored
 from tsbench.model import (
@@ -28,7 +29,7 @@ from tsbench.targets.base import Unsupported
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tsbench.check.gold import Gold
@@ -159,9 +160,12 @@ class Answers:
         }
 
 
-def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers) -> None:
-    """Add the answers that load processes kept during the run, from their files, which are read again when compared.
+def given_answers(
+    gold: Gold, paths: Iterable[Path], seed: int, answers: Answers, only: Container[tuple[str, int]] | None = None
+) -> None:
+    """Add the answers that load processes kept during the run; `only` those of kind and number.
 
+    The files are read again when the answers are compared.
     A last line that was cut off by a kill is skipped.
     """
     for path in paths:
@@ -172,10 +176,13 @@ def given_answers(gold: Gold, paths: Iterable[Path], seed: int, answers: Answers
                 if not line.endswith(b"\n"):
                     continue
                 given = _head(line)
+                if only is not None and (given["op"], given["number"]) not in only:
+                    continue
                 query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
                 times = given.get("sent_ns", 0), given.get("ended_ns", 0)
                 read = partial(_read_line, gold, path, at, query)
-                answers.given(Question(given["op"], query, read, False, False, *times))
+                part = Part.of(given)
+                answers.given(Question(given["op"], query, read, False, False, *times, part))
 
 
 def _head(line: bytes) -> dict[str, Any]:

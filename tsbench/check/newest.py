@@ -100,6 +100,16 @@ class MovingTracker:
         packed = Packed.empty(len(self._fields)) if isinstance(answer, Difference) else answer
         return _Given(question, difference, packed.odd, first, first + len(packed), chosen), packed
 
+    def _in_part(self, one: _Given) -> NDArray[np.bool_] | None:
+        """Return a mask of the series whose rows were kept; None: all that the query chooses."""
+        part = one.question.part
+        if part is None:
+            return one.chosen
+        keys = [""] if self._names.keys is None else self._names.keys
+        kept = {record[1] for record in part.chosen(one.question.query, [(0, key) for key in keys])}
+        mask = np.array([key in kept for key in keys])
+        return mask if one.chosen is None else mask & one.chosen
+
     def add(self, slab: Slab, known: Slab) -> None:
         before = known.rows_until(self._loaded_ns)
         self._loaded.add(known, 0, before)
@@ -146,14 +156,14 @@ class MovingTracker:
         for one in self._given:
             yield one.question, one.difference or self._judge(one)
 
-    def _bounds(self, one: _Given) -> NDArray[np.int64]:
+    def _bounds(self, one: _Given, chosen: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """Return the oldest time that the row of each series may have, the least number where it may be missing."""
         question = one.question
         bounds = self._all.time_ns if question.quiet else self._loaded.time_ns
         if question.sent_ns and not question.quiet:
             moment = np.searchsorted(self._moments, question.sent_ns, side="right")
             bounds = np.maximum(bounds, self._acknowledged[moment - 1] if moment else bounds)
-        return bounds if one.chosen is None else np.where(one.chosen, bounds, -(2**63))
+        return bounds if chosen is None else np.where(chosen, bounds, -(2**63))
 
     def _judge(self, one: _Given) -> Difference | None:
         rows = self._table.take(slice(one.first, one.last))
@@ -167,7 +177,11 @@ class MovingTracker:
             )
         if one.odd:
             return Difference(f"a row that was never sent: {one.odd[0]!r}", "row never sent")
-        bounds = self._bounds(one)
+        if one.question.part is not None:
+            least = int((self._bounds(one, one.chosen) > -(2**63)).sum())
+            if one.question.part.count < least:
+                return Difference(f"{one.question.part.count} rows instead of {least}", "missing row")
+        bounds = self._bounds(one, self._in_part(one))
         there = newest > -(2**63)
         keys = self._names.keys
         for series in np.flatnonzero(bounds > newest)[:1].tolist():

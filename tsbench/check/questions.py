@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.check.comparison import Row
+    from tsbench.check.sample import Part
     from tsbench.check.stored_rows import Located
     from tsbench.model import Query, Rows
 
@@ -29,7 +30,7 @@ class Question(Generic[Q_co]):
     """A query and its answer, which `read` returns when it is to be compared (canonical rows for `Stored`).
 
     `quiet` means that nothing was being written while it was answered; `cut` that it may have been longer. `sent_ns`
-    and `ended_ns` are when it was asked and answered (0: not known).
+    and `ended_ns` are when it was asked and answered (0: not known). With `part`, the rows are only that part of them.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Question(Generic[Q_co]):
     cut: bool = False
     sent_ns: int = 0
     ended_ns: int = 0
+    part: Part | None = None
 
     def answer(self) -> Answer:
         """Return the answer as columns."""
@@ -81,7 +83,10 @@ def compare_answer(question: Question[Query], expected: Packed, names: Names) ->
     query = question.query
     allowed = tolerance(query)
     expected = expected.sorted()
-    if expected.agrees(answer, allowed):
+    if question.part is None and expected.agrees(answer, allowed):
         return None
     rows = in_order([*answer.rows(names.keys), *answer.odd])
-    return compare_rows(expected.rows(names.keys), rows, query.columns, allowed)
+    wanted = expected.rows(names.keys)
+    if question.part is not None:
+        return question.part.compare(query, wanted, rows, allowed)
+    return compare_rows(wanted, rows, query.columns, allowed)

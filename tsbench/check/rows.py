@@ -82,11 +82,13 @@ class RowTracker:
         found = len(actual) + len(actual.odd)
         self._expected_rows += len(expected)
         self._found_rows += found
-        allowed = tolerance(self._query)
-        if self._difference is not None or expected.agrees(actual, allowed):
+        allowed, part = tolerance(self._query), self._question.part
+        if self._difference is not None or (part is None and expected.agrees(actual, allowed)):
             return
         keys = self._names.keys
         want, got = expected.rows(keys), in_order([*actual.rows(keys), *actual.odd])
+        if part is not None:
+            want = part.chosen(self._query, want)
         self._difference = compare_rows(want, got, self._query.columns, allowed)
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
@@ -96,7 +98,11 @@ class RowTracker:
         rest = answer.take(slice(self._compared, None))
         rest.odd = answer.odd
         self._compare(answer.take(slice(0, 0)), rest)
+        if self._question.part is not None:
+            self._found_rows = self._question.part.count
         difference, more = self._difference, self._found_rows - self._expected_rows
+        if difference is None and more:  # of an answer of which only a part was kept
+            difference = Difference("; one of those not kept", "unexpected row" if more > 0 else "missing row")
         if difference is not None and difference.kind in {"missing row", "unexpected row"} and more:
             example = difference.text.partition("; ")[2]
             text = f"{self._found_rows} rows instead of {self._expected_rows}; {example}"

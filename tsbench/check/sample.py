@@ -1,0 +1,84 @@
+"""Which answers of a run are checked, and which rows of a large one: those with the lowest hashes.
+
+Whether an answer is checked depends on the seed, its kind and its number, not on the time or the process: the lowest
+hashes of all processes together are those that one process would have kept.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import blake2b
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from tsbench.check.comparison import Difference, canonical_value, compare_rows
+from tsbench.model import Latest, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from tsbench.check.comparison import Row
+    from tsbench.model import Query
+
+
+def rank(seed: int, kind: str, number: int) -> int:
+    """Return the 64-bit hash of an answer; the answers with the lowest ones are checked."""
+    return int.from_bytes(blake2b(f"{seed} {kind} {number}".encode(), digest_size=8).digest())
+
+
+def sampled(paths: Iterable[Path], seed: int, most: int) -> set[tuple[str, int]]:
+    """Return kind and number of the `most` answers of each kind with the lowest hashes, of all processes' files."""
+    of_kind: dict[str, list[int]] = {}
+    for path in paths:
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.endswith("\n"):  # else a kill cut it off
+                    given = json.loads(line)
+                    of_kind.setdefault(given["op"], []).append(given["number"])
+    return {
+        (kind, number)
+        for kind, numbers in of_kind.items()
+        for number in nsmallest(most, numbers, key=lambda number, kind=kind: rank(seed, kind, number))  # type: ignore[misc]
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a large answer: of its `count` rows, those chosen by a hash, about one in `one_in`.
+
+    The hash is that of the time and the texts of a row (its key); of the texts only where the time may differ from
+    the one that is expected. So the same rows of the gold answer can be chosen.
+    """
+
+    count: int
+    one_in: int
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> Part | None:
+        """Return the part that a line of an answers file holds; None if it holds the whole answer."""
+        return cls(line["count"], line["one_in"]) if "one_in" in line else None
+
+    def chosen(self, query: Query, records: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return the chosen ones of an answer's rows, as a driver returned them or canonical."""
+        times = [] if isinstance(query, Latest) else [i for i, name in enumerate(query.columns) if name == "time"]
+        return [record for record in records if _identity(record, times) % self.one_in == 0]
+
+    def compare(self, query: Query, expected: list[Row], actual: list[Row], allowed: float) -> Difference | None:
+        """Compare the rows with those of the whole gold answer; both are canonical."""
+        if len(expected) != self.count:
+            return Difference(f"{self.count} rows instead of {len(expected)}")
+        return compare_rows(self.chosen(query, expected), actual, query.columns, allowed)
+
+
+def _identity(record: tuple[Any, ...], times: Sequence[int]) -> int:
+    texts = [value for value in record if isinstance(value, str)]
+    return crc32(repr([*(canonical_value(record[i], of_time=True) for i in times), *texts]).encode())
+
+
+def part_of(query: Query, rows: Rows, one_in: int) -> tuple[Part, Rows]:
+    """Return a part of an answer: about one in `one_in` of its rows."""
+    part = Part(len(rows), one_in)
+    return part, Rows(rows.columns, part.chosen(query, rows.records))
