@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,10 @@ WRONG: dict[str, tuple[list[Row], str, str]] = {
     "without a time": (changed(6, lambda row: (None, *row[1:])), "row never sent", "never sent"),
     "a text as a time": (changed(6, lambda row: (str(row[0]), *row[1:])), "row never sent", "never sent"),
     "too short": (changed(6, lambda row: row[:3]), "row never sent", "never sent"),
-    "without a value": (changed(6, lambda row: (*row[:3], None)), "row never sent", "never sent"),
+    "without any value": (changed(6, lambda row: (*row[:2], None, None)), "row never sent", "never sent"),
+    "without one value, and another wrong": (changed(6, lambda row: (*row[:2], -1.0, None)), "row never sent", "never"),
+    "with a NaN": (changed(6, lambda row: (*row[:3], math.nan)), "row never sent", "never sent"),
+    "without a value": (changed(6, lambda row: (*row[:3], None)), "torn row", "a row without usage_system"),
     "one host missing": (rows(6, 1, 2, 3), "missing row", "no row for series host_0"),
     "all hosts missing": ([], "missing row", "no row for series host_0"),
     "two of a host": (rows(6) + rows(7, 0), "several newest rows", "more than one newest row"),

@@ -14,6 +14,7 @@ from tsbench.check.questions import Question
 from tsbench.check.sample import Part
 from tsbench.check.spool import SpoolFile
 from tsbench.check.stored_rows import Differences, canonical_stored
+from tsbench.check.torn_reads import TornReads, judged, not_whole
 from tsbench.model import (
     Above,
     Bucketed,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tsbench.check.gold import Gold
     from tsbench.check.questions import Answer
     from tsbench.check.stored_rows import Located
+    from tsbench.check.torn_reads import Read
     from tsbench.model import Query, Rows
     from tsbench.targets.base import Schema, Session
 
@@ -64,6 +66,8 @@ class Answers:
     first_wrong: dict[str, str] | None = None
     stored: Differences = field(default_factory=Differences)
     differences: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Number of answers with a difference of each kind, and the first of them; rows read back are in `stored`."""
+    torn: TornReads = field(default_factory=TornReads)
     failed: str = ""
     _waiting: list[Question[Query]] = field(default_factory=list)
     _file: SpoolFile | None = None
@@ -95,14 +99,27 @@ class Answers:
             self._file = SpoolFile(self.directory)
         return self._file
 
-    def compare(self, gold: Gold) -> None:
-        """Compare all answers that wait with gold, in one pass over the world."""
+    def compare(self, gold: Gold, read: Read | None = None) -> None:
+        """Compare all answers that wait with gold, in one pass over the world.
+
+        `read` reads rows back that lacked fields: those that are whole by now were torn.
+        """
         waiting, self._waiting = self._waiting, []
+        incomplete: list[tuple[Question[Query], Difference]] = []
         for question, found in gold.compare(waiting):
             if isinstance(found, list):
                 self.note_stored(question.query, found, cut=question.cut)
+            elif found is not None and any(one.torn for one in (found, *found.also)):
+                incomplete.append((question, found))
             else:
                 self.note(question.kind, question.query, found)
+        rows = [row for _, found in incomplete for one in (found, *found.also) for row in one.torn]
+        wrong = not_whole(rows, read, gold.world.spec.resolution_ns)
+        for question, found in incomplete:
+            rest, torn = judged(found, wrong)
+            self.note(question.kind, question.query, rest)
+            if torn:
+                self.torn.note(question.kind, torn)
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -115,8 +132,9 @@ class Answers:
             return
         self.wrong += 1
         example = {"kind": kind, "query": str(query), "difference": difference.text}
-        if kind != READ_BACK:
-            self.differences.setdefault(difference.kind, {"count": 0, "first": example})["count"] += 1
+        for one in (difference, *difference.also) if kind != READ_BACK else ():
+            first = {**example, "difference": one.text}
+            self.differences.setdefault(one.kind, {"count": 0, "first": first})["count"] += 1
         if self.first_wrong is None or self.first_wrong["kind"] == READ_BACK:
             self.first_wrong = example
 
@@ -131,6 +149,7 @@ class Answers:
     def verdict(self) -> Verdict:
         """Return the verdict: invalid if any answer was wrong, inconclusive if none could be checked."""
         counts = {"checked": self.checked, "wrong": self.wrong}
+        counts |= {"torn": self.torn.answers} if self.torn.answers else {}
         if self.wrong and self.first_wrong is not None:
             kinds = ", ".join(f"{found['count']} x {kind}" for kind, found in self.differences.items())
             reasons = [f"{self.wrong} of {self.checked} answers are wrong{f' ({kinds})' if kinds else ''}"]
@@ -156,6 +175,7 @@ class Answers:
             "unsupported": self.unsupported,
             "first_wrong": self.first_wrong,
             "differences": self.differences,
+            "torn_reads": self.torn.summary(),
             "stored_differences": self.stored.summary(),
         }
 

@@ -9,9 +9,12 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsbench.model import Bucketed, Grouped, LatestBuckets, Query, Rows
+
+if TYPE_CHECKING:
+    from tsbench.model import Measurement
 
 Row = tuple[Any, ...]
 
@@ -26,11 +29,39 @@ class NotAnAnswer(TypeError):  # noqa: N818 - names what is wrong with the value
 
 
 @dataclass(frozen=True, slots=True)
+class IncompleteRow:
+    """A row that lacks some fields, while the others are right: torn, if it is whole when it is read back.
+
+    `given` is the row as it was answered, `sent` the values of its fields as they were written.
+    """
+
+    measurement: Measurement
+    fields: tuple[str, ...]
+    key: str | None
+    time_ns: int
+    given: Row
+    sent: tuple[float, ...]
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        lacks = [
+            name for name, value in zip(self.fields, self.given[-len(self.fields) :], strict=True) if value is None
+        ]
+        return f"a row without {', '.join(lacks)}: {self.given!r}"
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference between an answer and gold: one line for people, and a few words to count by."""
+    """The first difference between an answer and gold: one line for people, and a few words to count by.
+
+    `also` has the first difference of each other kind in the same answer, `torn` its rows that may be torn.
+    """
 
     text: str
     kind: str = "other value"
+    also: tuple[Difference, ...] = ()
+    torn: tuple[IncompleteRow, ...] = ()
 
 
 def canonical(rows: Rows) -> list[Row]:

@@ -73,6 +73,15 @@ class Packed:
         return sorted((time_ns, name, *row) for time_ns, name, row in zip(times, names, values, strict=True))
 
 
+def join_packed(tables: Sequence[Packed]) -> Packed:
+    """Concatenate rows in their order, without the odd ones."""
+    return Packed(
+        np.concatenate([table.time_ns for table in tables]),
+        np.concatenate([table.series for table in tables]),
+        np.concatenate([table.values for table in tables]),
+    )
+
+
 def pack(rows: Sequence[Row], series_of: Mapping[str, int] | None, fields: int) -> Packed:
     """Return canonical rows as columns; `series_of` has the number of each key, None where rows have none."""
     width = fields + (1 if series_of is None else 2)

@@ -64,10 +64,13 @@ class Answer:
     op: str
     number: int
     rows: Rows
+    sent_ns: int
+    ended_ns: int
 
     def line(self) -> dict[str, Any]:
         """Return the answer as JSON for the process's file; a value that no answer can contain makes it a wrong one."""
         line: dict[str, Any] = {"op": self.op, "number": self.number}
+        line |= {"sent_ns": self.sent_ns, "ended_ns": self.ended_ns}
         try:
             return {**line, "rows": canonical(self.rows)}
         except NotAnAnswer as error:
@@ -227,7 +230,9 @@ class LoadProcess:
             result = self._call(kind, session.query, statement, query.columns)
         self._record(kind, turn, result)
         if result.value is not None and len(self._state.answers) < self.spec.check.sample:
-            self._state.answers.append(Answer(kind, number, result.value))
+            origin_ns = self.timebase.origin_ns
+            times = result.began_ns + origin_ns, result.ended_ns + origin_ns
+            self._state.answers.append(Answer(kind, number, result.value, *times))
         return result
 
     @property

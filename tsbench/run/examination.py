@@ -8,6 +8,7 @@ from tsbench.check.answers import Answers, ask, given_answers, guarded, read_bac
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
 from tsbench.errors import UserMistake
+from tsbench.measure.gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.manifest import check_world
@@ -21,7 +22,9 @@ from tsbench.workload.version import WORLD_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.model import Query, Rows
     from tsbench.results.rundir import RunDir
+    from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema, Session, Target
 
@@ -116,7 +119,7 @@ class Examiner:
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
         if rows:
             guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
-        answers.compare(gold)
+        answers.compare(gold, lambda query: server.ask(lambda session: _rows_of(session, schema, query)))
         self._answers = answers
         return answers
 
@@ -143,7 +146,9 @@ class Examiner:
         answers = self._compared()
         verdict = answers.verdict()
         self._run.write_json("validate.json", {**answers.summary(), "check": verdict.to_json()})
-        return self._found({"answers": answers.summary()}, {"answers": verdict})
+        gate = torn_reads(answers.torn.answers, answers.torn.rows, answers.checked)
+        gates = (gate,) if self._spec.check.torn == "fail" and answers.checked else ()
+        return self._found({"answers": answers.summary()}, {"answers": verdict}, gates)
 
     def size(self, directory_bytes: Callable[[], int]) -> Findings:
         """Return the size of the data after it has settled, and the size of the data directory (`directory_bytes`)."""
@@ -166,9 +171,15 @@ class Examiner:
             "directory_bytes": directory_bytes(),
         }
 
-    def _found(self, parts: dict[str, Any], checks: dict[str, Verdict] | None = None) -> Findings:
-        return Findings(parts, checks or {}, death=self._server.death)
+    def _found(
+        self, parts: dict[str, Any], checks: dict[str, Verdict] | None = None, gates: tuple[GateResult, ...] = ()
+    ) -> Findings:
+        return Findings(parts, checks or {}, gates, death=self._server.death)
 
     def close(self) -> None:
         """Close the session."""
         self._server.close()
+
+
+def _rows_of(session: Session, schema: Schema, query: Query) -> Rows:
+    return session.query(schema.compile(query), query.columns)
