@@ -3,6 +3,7 @@
 #                   (--hypothesis-profile=thorough tries properties with ten times as many examples, as CI does)
 # make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
 # make lint         ruff and mypy
+# make manipulations  changes data stored on real servers in 160 ways, and prints which changes the checks find and locate
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment
 # make lock         pins all dependencies anew
@@ -12,7 +13,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: quickstart test bench lint docstrings format check-install lock venv clean
+.PHONY: quickstart test bench lint manipulations docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -27,6 +28,9 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+manipulations: venv
+	$(BIN)/python -m tests.check.manipulated $(ARGS)
 
 docstrings: venv
 	$(BIN)/python -m tests.prose $(ARGS)

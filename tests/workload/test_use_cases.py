@@ -101,6 +101,16 @@ def test_a_tag_of_a_host_does_not_depend_on_how_many_hosts_there_are():
         assert codes.tolist() == many[name].tolist()[:5]
 
 
+@pytest.mark.parametrize("form", ["bounded", "peer"])
+def test_memory_used_and_available_add_up_to_the_total_and_percentages_are_those_of_the_whole_bytes(form):
+    of = day(form)
+    total, used, available, buffered = (of[f"mem.{name}"] for name in ("total", "used", "available", "buffered"))
+    assert (used + available == total).all()
+    assert (of["mem.free"] == available).all()
+    for name, part in (("used", used), ("available", available), ("buffered", buffered)):
+        np.testing.assert_allclose(of[f"mem.{name}_percent"], 100.0 * part / total, rtol=1e-15, atol=0)
+
+
 def test_42_fields_of_the_peer_form_hold_one_value_almost_all_day():
     shares = {name: commonest_share(column) for name, column in day("peer").items()}
     # Most stick within minutes. Those that reach 1000 in steps of five take 200 ticks (2.3 %), and a gauge at its

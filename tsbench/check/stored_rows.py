@@ -183,16 +183,18 @@ class _Pairing:
         self, kind: Kind, stored: dict[str, Any], expected: Row | None, at: Row, places: Sequence[int] | None = None
     ) -> Located:
         wanted = {} if expected is None else self._named(expected, places)
-        series = None if self.measurement.key is None else str(self._series(at))
+        key, series = self.measurement.key, self._series(at)
+        series = f"(no {key})" if key is not None and series in {None, ""} else series
         return Located(kind, self.measurement.name, series, _moment(at[0]), stored, wanted)
 
     def _named(self, row: Row, places: Sequence[int] | None = None) -> dict[str, Any]:
         """Return values of a row by column: those at `places`, else all but time, key and missing values."""
         if places is not None:
             return {self.columns[place]: row[place] for place in places}
-        apart = {"time", self.measurement.key}
-        named = zip(self.columns, row, strict=True)
-        return {name: value for name, value in named if name not in apart and value is not None}
+        m = self.measurement
+        named = dict(zip(self.columns, row, strict=True))
+        in_order = (*m.field_names, OTHERS, *m.tags[1:], *m.own_tags)  # the fields first: the text may be cut
+        return {name: named[name] for name in in_order if named[name] is not None}
 
     def _is_partial(self, row: Row) -> bool:
         fields = {*self.measurement.field_names}

@@ -19,12 +19,12 @@ class GreenletWaiter:
     passed, and if not, it runs on to the current deadline.
     """
 
-    __slots__ = ("_deadline", "_greenlet", "_hub", "_read", "_timer", "_timer_ends", "_write")
+    __slots__ = ("_deadline", "_either", "_greenlet", "_hub", "_read", "_timer", "_timer_ends", "_write")
 
     def __init__(self, fd: int) -> None:
         self._hub = get_hub()
         loop = self._hub.loop
-        self._read, self._write = loop.io(fd, 1), loop.io(fd, 2)
+        self._read, self._write, self._either = loop.io(fd, 1), loop.io(fd, 2), loop.io(fd, 3)
         self._timer: Any = None
         self._timer_ends = self._deadline = float("inf")
         self._greenlet: Any = None
@@ -34,6 +34,9 @@ class GreenletWaiter:
 
     def writable(self, deadline: float) -> None:
         self._wait(self._write, deadline)
+
+    def readable_or_writable(self, deadline: float) -> None:
+        self._wait(self._either, deadline)
 
     def _wait(self, watcher: Any, deadline: float) -> None:
         if deadline < self._timer_ends:
@@ -70,6 +73,6 @@ class GreenletWaiter:
 
     def close(self) -> None:
         self._stop_timer()
-        for watcher in (self._read, self._write):
+        for watcher in (self._read, self._write, self._either):
             watcher.stop()
             watcher.close()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of the header extension
 TRAILER = b"\xff\xff"  # a column count of -1
 
-_EPOCH_2000_US = 946_684_800_000_000  # timestamptz counts from 2000-01-01T00:00:00Z
+EPOCH_2000_US = 946_684_800_000_000  # timestamptz counts from 2000-01-01T00:00:00Z
 _JSONB_VERSION = 1
 _NULL = -1
 _NO_COLUMN = -1
@@ -47,7 +47,7 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     dtype = _row_type(len(batch.fields), keyed=bool(batch.measurement.tags), json=width)
     buffer = bytearray(_template(dtype, len(batch)))
     table = np.frombuffer(buffer, dtype, count=len(batch), offset=len(HEADER))
-    table["time"] = times_us(batch.time_ns) - _EPOCH_2000_US
+    table["time"] = times_us(batch.time_ns) - EPOCH_2000_US
     if batch.measurement.tags:
         table["tags_id"] = batch.series
     for column, field in enumerate(batch.measurement.field_names):

@@ -41,6 +41,10 @@ class Waiter(Protocol):
         """Wait until the descriptor accepts data."""
         ...
 
+    def readable_or_writable(self, deadline: float) -> None:
+        """Wait until the descriptor has data to read or accepts data, whichever is first."""
+        ...
+
     def close(self) -> None:
         """Release the waiter's resources; called before the descriptor is closed."""
         ...
@@ -90,7 +94,7 @@ def connect(
     try:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is None:
-            return _Plain(opened, waiter or _Polling)
+            return _Plain(opened, waiter or Polling)
         opened.settimeout(left(deadline))
         # An end without TLS's closing message is an error: an answer without a length could be truncated.
         return _Tls(context.wrap_socket(opened, server_hostname=host, suppress_ragged_eofs=False))
@@ -189,19 +193,23 @@ class _Tls:
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
-class _Polling:
+class Polling:
     """A waiter that blocks the thread."""
 
-    __slots__ = ("_read", "_write")
+    __slots__ = ("_either", "_read", "_write")
 
     def __init__(self, fd: int) -> None:
         self._read, self._write = _poll(fd, select.POLLIN), _poll(fd, select.POLLOUT)
+        self._either = _poll(fd, select.POLLIN | select.POLLOUT)
 
     def readable(self, deadline: float) -> None:
         self._wait(self._read, deadline)
 
     def writable(self, deadline: float) -> None:
         self._wait(self._write, deadline)
+
+    def readable_or_writable(self, deadline: float) -> None:
+        self._wait(self._either, deadline)
 
     def _wait(self, poll: Callable[[int], list[Any]], deadline: float) -> None:
         while not poll(int(left(deadline) * 1_000) + 1):

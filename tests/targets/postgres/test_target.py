@@ -20,8 +20,8 @@ from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, Write
 from tsbench.servers.process import free_port
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.postgres import TARGET
+from tsbench.targets.postgres.login import parameters
 from tsbench.targets.postgres.schemas import BRIN, BTREE
-from tsbench.targets.postgres.session import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,10 +252,11 @@ def test_sessions_yield_to_gevent_when_it_is_patched_first(postgres_endpoint: st
     program = """
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
+from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.targets.base import Statement
 from tsbench.targets.postgres.schemas import BTREE
 from tsbench.targets.postgres import TARGET
-sessions = [TARGET.connect(sys.argv[1], BTREE) for _ in range(5)]
+sessions = [TARGET.connect(sys.argv[1], BTREE, waiter=GreenletWaiter) for _ in range(5)]
 began = time.monotonic()
 gevent.joinall([gevent.spawn(s.query, Statement("SELECT pg_sleep(0.2)"), ("x",)) for s in sessions], raise_error=True)
 assert time.monotonic() - began < 0.8, time.monotonic() - began

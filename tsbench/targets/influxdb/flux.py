@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
 
+_Table: TypeAlias = "dict[str, tuple[str, tuple[Any, ...]]]"
+"""Type and values of a table's columns by name."""
 _FOREVER = "2262-04-11T00:00:00Z"
 _EPOCH = "1970-01-01T00:00:00Z"
 _EARLIEST = "1677-09-21T00:12:43.145224194Z"
 _OF_THE_QUERY = ("_start", "_stop", "_measurement")
+_TAG = "tag "
+"""Prefix of the names of tags in the answer to `Stored`: pivot refuses a field with the name of a tag."""
 _OF_THE_ANSWER = frozenset({"", "result", "table", "_time", *_OF_THE_QUERY})
 """Columns of an answer that are neither tags nor fields."""
 
@@ -66,10 +70,18 @@ def compile_query(query: Query) -> str:
             start = _EARLIEST if query.start_ns is None else moment(query.start_ns)
             span = f"range(start: {start}, stop: {_FOREVER if query.end_ns is None else moment(query.end_ns)})"
             few = [] if query.limit is None else ["group()", f"limit(n: {int(query.limit)})"]
-            steps = [span, *_points(m, None, None), _PIVOT, f"drop(columns: {_texts(_OF_THE_QUERY)})", *few]
+            steps = [
+                span,
+                *_points(m, None, None),
+                _RENAME_TAGS,
+                _PIVOT,
+                f"drop(columns: {_texts(_OF_THE_QUERY)})",
+                *few,
+            ]
     return "\n  |> ".join(["from(bucket: bucket)", *steps])
 
 
+_RENAME_TAGS = f'rename(fn: (column) => if column =~ /^_/ then column else "{_TAG}" + column)'
 _PIVOT = 'pivot(rowKey: ["_time"], columnKey: ["_field"], valueColumn: "_value")'
 
 
@@ -140,8 +152,10 @@ class Failed(Exception):  # noqa: N818 - the state of the query
     """Raised for an answer with an error in its table, which may follow a status of success."""
 
 
-def records(text: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def records(text: str, columns: tuple[str, ...], of_tags: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the rows of an annotated CSV answer (with `datatype`) under the requested columns.
+
+    For `Stored`, `of_tags` are the names of the measurement's tags.
 
     Raises
     ------
@@ -155,20 +169,31 @@ def records(text: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
     for types, names, rows in _tables(text):
         if "error" in names and "reference" in names:
             raise Failed(rows[0][names.index("error")] if rows else "an error without a text")
-        values = dict(zip(names, zip(types, zip(*rows, strict=True), strict=True), strict=True))
+        values: _Table = dict(zip(names, zip(types, zip(*rows, strict=True), strict=True), strict=True))
+        if OTHERS in columns:
+            found += _stored(values, columns, of_tags)
+            continue
         missing = ("string", ("",) * len(rows))  # a tag that no series of this table has
-        if OTHERS in wanted:
-            values[OTHERS] = "others", _others(values, wanted)
         found += zip(*(_typed(*values.get(name, missing)) for name in wanted), strict=True)
     return found
 
 
-def _others(values: Mapping[str, tuple[str, tuple[str, ...]]], wanted: Sequence[str]) -> tuple[Any, ...]:
-    """Return the text of the other columns of a table, for every row."""
-    names = [name for name in values if name not in _OF_THE_ANSWER and name not in wanted]
-    rows = zip(*(_typed(*values[name]) for name in names), strict=True)
-    (_, first) = next(iter(values.values()))
-    return tuple(others_text(dict(zip(names, row, strict=True))) for row in rows) if names else (None,) * len(first)
+def _stored(table: _Table, columns: tuple[str, ...], of_tags: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of a table of the answer to `Stored`; a value of a type that we do not store remains a text."""
+    tags = {name.removeprefix(_TAG): name for name in table if name.startswith(_TAG)}
+    fields = [name for name in table if name not in _OF_THE_ANSWER and name not in tags.values()]
+    wanted = [
+        tags[name] if name in of_tags and name in tags else "_time" if name == "time" else name for name in columns[:-1]
+    ]
+    others = [name for name in (*tags.values(), *fields) if name not in wanted]
+
+    def column(name: str) -> Sequence[Any]:
+        kind, values = table.get(name, ("", (None,) * len(table["_time"][1])))
+        return _typed(kind, values) if kind in _NUMBERS or name == "_time" else values
+
+    names = [name.removeprefix(_TAG) for name in others]
+    texts = [others_text(dict(zip(names, row, strict=True))) for row in zip(*map(column, others), strict=True)]
+    return zip(*map(column, wanted), texts or (None,) * len(table["_time"][1]), strict=True)
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]:
@@ -195,14 +220,17 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]
         yield types, names, rows
 
 
-def _typed(kind: str, values: tuple[str, ...]) -> Sequence[Any]:
-    if kind in {"string", "others"}:
+_NUMBERS: Mapping[str, Callable[[str], float]] = {"double": float, "long": int, "unsignedLong": int}
+
+
+def _typed(kind: str, values: tuple[Any, ...]) -> Sequence[Any]:
+    if kind == "string":
         return values
     if kind.startswith("dateTime"):
         stamps = np.array([value.removesuffix("Z") for value in values], dtype="datetime64[ns]")
         found: list[int] = stamps.astype(np.int64).tolist()
         return found
-    of: Callable[[str], float] | None = {"double": float, "long": int, "unsignedLong": int}.get(kind)
+    of = _NUMBERS.get(kind)
     if of is None:
         raise ValueError(f"a column of type '{kind}'")
     return [of(value) if value else None for value in values]

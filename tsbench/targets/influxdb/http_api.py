@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tsbench.encode import line_protocol
 from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
+from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported
@@ -21,7 +21,7 @@ from tsbench.targets.base import Operation, Payload, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Batch, Measurement
+    from tsbench.model import Batch, Measurement, Query
     from tsbench.net.http_parser import Response
     from tsbench.targets.base import Command
 
@@ -76,6 +76,14 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
         raise UserMistake(f"'{shown}': there is no option '{unknown[0]}'; there are {', '.join(sorted(known))}")
     place = Place(url.hostname, port or (443 if url.scheme == "https" else 8086), url.scheme == "https")
     return Endpoint(place, unquote(url.username or ""), unquote(url.path.strip("/")), options)
+
+
+def tags_of(query: Query) -> tuple[str, ...]:
+    """Return the parameters of a query's statement: for `Stored` the names of the tags.
+
+    The session must know them: somebody may have made a field with the name of a tag, or the other way round.
+    """
+    return (*query.measurement.tags, *query.measurement.own_tags) if isinstance(query, Stored) else ()
 
 
 class LineSchema:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
 
 
+_NO_NUMBERS = ("string", "boolean")
+"""The types of fields that the fields of a measurement do not have."""
+
+
 def quoted(name: str) -> str:
     """Return a name as a quoted identifier."""
     return '"' + _escaped(name).replace('"', '\\"') + '"'
@@ -51,9 +55,13 @@ def compile_query(query: Query) -> str:
             # A point has all fields of its measurement, so any of them counts the points.
             select, where, rest = f"count({quoted(m.fields[0].name)}) AS points", [], []
         case Stored():
-            # LIMIT would be one per series; without GROUP BY the tags are columns.
-            select, where = "*", _bounds(query)
-            rest = ["GROUP BY *"] if query.limit is None else [f"LIMIT {int(query.limit)}"]
+            select, where, rest = "*", _bounds(query), ["GROUP BY *"]
+            if query.limit is not None:
+                # With GROUP BY it would be a limit per series. The star leaves out what has another type elsewhere.
+                select = ", ".join(
+                    ["*", *(f"{quoted(name)}::{kind}" for name in m.field_names for kind in _NO_NUMBERS)]
+                )
+                rest = [f"LIMIT {int(query.limit)}"]
     where += _chosen(m, getattr(query, "keys", None))
     lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
     lines += [f"WHERE {' AND '.join(where)}"] if where else []

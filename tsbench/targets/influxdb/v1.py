@@ -61,7 +61,7 @@ class Influx1Schema(http_api.LineSchema):
 
     def compile(self, query: Query) -> Statement:
         """Return the query as InfluxQL."""
-        return Statement(compile_query(query))
+        return Statement(compile_query(query), http_api.tags_of(query))
 
 
 class Influx1Session(Counting):
@@ -116,7 +116,8 @@ class Influx1Session(Counting):
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         records: list[tuple[Any, ...]] = []
         for series in self._execute(statement.text):
-            records += _records(series, columns)
+            stored = columns[-1] == OTHERS
+            records += _stored_records(series, columns, statement.params) if stored else _records(series, columns)
         if not records and "time" not in columns:  # InfluxQL has no row for a count of zero
             records = [(0,) * len(columns)]
         return Rows(columns, records)
@@ -259,8 +260,6 @@ def _login(user: str, password: str) -> dict[str, str]:
 def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield a series' rows under the requested columns; other columns are tags (empty if the series lacks the tag)."""
     found, values, tags = series["columns"], series["values"], series.get("tags", {})
-    if columns[-1] == OTHERS:
-        return _stored_records(series, columns)
     if tuple(found) == columns:
         return map(tuple, values)
     places = [found.index(name) if name in found else None for name in columns]
@@ -273,12 +272,15 @@ def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple
     )
 
 
-def _stored_records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+def _stored_records(
+    series: dict[str, Any], columns: tuple[str, ...], of_tags: tuple[str, ...]
+) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a series for `Stored`, with all its tags and fields."""
     found, tags = series["columns"], series.get("tags", {})
-    places = [found.index(name) if name in found else None for name in columns[:-1]]
-    others = [(name, place) for place, name in enumerate(found) if name not in columns]
-    other_tags = {name: value for name, value in tags.items() if name not in columns}
+    own = {name for name in of_tags if name in tags}
+    places = [found.index(name) if name in found and name not in own else None for name in columns[:-1]]
+    others = [(name, place) for place, name in enumerate(found) if place not in places]
+    other_tags = {name: value for name, value in tags.items() if name not in own}
     for row in series["values"]:
         values = (
             tags.get(name) if place is None else row[place] for name, place in zip(columns[:-1], places, strict=True)

@@ -71,7 +71,7 @@ class Influx2Schema(http_api.LineSchema):
 
     def compile(self, query: Query) -> Statement:
         """Return the query as Flux."""
-        return Statement(flux.compile_query(query))
+        return Statement(flux.compile_query(query), http_api.tags_of(query))
 
 
 class Influx2Session(Counting):
@@ -116,7 +116,7 @@ class Influx2Session(Counting):
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         text = self._flux(statement.text)
         try:
-            found = flux.records(text, columns)
+            found = flux.records(text, columns, statement.params)
         except flux.Failed as error:
             outcome, cause = http_api.meaning(400, str(error), write=False)
             raise OpError(outcome, cause, f"InfluxDB: {error}") from error

@@ -45,11 +45,11 @@ class PostgresTarget:
         waiter: NewWaiter | None = None,
     ) -> PostgresSession:
         """Open a session; see `tsbench.targets.postgres.session.connect`."""
-        del schema, waiter  # the layout is in the statements; psycopg waits by itself
+        del schema  # the layout is in the statements
         require_driver(self)
         from tsbench.targets.postgres.session import connect
 
-        return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+        return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, waiter=waiter)
 
 
 TARGET = PostgresTarget("postgres", {s.name: s for s in (BTREE, BRIN)})

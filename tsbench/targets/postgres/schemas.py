@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from tsbench.encode import pgcopy, sql
+from tsbench.encode import pgcopy, pgparams, sql
 from tsbench.model import WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported
 from tsbench.targets.sql import SqlText, fields, names, quoted
@@ -108,52 +110,59 @@ class PostgresSchema:
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
         """Return one INSERT, one multi-row INSERT (arrays beyond 65,535 parameters), or a binary COPY stream."""
         m = batch.measurement
-        if mode is WriteMode.BULK:
-            data = _exact(batch)
-            return Payload(mode, m.name, f"COPY {_into(m)} FROM STDIN (FORMAT binary)", data, len(batch), len(data))
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        columns = _columns(batch)
-        width, nbytes = len(columns), sql.width_bytes(columns)
-        if width * len(batch) <= MAX_PARAMETERS:
-            text = f"INSERT INTO {_into(m)} VALUES {sql.values(width, len(batch), _mark)}"
-            return Payload(mode, m.name, text, sql.flat(sql.rows(columns)), len(batch), nbytes)
-        arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(_types(m), start=1))
-        text = f"INSERT INTO {_into(m)} SELECT * FROM unnest({arrays})"
-        return Payload(mode, m.name, text, tuple(columns), len(batch), nbytes)
+        with _exact():
+            if mode is WriteMode.BULK:
+                data = pgcopy.encode(batch, extra_json=True)
+                return Payload(mode, m.name, _copy(m), data, len(batch), len(data))
+            if len(_inserted(m)) * len(batch) <= MAX_PARAMETERS:
+                values, text = pgparams.flat(pgparams.rows(batch)), _insert(m, len(batch))
+            else:
+                values, text = pgparams.arrays(batch), _insert_arrays(m)
+        return Payload(mode, m.name, text, values, len(batch), pgparams.nbytes(values))
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        columns, m = _columns(batch), batch.measurement
-        text = f"INSERT INTO {_into(m)} VALUES {sql.values(len(columns), 1, _mark)}"
-        each = sql.width_bytes(columns) // max(1, len(batch))
-        return (Payload(WriteMode.SINGLE, m.name, text, row, 1, each) for row in sql.rows(columns))
+        m, text = batch.measurement, _insert(batch.measurement, 1)
+        with _exact():
+            rows = pgparams.rows(batch)
+        return (Payload(WriteMode.SINGLE, m.name, text, row, 1, pgparams.nbytes(row)) for row in rows)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
         return PostgresText().statement(query)
 
 
-def _columns(batch: Batch) -> list[Sequence[Any]]:
+@contextmanager
+def _exact() -> Iterator[None]:
     try:
-        return sql.columns(batch, sql.datetimes(pgcopy.times_us(batch.time_ns)), extra_json=True)
+        yield
     except sql.Inexact as error:
         raise Unsupported(str(error)) from error
 
 
-def _exact(batch: Batch) -> bytearray:
-    try:
-        return pgcopy.encode(batch, extra_json=True)
-    except sql.Inexact as error:
-        raise Unsupported(str(error)) from error
-
-
-def _into(m: Measurement) -> str:
+def _copy(m: Measurement) -> str:
     columns = ["time", *(["tags_id"] if m.tags else []), *m.field_names, "additional_tags"]
-    return f"{quoted(m.name)} ({names(columns)})"
+    return f"COPY {quoted(m.name)} ({names(columns)}) FROM STDIN (FORMAT binary)"
 
 
-def _types(m: Measurement) -> list[str]:
-    return ["timestamptz", *(["int"] if m.tags else []), *(["float8"] * len(m.fields)), "jsonb"]
+def _inserted(m: Measurement) -> dict[str, str]:
+    """Return the columns that INSERT names, with their types; the column of own tags stays NULL without such."""
+    tags_id = {"tags_id": "int"} if m.tags else {}
+    own = {"additional_tags": "jsonb"} if m.own_tags else {}
+    return {"time": "timestamptz", **tags_id, **dict.fromkeys(m.field_names, "float8"), **own}
+
+
+@lru_cache(maxsize=32)  # 5,000 rows have 60,000 placeholders, which take longer to write than the values
+def _insert(m: Measurement, rows: int) -> str:
+    columns = _inserted(m)
+    return f"INSERT INTO {quoted(m.name)} ({names(columns)}) VALUES {sql.values(len(columns), rows, _mark)}"
+
+
+def _insert_arrays(m: Measurement) -> str:
+    columns = _inserted(m)
+    arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(columns.values(), start=1))
+    return f"INSERT INTO {quoted(m.name)} ({names(columns)}) SELECT * FROM unnest({arrays})"
 
 
 def _mark(number: int) -> str:

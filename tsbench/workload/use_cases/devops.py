@@ -159,7 +159,7 @@ KERNEL = Layout(
 def _mem(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:  # noqa: ARG001
     # The walks are fractions of the total, so that one process is enough for all sizes of machine.
     total = hidden["total"]
-    used = total * hidden["used"]
+    used, buffered = np.floor(total * hidden["used"]), np.floor(total * hidden["buffered"])
     available = total - used
     return {
         "total": total,
@@ -167,10 +167,10 @@ def _mem(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:  
         "used": used,
         "free": available,
         "cached": total * hidden["cached"],
-        "buffered": total * hidden["buffered"],
-        "used_percent": 100.0 * hidden["used"],
-        "available_percent": 100.0 - 100.0 * hidden["used"],
-        "buffered_percent": 100.0 * hidden["buffered"],
+        "buffered": buffered,
+        "used_percent": 100.0 * (used / total),
+        "available_percent": 100.0 * (available / total),
+        "buffered_percent": 100.0 * buffered / total,
     }
 
 

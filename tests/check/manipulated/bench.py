@@ -1,0 +1,131 @@
+"""A small database that is loaded anew for every manipulation, and what the checks say about it afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tests.check.stand import START_NS, Stand, world_of
+from tsbench.check.answers import Answers, guarded, read_back
+from tsbench.check.audit import account
+from tsbench.targets.registry import TARGETS
+from tsbench.units import NS_PER_S, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tests.check.stand import Fate
+    from tsbench.check.gold import Gold
+    from tsbench.check.stored_rows import Kind, Located
+
+MINUTE_NS = 60 * NS_PER_S
+LOADED_TICKS, WRITES = 10, 12
+WRITTEN_MINUTE, NEWEST_MINUTE = 12, 69
+"""A minute of cpu for host_0 and host_2 that a single write stored, and their newest one."""
+H = TypeVar("H")
+
+
+def time_ns(minute: float) -> int:
+    """Return a time by its minute since the world's start."""
+    return START_NS + round(minute * MINUTE_NS)
+
+
+@dataclass(frozen=True)
+class At:
+    """A difference that must be named: its kind and place; a `minute` of None is any time, for changes of many rows."""
+
+    kind: Kind
+    series: str = "host_1"
+    minute: float | None = 3
+    measurement: str = "cpu"
+    column: str = ""
+    time: str = ""
+
+    def is_at(self, one: Located) -> bool:
+        """Return True if a difference that was found is this one."""
+        wanted = self.time or (None if self.minute is None else format_time(time_ns(self.minute)))
+        return (
+            (one.kind, one.measurement, one.series) == (self.kind, self.measurement, self.series)
+            and wanted in (None, one.time)
+            and self.column in {"", *one.stored, *one.expected}
+        )
+
+
+@dataclass(frozen=True)
+class Manipulation(Generic[H]):
+    """One change of stored data: `act` makes it by the bare driver; `at` are all differences that it makes."""
+
+    name: str
+    act: Callable[[H], None]
+    at: tuple[At, ...]
+
+
+@dataclass
+class Result:
+    """What the checks found: whether a verdict is false, whether the places are the right ones and no others."""
+
+    name: str
+    found: bool
+    located: bool
+    differences: list[Located] = field(default_factory=list)
+    failed: str = ""
+    untouched: bool = False
+
+    @property
+    def is_right(self) -> bool:
+        """Whether a manipulation is found and located, or untouched data are not accused."""
+        return not self.found if self.untouched else self.found and self.located
+
+    @property
+    def line(self) -> str:
+        """One line of the table."""
+        if self.untouched:
+            return f"{self.name:<52} {'YES' if self.found else 'no'}"
+        yes = {True: "yes", False: "NO"}
+        what = self.differences[0].text if self.differences else self.failed or "nothing"
+        return f"{self.name:<52} {yes[self.found]:<6} {yes[self.located]:<8} {what[:150]}"
+
+
+@dataclass
+class Bench:
+    """Loads the same data into one database again and again."""
+
+    target: str
+    schema: str
+    url: str
+    place: Path
+    fates: Mapping[int, Fate] = field(default_factory=dict)
+    _gold: Gold | None = None
+    _loads: int = 0
+
+    def load(self) -> Stand:
+        """Return a stand with all data as they should be."""
+        world, target = world_of("devops", 4, interval_s=60), TARGETS[self.target]
+        self._loads += 1
+        stand = Stand(world, target, target.schemas[self.schema], self.url, LOADED_TICKS).load()
+        return stand.write(self.place / f"load-{self._loads}", WRITES, self.fates)
+
+    def gold(self, stand: Stand) -> Gold:
+        """Return the gold answers, which are the same for every load."""
+        if self._gold is None:
+            self._gold = stand.gold()
+        return self._gold
+
+    def check(self, name: str, stand: Stand, at: tuple[At, ...]) -> Result:
+        """Run the checks of a run on what is stored now."""
+        answers, session, gold = Answers(), stand.connect(), self.gold(stand)
+        guarded(answers, lambda: read_back(gold, session, stand.schema, 10**9, answers))
+        accounted = account(gold, session, stand.schema, stand.ledger, stand.loaded_points)
+        session.close()
+        kept = [one for examples in answers.stored.first.values() for one in examples]
+        known = all(any(wanted.is_at(one) for one in kept) for wanted in at)
+        others = [one for one in kept if not any(wanted.is_at(one) for wanted in at)]
+        wrong = answers.verdict().valid is False or accounted.verdict().valid is False
+        return Result(name, wrong, known and not others, kept, answers.failed)
+
+    def manipulate(self, manipulation: Manipulation[H], hand: Callable[[Stand, Gold], H]) -> Result:
+        """Load, change and check."""
+        stand = self.load()
+        manipulation.act(hand(stand, self.gold(stand)))
+        return self.check(manipulation.name, stand, manipulation.at)

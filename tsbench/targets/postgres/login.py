@@ -1,0 +1,85 @@
+"""Connection parameters of a PostgreSQL endpoint, the password that belongs to it, and the cures of refused log-ins."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tsbench.errors import Unreachable, UserMistake
+from tsbench.targets import credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PREFIXES = ("postgresql://", "postgres://")
+_UNREACHABLE = "is the server running there?"
+
+
+def parameters(endpoint: str) -> dict[str, Any]:
+    """Return an endpoint's connection parameters by libpq's names, with the environment's password for it if any.
+
+    The password is taken from TSBENCH_PASSWORD, from the file in TSBENCH_PASSWORD_FILE, or from libpq's own sources
+    (PGPASSWORD, PGPASSFILE). For an endpoint with a `passfile` only that is used; for one that may not receive the
+    environment's secrets, nothing.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If the endpoint is malformed or holds a password.
+    """
+    credentials.refuse_secrets(endpoint, "the endpoint")
+    if not endpoint.startswith(_PREFIXES):
+        raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL endpoint; write postgresql://user@host:port/db")
+    try:
+        found: dict[str, Any] = conninfo_to_dict(endpoint)
+    except psycopg.Error as error:
+        raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {str(error).strip()}") from error
+    for port in filter(None, str(found.get("port", "")).split(",")):
+        if not (port.isdecimal() and 1 <= int(port) <= 65_535):
+            raise UserMistake(f"port {port} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
+    if "passfile" in found:
+        password = _passfile_password(found)
+    elif credentials.is_entitled(endpoint):
+        password = credentials.read("TSBENCH_PASSWORD")
+    else:  # an empty password overrides PGPASSWORD, a missing file ~/.pgpass
+        return found | {"password": "", "passfile": "/nonexistent/passfile"}
+    return found | ({"password": password} if password is not None else {})
+
+
+def refused(endpoint: str, error: psycopg.Error) -> UserMistake | Unreachable:
+    """Return the error for a connection that failed: one line with the cure."""
+    last = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    cure = _cure(last, endpoint)
+    kind = Unreachable if cure == _UNREACHABLE else UserMistake
+    return kind(f"cannot connect to {endpoint}: {last}; {cure}")
+
+
+def _cure(message: str, endpoint: str) -> str:
+    if "password" in message or "authentication" in message:
+        return credentials.cure(endpoint, "TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE")
+    if "does not exist" in message:
+        return "create it, or name one that is there"
+    return _UNREACHABLE
+
+
+def _hidden(endpoint: str) -> str:
+    """Return the endpoint without the part before the @: a mistyped URL may hold a password."""
+    return endpoint.rpartition("@")[2]
+
+
+def _passfile_password(found: Mapping[str, Any]) -> str | None:
+    """Return the password for these parameters in their passfile, which PGPASSWORD would override in libpq."""
+    if not os.environ.get("PGPASSWORD"):
+        return None
+    wanted = [str(found.get(name, "")) for name in ("host", "port", "dbname", "user")]
+    with suppress(OSError):
+        for line in Path(found["passfile"]).read_text(encoding="utf-8").splitlines():
+            *match, password = line.split(":", 4)
+            if len(match) == 4 and all(m in {"*", w} for m, w in zip(match, wanted, strict=True)):
+                return password
+    return None
