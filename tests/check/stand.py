@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.check.oracle import Oracle
 from tsbench.check.answers import Answers, ask, read_back
-from tsbench.check.audit import account
+from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
@@ -127,10 +128,19 @@ class Stand:
 
     def gold(self) -> Gold:
         """Return the gold answers."""
-        gold = Gold(self.world, loaded_ticks=self.ticks, keeps_duplicates=self.schema.keeps_duplicates)
-        gold.load()
-        gold.add(self.ledger, block_points=BLOCK)
-        return gold
+        return Gold(self.world, **self._written())
+
+    def oracle(self) -> Oracle:
+        """Return the answers of a key that has all points in memory."""
+        return Oracle(self.world, **self._written())
+
+    def _written(self) -> dict[str, Any]:
+        return {
+            "ledger": self.ledger,
+            "loaded_ticks": self.ticks,
+            "block_points": BLOCK,
+            "keeps_duplicates": self.schema.keeps_duplicates,
+        }
 
     def copy(self, path: Path) -> Stand:
         """Return the same stand on a copy of the file, for planting defects."""
@@ -152,13 +162,16 @@ class Stand:
         session = self.connect()
         ask(gold, session, schema or self.schema, kinds, count, SEED, answers)
         session.close()
+        answers.compare(gold)
         return answers
 
     def false_verdicts(self, gold: Gold, schema: Schema | None = None) -> set[str]:
         """Return the checks of stored data that find an error."""
         session, answers = self.connect(), Answers()
         read_back(gold, session, schema or self.schema, 10**9, answers)
-        accounted = account(gold, session, schema or self.schema, self.ledger, self.loaded_points)
+        answers.compare(gold)
+        stored = count_stored(session, schema or self.schema, self.world.measurements)
+        accounted = account(gold, stored, self.ledger, self.loaded_points)
         session.close()
         verdicts = {"rows": answers.verdict(), "count": accounted.verdict()}
         assert all(verdict.valid is not None for verdict in verdicts.values())

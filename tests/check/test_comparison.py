@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.check.comparison import NotAnAnswer, Row, between, canonical, compare, compare_rows, tolerance
+from tsbench.check.comparison import NotAnAnswer, Row, canonical, compare, compare_rows, tolerance
 from tsbench.model import (
     Above,
     Aggregate,
@@ -202,55 +202,6 @@ def test_computed_values_have_a_tolerance_and_selected_ones_that_of_a_decimal_te
         assert differ(sound, [(*time, *key, value * (1 + allowed / 2))], query) is None
         assert differ(sound, [(*time, *key, value * (1 + allowed * 4))], query)
     assert differ([(*time, *key, 0.0)], [(*time, *key, 1e-15)], query), "the tolerance is relative"
-
-
-# --- newest rows while writes go on -----------------------------------------------------------------------------------
-
-EARLIEST: list[Row] = [(10, "a", 1.0), (10, "b", 2.0)]
-SENT: list[Row] = [*EARLIEST, (11, "a", 3.0), (12, "a", 4.0), (11, "b", 5.0), (11, "c", 6.0)]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        EARLIEST,
-        [(11, "a", 3.0), (10, "b", 2.0)],
-        [(12, "a", 4.0), (11, "b", 5.0)],
-        [(12, "a", 4.0), (11, "b", 5.0), (11, "c", 6.0)],  # a series that came into being
-    ],
-    ids=str,
-)
-def test_a_newest_row_may_be_any_that_was_sent_since(answer: list[Row]) -> None:
-    assert between(EARLIEST, SENT, answer, keyed=True) is None
-
-
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ([(9, "a", 0.5), (10, "b", 2.0)], "stale"),
-        ([(13, "a", 3.0), (10, "b", 2.0)], "never sent"),
-        ([(11, "a", 5.0), (10, "b", 2.0)], "never sent"),
-        ([(None, "a", 5.0), (10, "b", 2.0)], "never sent"),
-        ([("11", "a", 5.0), (10, "b", 2.0)], "never sent"),
-        ([(11, "a"), (10, "b", 2.0)], "never sent"),
-        ([(10, "b", 2.0)], "no row for series"),
-        ([], "no row for series"),
-        ([(11, "a", 3.0), (12, "a", 4.0), (10, "b", 2.0)], "more than one newest row"),
-        ([(11, "a", 3.0), (11, "a", 3.0), (10, "b", 2.0)], "more than one newest row"),
-    ],
-    ids=str,
-)
-def test_a_newest_row_that_cannot_be_is_told(answer: list[Row], why: str) -> None:
-    difference = between(EARLIEST, [*SENT, (9, "a", 0.5)], answer, keyed=True)
-    assert difference is not None
-    assert why in difference.text
-
-
-def test_without_tags_there_is_one_newest_row() -> None:
-    sent: list[Row] = [(10, 1.0), (11, 2.0)]
-    assert between(sent[:1], sent, [(11, 2.0)], keyed=False) is None
-    assert between(sent[:1], sent, sent, keyed=False) is not None
-    assert between([], sent, [], keyed=False) is None
 
 
 def test_comparing_rows_stops_at_the_first_difference() -> None:

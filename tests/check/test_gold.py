@@ -9,8 +9,9 @@ import pytest
 
 from tests.check.stand import START_NS, world_of
 from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
-from tsbench.check.audit import account
-from tsbench.check.gold import Gold, written
+from tsbench.check.audit import account, count_stored
+from tsbench.check.gold import Gold
+from tsbench.check.points import Feed
 from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Stored
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
@@ -80,12 +81,12 @@ def test_what_was_written_is_regenerated_point_by_point(use_case: str, disorder:
                     entries.append((stream, number, offset, len(piece), OK))
                     sent.append(piece)
     draw.shuffle(entries)
-    again = written(at, ledger(*entries), block_points=BLOCK, first_tick=LOADED, last_tick=last)
+    again = Feed(at, LOADED, BLOCK, last).written(ledger(*entries))
     assert points(again) == points(sent)
 
 
 def test_an_empty_ledger_regenerates_nothing() -> None:
-    assert list(written(world(), ledger(), block_points=BLOCK, first_tick=LOADED)) == []
+    assert list(Feed(world(), LOADED, BLOCK).written(ledger())) == []
 
 
 def blocks(at: World, stream: int) -> list[Batch]:
@@ -98,10 +99,8 @@ BLOCKS = blocks(CPU_WORLD, 0)  # stream 0 has the series 0, 2, 4: a block of 12 
 
 
 def gold(*entries: Entry, keeps: bool = True, at: World = CPU_WORLD, in_part: tuple[int, int] = (0, 0)) -> Gold:
-    made = Gold(at, loaded_ticks=LOADED, keeps_duplicates=keeps)
-    made.load()
-    made.add(ledger(*entries, in_part=in_part), block_points=BLOCK)
-    return made
+    records = ledger(*entries, in_part=in_part)
+    return Gold(at, loaded_ticks=LOADED, keeps_duplicates=keeps, ledger=records, block_points=BLOCK)
 
 
 def database(*batches: Batch, keeps: bool = True, at: World = CPU_WORLD) -> MemorySession:
@@ -145,7 +144,7 @@ def test_of_a_write_refused_in_part_as_many_points_are_expected_as_were_acknowle
     key, load = gold(*records, in_part=(10, 2)), 5 * LOADED
     session = database(BLOCKS[0], BLOCKS[1].rows(stored.start, stored.stop))
     assert key.differences(EVERYTHING, session.answer(EVERYTHING)) == []
-    found = account(key, session, KEEP, ledger(*records, in_part=(10, 2)), load)
+    found = account(key, count_stored(session, KEEP, [CPU]), ledger(*records, in_part=(10, 2)), load)
     assert (found.acknowledged, found.expected, found.refused, found.unknown) == (load + 22, load + 22, 2, 0)
     assert (found.lost, found.unexpected) == (lost, unexpected)
     assert found.verdict().valid is not (lost + unexpected > 0)
@@ -155,7 +154,8 @@ def test_points_of_a_write_refused_in_part_of_which_nobody_knows_may_be_stored_o
     records = ((0, 0, 0, 12, PARTIAL),)
     for stored, right in ((0, True), (10, True), (11, False)):
         session = database(*([BLOCKS[0].rows(0, stored)] if stored else []))
-        found = account(gold(*records, in_part=(0, 2)), session, KEEP, ledger(*records, in_part=(0, 2)), 5 * LOADED)
+        count = count_stored(session, KEEP, [CPU])
+        found = account(gold(*records, in_part=(0, 2)), count, ledger(*records, in_part=(0, 2)), 5 * LOADED)
         assert (found.refused, found.unknown, found.lost) == (2, 10, 0)
         assert found.verdict().valid is right
 
@@ -290,6 +290,7 @@ def test_questions_that_a_schema_cannot_ask_are_named_and_could_not_be_told() ->
     answers = Answers()
     ask(gold(), MUTE, MUTE, ["lastpoint", "raw-all", "lastpoint"], 10, 1, answers)
     read_back(gold(), MUTE, MUTE, 10, answers)
+    answers.compare(gold())
     assert set(answers.unsupported) == {"lastpoint", "raw-all", "read back"}
     assert answers.verdict().valid is None
     assert "it cannot ask for Latest" in answers.verdict().reason
@@ -306,6 +307,7 @@ def test_a_wrong_answer_weighs_more_than_a_failed_check() -> None:
     answers = Answers()
     ask(gold(*WROTE_ALL), database(), KEEP, ["lastpoint"], 2, 1, answers)
     guarded(answers, lambda: ask(gold(), MUTE, KEEP, ["lastpoint"], 10, 1, answers))
+    answers.compare(gold(*WROTE_ALL))
     assert answers.verdict().valid is False
     assert answers.verdict().counts == {"checked": 2, "wrong": 2}
     assert answers.summary()["by_kind"] == {"lastpoint": 2}
@@ -361,4 +363,5 @@ def test_answers_given_in_the_run_are_read_from_files(tmp_path: Path) -> None:
     path.write_text('{"op": "lastpoint", "number": 0, "rows": []}\n{"op": "lastpo')
     answers = Answers()
     given_answers(gold(), [path], 1, answers)
+    answers.compare(gold())
     assert (answers.checked, answers.wrong) == (1, 1)

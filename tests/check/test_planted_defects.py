@@ -490,6 +490,7 @@ def given(stand: Stand, path: Path, kind: str, change: Callable[[list[list[Any]]
     session.close()
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"op": "cut of', encoding="utf-8")
     given_answers(gold, [path], SEED, answers)
+    answers.compare(gold)
     return answers
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-LAST, ALL = "lastpoint", "double-groupby-all"
+LAST, ALL, ROWS = "lastpoint", "double-groupby-all", "raw-all"
 
 
 def written(path: Path, numbers: range) -> Path:
@@ -64,6 +64,7 @@ def checked(stand: Stand, path: Path, kind: str, change: Callable[[dict[str, Any
     change(line)
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
     given_answers(gold, [path], SEED, answers)
+    answers.compare(gold)
     return answers
 
 
@@ -83,7 +84,7 @@ def miscount(line: dict[str, Any]) -> None:
     line["count"] -= 1
 
 
-@pytest.mark.parametrize("kind", [LAST, ALL])
+@pytest.mark.parametrize("kind", [LAST, ALL, ROWS])
 def test_a_share_of_a_large_answers_rows_is_compared(stand: Stand, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "p0.answers.jsonl"
     sound = checked(stand, path, kind, lambda _: None)

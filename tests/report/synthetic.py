@@ -312,6 +312,10 @@ def _answers(shape: Shape) -> dict[str, Any]:
         "wrong": shape.wrong,
         "unsupported": {"above": "this schema stores no tags"},
         "first_wrong": first if shape.wrong else None,
+        "differences": {"stale row": {"count": 12, "first": {"kind": "lastpoint", **first}}} if shape.wrong else {},
+        "torn_reads": {"answers": 15, "rows": 1700, "first": {"kind": "lastpoint", "row": "a row without usage_idle"}}
+        if shape.wrong
+        else {"answers": 0, "rows": 0, "first": None},
         "stored_differences": {"partial point": {"count": 1500, "at_least": True, "first": [PARTIAL]}}
         if shape.wrong
         else {},

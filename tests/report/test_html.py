@@ -91,6 +91,13 @@ def test_stored_points_that_differ_are_shown_with_their_place(page: str):
     assert "cpu host_7 1970-01-01T00:00:00Z: stored usage_user=3, expected nothing" in row
 
 
+def test_differences_of_answers_are_shown_by_kind_and_torn_reads_apart(page: str):
+    (row,) = re.findall(r"<tr><th[^>]*>stale row</th>.*?</tr>", page)
+    assert "<td>12</td><td>first: lastpoint: row 4" in row
+    assert page.count("<h4>Torn reads</h4>") == 1
+    assert "<td>15 of 1,200 answers, 1,700 rows</td><td>first: lastpoint: a row without usage_idle</td>" in page
+
+
 def test_every_run_is_shown_with_its_validity_and_reason(page: str):
     assert QUESTION in page
     for cell in ("postgres-btree", "postgres-brin", "mongodb-wide", "influxdb-native", "sqlite-wal"):

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from tsbench.check.comparison import Difference
+from tsbench.check.questions import Question
 from tsbench.check.sample import Part
-from tsbench.check.stored_rows import Differences
+from tsbench.check.spool import SpoolFile
+from tsbench.check.stored_rows import Differences, canonical_stored
+from tsbench.check.torn_reads import TornReads, judged, not_whole
 from tsbench.model import (
     Above,
     Bucketed,
@@ -16,7 +22,6 @@ from tsbench.model import (
     LatestBuckets,
     OpError,
     Raw,
-    Rows,
     Stored,
     Verdict,
     Window,
@@ -29,8 +34,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.check.gold import Gold
+    from tsbench.check.questions import Answer
     from tsbench.check.stored_rows import Located
-    from tsbench.model import Query
+    from tsbench.check.torn_reads import Read
+    from tsbench.model import Query, Rows
     from tsbench.targets.base import Schema, Session
 
 AFTER = 1_000_000_000
@@ -45,8 +52,12 @@ OUTSIDE_ROWS = 1_000
 
 @dataclass(slots=True)
 class Answers:
-    """The number of checked answers and the differences that were found."""
+    """Answers that wait to be checked, the number of checked ones, and the differences that were found.
 
+    New answers wait in a temporary file in `directory` (None: the system's place for such files).
+    """
+
+    directory: Path | None = None
     checked: int = 0
     wrong: int = 0
     rows: int = 0
@@ -54,18 +65,80 @@ class Answers:
     unsupported: dict[str, str] = field(default_factory=dict)
     first_wrong: dict[str, str] | None = None
     stored: Differences = field(default_factory=Differences)
+    differences: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Number of answers with a difference of each kind, and the first of them; rows read back are in `stored`."""
+    torn: TornReads = field(default_factory=TornReads)
     failed: str = ""
+    _waiting: list[Question[Query]] = field(default_factory=list)
+    _file: SpoolFile | None = None
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of query whose answers wait."""
+        return list(dict.fromkeys(question.kind for question in self._waiting))
+
+    def given(self, question: Question[Query]) -> None:
+        """Add a question to be checked."""
+        self._waiting.append(question)
+
+    def answered(self, kind: str, query: Query, answer: Answer) -> None:
+        """Add a new question with its answer, which was given while nothing was being written."""
+        if isinstance(answer, Difference):
+            self._waiting.append(Question(kind, query, lambda: answer))
+        else:
+            self._waiting.append(Question(kind, query, self._kept().keep(answer)))
+
+    def stored_rows(self, query: Stored, rows: Rows) -> None:
+        """Add rows that were read back."""
+        self.rows += len(rows)
+        kept = self._kept().keep_rows(query.columns, canonical_stored(rows))
+        self._waiting.append(Question(READ_BACK, query, kept, cut=len(rows) == query.limit))
+
+    def _kept(self) -> SpoolFile:
+        if self._file is None:
+            self._file = SpoolFile(self.directory)
+        return self._file
+
+    def compare(self, gold: Gold, read: Read | None = None) -> None:
+        """Compare all answers that wait with gold, in one pass over the world.
+
+        `read` reads rows back that lacked fields: those that are whole by now were torn.
+        """
+        waiting, self._waiting = self._waiting, []
+        incomplete: list[tuple[Question[Query], Difference]] = []
+        for question, found in gold.compare(waiting):
+            if isinstance(found, list):
+                self.note_stored(question.query, found, cut=question.cut)
+            elif found is not None and any(one.torn for one in (found, *found.also)):
+                incomplete.append((question, found))
+            else:
+                self.note(question.kind, question.query, found)
+        rows = [row for _, found in incomplete for one in (found, *found.also) for row in one.torn]
+        wrong = not_whole(rows, read, gold.world.spec.resolution_ns)
+        for question, found in incomplete:
+            rest, torn = judged(found, wrong)
+            self.note(question.kind, question.query, rest)
+            if torn:
+                self.torn.note(question.kind, torn)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def note(self, kind: str, query: Query, difference: Difference | None) -> None:
         """Count one checked answer."""
         self.checked += 1
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
-        if difference is not None:
-            self.wrong += 1
-            if self.first_wrong is None:
-                self.first_wrong = {"kind": kind, "query": str(query), "difference": difference.text}
+        if difference is None:
+            return
+        self.wrong += 1
+        example = {"kind": kind, "query": str(query), "difference": difference.text}
+        for one in (difference, *difference.also) if kind != READ_BACK else ():
+            first = {**example, "difference": one.text}
+            self.differences.setdefault(one.kind, {"count": 0, "first": first})["count"] += 1
+        if self.first_wrong is None or self.first_wrong["kind"] == READ_BACK:
+            self.first_wrong = example
 
-    def note_stored(self, query: Stored, found: list[Located], *, cut: bool) -> None:
+    def note_stored(self, query: Query, found: list[Located], *, cut: bool) -> None:
         """Count the differences in one answer of `read_back`, `cut` if it may have been longer."""
         here = Differences(cut=cut and bool(found))
         here.add(found)
@@ -76,8 +149,10 @@ class Answers:
     def verdict(self) -> Verdict:
         """Return the verdict: invalid if any answer was wrong, inconclusive if none could be checked."""
         counts = {"checked": self.checked, "wrong": self.wrong}
+        counts |= {"torn": self.torn.answers} if self.torn.answers else {}
         if self.wrong and self.first_wrong is not None:
-            reasons = [f"{self.wrong} of {self.checked} answers are wrong"]
+            kinds = ", ".join(f"{found['count']} x {kind}" for kind, found in self.differences.items())
+            reasons = [f"{self.wrong} of {self.checked} answers are wrong{f' ({kinds})' if kinds else ''}"]
             if self.first_wrong["kind"] != READ_BACK:
                 reasons.append(f"first {self.first_wrong['kind']}: {self.first_wrong['difference']}")
             if self.stored.counts:
@@ -99,6 +174,8 @@ class Answers:
             "by_kind": self.by_kind,
             "unsupported": self.unsupported,
             "first_wrong": self.first_wrong,
+            "differences": self.differences,
+            "torn_reads": self.torn.summary(),
             "stored_differences": self.stored.summary(),
         }
 
@@ -106,28 +183,55 @@ class Answers:
 def given_answers(
     gold: Gold, paths: Iterable[Path], seed: int, answers: Answers, only: Container[tuple[str, int]] | None = None
 ) -> None:
-    """Check the answers that load processes kept during the run, from their files; `only` those of kind and number.
+    """Add the answers that load processes kept during the run; `only` those of kind and number.
 
+    The files are read again when the answers are compared.
     A last line that was cut off by a kill is skipped.
     """
     for path in paths:
-        with path.open(encoding="utf-8") as lines:
+        start = 0
+        with path.open("rb") as lines:
             for line in lines:
-                if not line.endswith("\n"):
+                start, at = start + len(line), start
+                if not line.endswith(b"\n"):
                     continue
-                given = json.loads(line)
+                given = _head(line)
                 if only is not None and (given["op"], given["number"]) not in only:
                     continue
                 query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
-                rows = Rows(query.columns, [tuple(row) for row in given["rows"]])
-                found = gold.check(query, rows, quiet=False, part=Part.of(given)) if "wrong" not in given else None
-                answers.note(given["op"], query, Difference(given["wrong"]) if "wrong" in given else found)
+                times = given.get("sent_ns", 0), given.get("ended_ns", 0)
+                read = partial(_read_line, gold, path, at, query)
+                part = Part.of(given)
+                answers.given(Question(given["op"], query, read, False, False, *times, part))
+
+
+def _head(line: bytes) -> dict[str, Any]:
+    """Return a line of an answers file without its rows, which are read when they are compared."""
+    head, found, _ = line.partition(b', "rows": ')
+    return _loads(head + b"}" if found else line)
+
+
+def _loads(text: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = orjson.loads(text)  # in a quarter of the time
+    except orjson.JSONDecodeError:  # it has a NaN
+        found = json.loads(text)
+    return found
+
+
+def _read_line(gold: Gold, path: Path, at: int, query: Query) -> Answer:
+    with path.open("rb") as lines:
+        lines.seek(at)
+        given = _loads(lines.readline())
+    if "wrong" in given:
+        return Difference(given["wrong"], "not an answer")
+    return gold.packed_canonical(query, given["rows"])
 
 
 def ask(
     gold: Gold, session: Session, schema: Schema, kinds: Sequence[str], count: int, seed: int, answers: Answers
 ) -> None:
-    """Run `count` new queries, the kinds in turn, and check their answers, while nothing is being written.
+    """Run `count` new queries, the kinds in turn, while nothing is being written, and add their answers.
 
     The first round has the windows of the run, the second begins and ends on ticks, the third just after them, and so
     on: a random window hardly ever has a point within a second of its ends, so an end that was included by mistake, or
@@ -148,7 +252,7 @@ def ask(
             answers.unsupported[kind] = str(why)
             askable.remove(kind)
             continue
-        answers.note(kind, query, gold.check(query, session.query(statement, query.columns), quiet=True))
+        answers.answered(kind, query, gold.packed(query, session.query(statement, query.columns)))
 
 
 def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
@@ -170,7 +274,7 @@ def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
 
 
 def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers: Answers) -> None:
-    """Read stored rows with all that they carry and compare them with gold.
+    """Read stored rows with all that they carry, and add them to the answers.
 
     Within the time of the run these are all rows, or evenly spread windows of about `limit` rows, the newest, which the
     measured load wrote, always among them. Before and after it nothing may be stored: the first rows found are kept.
@@ -181,9 +285,7 @@ def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers:
         except Unsupported as why:
             answers.unsupported[READ_BACK] = str(why)
             return
-        rows = session.query(statement, query.columns)
-        answers.rows += len(rows)
-        answers.note_stored(query, gold.differences(query, rows), cut=len(rows) == query.limit)
+        answers.stored_rows(query, session.query(statement, query.columns))
 
 
 def _windows(gold: Gold, limit: int) -> Iterator[Stored]:

@@ -82,15 +82,15 @@ def count_stored(session: Session, schema: Schema, measurements: Iterable[Measur
     return stored
 
 
-def account(gold: Gold, session: Session, schema: Schema, ledger: NDArray[np.void], loaded_points: int) -> Account:
-    """Count the stored points and compare them with the acknowledged ones."""
+def account(gold: Gold, stored: int, ledger: NDArray[np.void], loaded_points: int) -> Account:
+    """Compare the number of stored points with those of acknowledged and other ones."""
     points, acknowledged, refused = (
         int(ledger[key].sum(dtype=np.int64)) for key in ("points", "acknowledged", "refused")
     )
     return Account(
         acknowledged=loaded_points + acknowledged,
         expected=gold.count(),
-        stored=count_stored(session, schema, gold.world.measurements),
+        stored=stored,
         unknown=points - acknowledged - refused + gold.unsure_points,
         refused=refused,
     )

@@ -1,109 +1,104 @@
-"""The gold answers: computed from the generator's own points, which are kept in memory."""
+"""The gold answers: computed from the generator's own points in one pass over the world, whatever its length."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tsbench.check.comparison import Difference, NotAnAnswer, between, canonical, compare
-from tsbench.check.stored_rows import compare_stored
-from tsbench.model import Count, Latest, Outcome, Query, Raw, Rows, Window
-from tsbench.workload.answer_key import AnswerKey
+from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
+from tsbench.check.newest import MovingTracker
+from tsbench.check.points import EVER_NS, SURE, Feed, end_of_writes, slabs
+from tsbench.check.questions import Names, Question, pack_rows, packed_answer
+from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
+from tsbench.check.stored_rows import canonical_stored
+from tsbench.model import (
+    Above,
+    Bucketed,
+    Grouped,
+    Latest,
+    LatestBuckets,
+    Outcome,
+    Query,
+    Raw,
+    Rows,
+    Stored,
+    Window,
+)
+from tsbench.results.ledger import read_ledgers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from tsbench.check.comparison import Row
-    from tsbench.check.sample import Part
+    from tsbench.check.buckets import Checked, Tracker
+    from tsbench.check.comparison import Difference, Row
+    from tsbench.check.packed import Packed
+    from tsbench.check.questions import Answer
     from tsbench.check.stored_rows import Located
-    from tsbench.model import Batch, Stored
     from tsbench.workload.world import World
-
-GOLD_BATCH = 65_536
-"""Points generated at a time; the points do not depend on this number."""
-
-
-def written(
-    world: World, ledger: NDArray[np.void], *, block_points: int, first_tick: int, last_tick: int | None = None
-) -> Iterator[Batch]:
-    """Regenerate the points of the writes in a ledger, stream by stream and block by block.
-
-    Ticks and block size must be those of the load's feed: disordered points change places across the end of a stream.
-    """
-    for stream in np.unique(ledger["stream"]).tolist():
-        own = ledger[ledger["stream"] == stream]
-        own = own[np.argsort(own["block"], kind="stable")]
-        last = int(own["block"][-1])
-        edges = np.searchsorted(own["block"], np.arange(last + 2))
-        blocks = world.batches(stream, points=block_points, first_tick=first_tick, last_tick=last_tick)
-        for number, batch in enumerate(blocks):
-            if number > last:
-                break
-            chosen = np.zeros(len(batch), dtype=np.bool_)
-            for write in own[edges[number] : edges[number + 1]]:
-                chosen[write["offset"] : write["offset"] + write["points"]] = True
-            if chosen.any():
-                yield batch.where(chosen)
 
 
 class Gold:
     """All points that a run stored: the bulk load, the acknowledged writes, and separately the unknown writes.
 
+    The points are never kept: `compare` goes over them once, for all questions together. Its memory is that of the
+    answers to `Latest` queries and of the queries whose windows overlap; it does not grow with the number of points.
+
     Of a write that was refused in part without saying which points, only the number of stored points is known.
-    `keeps_duplicates` says whether the schema keeps two points of a series at the same time.
+
+    Parameters
+    ----------
+    world
+        The world of the run.
+    loaded_ticks
+        Number of ticks of the bulk load.
+    keeps_duplicates
+        Whether the schema keeps two points of a series at the same time.
+    ledger
+        The writes after the load (`results.ledger`).
+    block_points
+        Number of rows of the blocks that the writes were cut from.
+    last_tick
+        Tick at which the writes' feed ended; None: it had no end.
     """
 
-    def __init__(self, world: World, *, loaded_ticks: int, keeps_duplicates: bool) -> None:
-
+    def __init__(
+        self,
+        world: World,
+        *,
+        loaded_ticks: int,
+        keeps_duplicates: bool,
+        ledger: NDArray[np.void] | None = None,
+        block_points: int = 1,
+        last_tick: int | None = None,
+    ) -> None:
         self.world = world
         self.loaded = Window(world.time_ns(0), world.time_ns(loaded_ticks))
-        self._loaded_ticks = loaded_ticks
-        self._replaces = not keeps_duplicates
-        self._known = AnswerKey(keeps_duplicates)
-        self._maybe = AnswerKey()
-        for store in (self._known, self._maybe):
-            for measurement in world.measurements:
-                store.create(measurement, world.tags())
-        self.unknown_points = 0
-        self._in_part = 0
-        self.writes = False
-        self.until_ns = self.loaded.end_ns
-        self._newest: dict[tuple[Latest, bool], tuple[list[Row], frozenset[Row]]] = {}
+        self._keeps = keeps_duplicates
+        self._ledger = read_ledgers([]) if ledger is None else ledger
+        self._feed = Feed(world, loaded_ticks, block_points, last_tick)
+        self._keys = world.keys()
+        self._series_of = {key: series for series, key in enumerate(self._keys)}
+        self._stored: int | None = None
+        self.writes = bool(len(self._ledger))
+        self.until_ns = end_of_writes(self._feed, self._ledger)
+        """A time after all points that were sent, also after those of failed writes."""
 
-    def load(self) -> None:
-        """Add the points of the bulk load."""
-        for stream in range(self.world.spec.streams):
-            for batch in self.world.batches(stream, points=GOLD_BATCH, last_tick=self._loaded_ticks):
-                self._known.add(batch)
+    @property
+    def unknown_points(self) -> int:
+        """Number of points of which nobody knows whether they are stored."""
+        unsure = [outcome for outcome, sure in SURE.items() if not sure]
+        return int(self._ledger["points"][np.isin(self._ledger["outcome"], unsure)].sum(dtype=np.int64))
 
-    def add(self, ledger: NDArray[np.void], *, block_points: int, last_tick: int | None = None) -> None:
-        """Add the points of later writes, by a feed with such blocks that ended before `last_tick` (None: never)."""
-        self.writes = bool(len(ledger))
-        self._newest.clear()
-        stores = {Outcome.OK: self._known, Outcome.UNKNOWN: self._maybe, Outcome.PARTIAL: self._maybe}
-        self._in_part += int(ledger["acknowledged"][ledger["outcome"] == Outcome.PARTIAL].sum(dtype=np.int64))
-        for outcome in Outcome:
-            store = stores.get(outcome)
-            chosen = ledger[ledger["outcome"] == outcome]
-            place = {"block_points": block_points, "first_tick": self._loaded_ticks}
-            for batch in written(self.world, chosen, **place, last_tick=last_tick):
-                if store is not None:
-                    store.add(batch)
-                # also where a failed write would be, so that it is found there if it was stored after all
-                self.until_ns = max(self.until_ns, int(batch.time_ns.max()) + 1)
-                self.unknown_points += len(batch) if store is self._maybe else 0
-
-    def answer(self, query: Query) -> Rows:
-        """Return the right answer to a query, if no write is unknown."""
-        return self._known.answer(query)
-
-    def count(self) -> int:
-        """Return the number of points that are stored for certain."""
-        known = sum(int(self.answer(Count(m)).records[0][0]) for m in self.world.measurements)
-        return known + self._in_part - self.unsure_points
+    @property
+    def _in_part(self) -> int:
+        """Number of acknowledged points of writes that were refused in part."""
+        partial = self._ledger["outcome"] == Outcome.PARTIAL
+        return int(self._ledger["acknowledged"][partial].sum(dtype=np.int64))
 
     @property
     def unsure_points(self) -> int:
@@ -111,47 +106,111 @@ class Gold:
 
         Where a point may replace another, a point of a write that was refused in part may replace one that is there.
         """
-        return self._in_part if self._replaces and self.world.spec.disorder.duplicate else 0
+        return self._in_part if not self._keeps and self.world.spec.disorder.duplicate else 0
 
-    def check(self, query: Query, rows: Rows, *, quiet: bool, part: Part | None = None) -> Difference | None:
-        """Compare a database's answer with gold; with `part`, the rows are only that part of the answer.
+    def count(self) -> int:
+        """Return the number of points that are stored for certain."""
+        if self._stored is None:
+            for _ in self.compare([]):
+                pass
+        return (self._stored or 0) + self._in_part - self.unsure_points
 
-        `quiet` means that nothing was being written at the time.
-        """
-        try:
-            moving = self.writes and (not quiet or self.unknown_points > 0)
-            if moving and isinstance(query, Latest) and query.before_ns is None:
-                return self._check_newest(query, rows, quiet=quiet, part=part)
-            if part is not None:
-                return part.compare(query, canonical(self.answer(query)), canonical(rows))
-            return compare(self.answer(query), rows, query)
-        except NotAnAnswer as error:
-            return Difference(str(error))
-
-    def _check_newest(self, query: Latest, rows: Rows, *, quiet: bool, part: Part | None) -> Difference | None:
-        """Check newest rows: each may be any row that was sent after the newest one before the query."""
-        if tuple(rows.columns) != query.columns:
-            return Difference(f"columns {', '.join(rows.columns)} instead of {', '.join(query.columns)}")
-        if (query, quiet) not in self._newest:  # thousands of answers belong to the same query
-            settled = query if quiet else Latest(query.measurement, query.fields, self.loaded.end_ns, query.keys)
-            earliest = canonical(self.answer(settled))
-            since = min((row[0] for row in earliest), default=self.loaded.start_ns)
-            self._newest[query, quiet] = earliest, frozenset(self._rows_since(query, since))
-        earliest, possible = self._newest[query, quiet]
-        if part is not None:
-            if part.count < len(earliest):
-                return Difference(f"{part.count} rows instead of {len(earliest)}")
-            earliest = part.chosen(query, earliest)
-        return between(earliest, possible, canonical(rows), keyed=query.measurement.key is not None)
-
-    def _rows_since(self, query: Latest, since_ns: int) -> list[Row]:
-        raw = Raw(query.measurement, query.fields, Window(since_ns, 2**62), query.keys)
-        return canonical(self._known.answer(raw)) + canonical(self._maybe_answer(raw))
-
-    def _maybe_answer(self, raw: Raw) -> Rows:
-        return self._maybe.answer(raw) if self.unknown_points else Rows(raw.columns, [])
+    def check(self, query: Query, rows: Rows, *, quiet: bool) -> Difference | None:
+        """Compare one answer with gold; `quiet` means that nothing was being written at the time."""
+        ((_, found),) = self.compare([Question("", query, lambda: self.packed(query, rows), quiet=quiet)])
+        return cast("Difference | None", found)
 
     def differences(self, query: Stored, rows: Rows) -> list[Located]:
         """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
-        maybe = self._maybe.answer(query) if self.unknown_points else Rows(query.columns, [])
-        return compare_stored(query, self.answer(query), maybe, rows)
+        plain = Rows(rows.columns, canonical_stored(rows))
+        ((_, found),) = self.compare([Question("", query, lambda: plain)])
+        return cast("list[Located]", found)
+
+    def packed(self, query: Query, rows: Rows) -> Answer:
+        """Return an answer as columns, or why it is none."""
+        return packed_answer(query, rows, self._names(query))
+
+    def packed_canonical(self, query: Query, rows: Sequence[Row]) -> Packed:
+        """Return the rows of an answer that are in canonical form as columns."""
+        return pack_rows(query, rows, self._names(query))
+
+    def _names(self, query: Query) -> Names:
+        is_keyed = query.measurement.key is not None and query.measurement.key in query.columns
+        return Names(self._keys, self._series_of) if is_keyed else Names(None, None)
+
+    def compare(self, questions: Sequence[Question[Any]]) -> Iterator[Checked]:
+        """Compare the answers to all questions with gold, in one pass over the world.
+
+        Yields each question with the first difference, None if its answer is right, as soon as the last point is known
+        that concerns it. An answer is read when its window begins or ends, not before.
+        """
+        waiting = {name: sorted(found, key=lambda one: -one.begin_ns) for name, found in self._trackers(questions)}
+        active: dict[str, list[Tracker]] = defaultdict(list)
+        stored = 0
+        for slab in slabs(self._feed, self._ledger, keeps_duplicates=self._keeps):
+            known = slab.known()
+            stored += len(known)
+            name = slab.measurement.name
+            todo, some = waiting.get(name, []), active[name]
+            while todo and todo[-1].begin_ns < slab.end_ns:
+                some.append(todo.pop())
+            if not some:
+                continue
+            going = []
+            for tracker in some:
+                tracker.add(slab, known)
+                yield from tracker.checked(slab.end_ns)
+                if tracker.end_ns > slab.end_ns:
+                    going.append(tracker)
+            active[name] = going
+        self._stored = stored
+        for rest in (*active.values(), *waiting.values()):
+            for tracker in rest:
+                yield from tracker.checked(EVER_NS)
+
+    def _trackers(self, questions: Sequence[Question[Query]]) -> Iterator[tuple[str, list[Tracker]]]:
+        """Yield the trackers for all questions, by the name of their measurement."""
+        alike: dict[object, list[Question[Query]]] = defaultdict(list)
+        for question in questions:
+            alike[self._likeness(question)].append(question)
+        found: dict[str, list[Tracker]] = defaultdict(list)
+        for group in alike.values():
+            found[group[0].query.measurement.name].append(self._tracker(group))
+        yield from found.items()
+
+    def _likeness(self, question: Question[Query]) -> object:
+        """Return what the questions of one tracker have in common; the question itself where it has one of its own."""
+        query = question.query
+        match query:
+            case Grouped():
+                return Grouped, query.measurement.name, query.bucket_ns
+            case LatestBuckets():
+                return replace(query, before_ns=0)
+            case Latest():
+                moving = self._is_moving(question)
+                return Latest, query.measurement.name, moving, query.fields if moving else ()
+            case _:
+                return id(question)
+
+    def _is_moving(self, question: Question[Query]) -> bool:
+        """Return True if the answer to a question for the newest rows depends on the moment, or on unknown writes."""
+        unsure = self.writes and (not question.quiet or self.unknown_points > 0)
+        return unsure and isinstance(question.query, Latest) and question.query.before_ns is None
+
+    def _tracker(self, group: Sequence[Any]) -> Tracker:
+        """Return the tracker for questions that are alike."""
+        first: Question[Query] = group[0]
+        names = self._names(first.query)
+        place = names, Names(self._keys, self._series_of), self.world.spec.scale
+        trackers: dict[type, Callable[[], Tracker]] = {
+            Bucketed: lambda: BucketTracker(group[0], *place),
+            Raw: lambda: RowTracker(group[0], *place),
+            Above: lambda: RowTracker(group[0], *place),
+            Stored: lambda: StoredTracker(group[0]),
+            Grouped: lambda: GroupTracker(group, *place),
+            LatestBuckets: lambda: NewestBucketTracker(group, names),
+            Latest: lambda: NewestTracker(group, *place),
+        }
+        if self._is_moving(first):
+            return MovingTracker(group, *place, loaded_ns=self.loaded.end_ns)
+        return trackers[type(first.query)]()

@@ -111,12 +111,17 @@ def compare_stored(query: Stored, expected: Rows, maybe: Rows, stored: Rows) -> 
 
     All have the query's columns. The rows in `maybe` may be stored or not, each as often as it occurs in `maybe`.
     """
-    must, found = _canonical(expected), _canonical(stored)
+    must, perhaps, found = map(canonical_stored, (expected, maybe, stored))
+    return compare_canonical(query, must, perhaps, found)
+
+
+def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], found: list[Row]) -> list[Located]:
+    """Compare stored rows as `compare_stored` does, all in canonical form and sorted."""
     if must == found:
         return []
     missing, more = Counter(must), Counter(found)
     missing, more = missing - more, more - missing
-    more -= Counter(_canonical(maybe))
+    more -= Counter(maybe)
     return _Pairing(query.measurement, query.columns, Counter(must)).differences(missing, more)
 
 
@@ -211,8 +216,8 @@ def _without_equals(missing: list[Row], more: list[Row]) -> tuple[list[Row], lis
     return rest, left
 
 
-def _canonical(rows: Rows) -> list[Row]:
-    """Return the rows in the form of `comparison.canonical`, sorted; values that no answer can hold become text."""
+def canonical_stored(rows: Rows) -> list[Row]:
+    """Return stored rows in the form of `comparison.canonical`, sorted; values that no answer can hold become text."""
     columns = list(zip(*rows.records, strict=True))
     plain = [_plain(name, column) for name, column in zip(rows.columns, columns, strict=False)]
     found: list[Row] = list(zip(*plain, strict=True))

@@ -32,13 +32,15 @@ class _Answer:
     kind: str
     number: int
     rows: Rows
+    times_ns: tuple[int, int]
     part: Part | None
     nbytes: int
     wrong: str = ""
 
     def line(self) -> dict[str, Any]:
         """Return the answer as JSON for the process's file; a value that no answer can contain makes it a wrong one."""
-        line: dict[str, Any] = {"op": self.kind, "number": self.number}
+        sent_ns, ended_ns = self.times_ns
+        line: dict[str, Any] = {"op": self.kind, "number": self.number, "sent_ns": sent_ns, "ended_ns": ended_ns}
         if self.part is not None:
             line |= {"count": self.part.count, "one_in": self.part.one_in}
         try:
@@ -59,13 +61,16 @@ class AnswerSample:
         """Of each kind the lowest hash that has been left out."""
         self._bytes: dict[str, int] = {}
 
-    def add(self, kind: str, number: int, query: Query, rows: Rows) -> None:
-        """Count an answer, and keep it if its hash is among the lowest of its kind so far."""
+    def add(self, kind: str, number: int, query: Query, rows: Rows, times_ns: tuple[int, int]) -> None:
+        """Count an answer, and keep it if its hash is among the lowest of its kind so far.
+
+        `times_ns` are when the query was sent and when its answer was there.
+        """
         self.given[kind] = self.given.get(kind, 0) + 1
         hashed = rank(self._seed, kind, number)
         if hashed >= self._bounds.get(kind, 1 << 64):
             return
-        answer = _answer(kind, number, query, rows)
+        answer = _answer(kind, number, query, rows, times_ns)
         heappush(self._kept.setdefault(kind, []), (-hashed, number, answer))
         self._bytes[kind] = self._bytes.get(kind, 0) + answer.nbytes
         if len(self._kept[kind]) > self._most:
@@ -86,15 +91,15 @@ class AnswerSample:
                     out.write(json.dumps(answer.line()) + "\n")
 
 
-def _answer(kind: str, number: int, query: Query, rows: Rows) -> _Answer:
+def _answer(kind: str, number: int, query: Query, rows: Rows, times_ns: tuple[int, int]) -> _Answer:
     nbytes = _size(rows)
     if nbytes <= WHOLE_BYTES:
-        return _Answer(kind, number, rows, None, nbytes)
+        return _Answer(kind, number, rows, times_ns, None, nbytes)
     try:
         part, chosen = part_of(query, rows, -(-nbytes // PART_BYTES))
     except NotAnAnswer as error:
-        return _Answer(kind, number, Rows(rows.columns, []), None, 0, str(error))
-    return _Answer(kind, number, chosen, part, _size(chosen))
+        return _Answer(kind, number, Rows(rows.columns, []), times_ns, None, 0, str(error))
+    return _Answer(kind, number, chosen, times_ns, part, _size(chosen))
 
 
 def _size(rows: Rows) -> int:

@@ -211,7 +211,9 @@ class LoadProcess:
             result = self._call(kind, session.query, statement, query.columns)
         self._record(kind, turn, result)
         if result.value is not None and self._is_measured(turn):
-            self._sample.add(kind, number, query, result.value)
+            origin_ns = self.timebase.origin_ns
+            times_ns = result.began_ns + origin_ns, result.ended_ns + origin_ns
+            self._sample.add(kind, number, query, result.value, times_ns)
         return result
 
     def _is_measured(self, turn: Turn) -> bool:

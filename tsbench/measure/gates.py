@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tsbench import units
-from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, GateResult
+from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, TORN_READS, GateResult
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -205,6 +205,12 @@ def failed_connections(unconnected: Counter[str]) -> GateResult:
     count = unconnected.total()
     text = f"{count} users could not connect: {unconnected.most_common(1)[0][0]}" if count else "every user connected"
     return GateResult(FAILED_CONNECTIONS, float(count), "fail" if count else "pass", text, built_in=True)
+
+
+def torn_reads(answers: int, rows: int, checked: int) -> GateResult:
+    """Evaluate the gate on torn reads: the number of answers with torn rows, of these rows, and of checked answers."""
+    text = f"{answers} of {checked} answers had torn rows ({rows} in all)" if answers else "no answer had torn rows"
+    return GateResult(TORN_READS, float(answers), "fail" if answers else "pass", text, built_in=True)
 
 
 def server_deaths(why: str) -> GateResult:

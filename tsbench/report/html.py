@@ -199,5 +199,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "stall_count": len(found),
         "unsupported": view.unsupported(cell),
         "first_wrong": view.first_wrong(cell),
+        "differences": view.differences(cell),
+        "torn_reads": view.torn_reads(cell),
         "stored_differences": view.stored_differences(cell),
     }

@@ -259,6 +259,25 @@ def first_wrong(cell: Cell) -> Sequence[tuple[str, str]]:
     return [(key, str(value)) for key, value in _items(lookup(cell.summary, ("answers", "first_wrong")))]
 
 
+def differences(cell: Cell) -> list[tuple[str, str, str]]:
+    """Return the wrong answers by kind of difference: the kind, how many answers, the first one."""
+    found = _items(lookup(cell.summary, ("answers", "differences")))
+    return [
+        (kind, text_of(one["count"], "count"), f"{one['first']['kind']}: {one['first']['difference']}")
+        for kind, one in found
+    ]
+
+
+def torn_reads(cell: Cell) -> tuple[str, str] | None:
+    """Return how many answers had torn rows, and the first of them; None if no answer had."""
+    torn = dict(_items(lookup(cell.summary, ("answers", "torn_reads"))))
+    if not torn.get("answers"):
+        return None
+    checked = text_of(lookup(cell.summary, ("answers", "checked")), "count")
+    counts = f"{text_of(torn['answers'], 'count')} of {checked} answers, {text_of(torn['rows'], 'count')} rows"
+    return counts, f"{torn['first']['kind']}: {torn['first']['row']}"
+
+
 def stored_differences(cell: Cell) -> list[tuple[str, str, str]]:
     """Return the differences between stored and written points by kind: the kind, how many, where the first one is."""
     rows = []

@@ -24,6 +24,7 @@ _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 _GATE_WORDS: Mapping[str, str] = {"pass": "passed", "fail": "failed", "not judged": "was not judged"}
 SERVER_DEATHS = "server deaths<=0"
 FAILED_CONNECTIONS = "failed connections<=0"
+TORN_READS = "torn reads<=0"
 _NOT_CHECKED = "the run ended before its figures were checked"
 
 

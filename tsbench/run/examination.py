@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
-from tsbench.check.audit import account
+from tsbench.check.audit import account, count_stored
+from tsbench.check.gold import Gold
 from tsbench.check.sample import sampled
 from tsbench.errors import UserMistake
+from tsbench.measure.gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.manifest import check_world
@@ -21,15 +23,13 @@ from tsbench.workload.version import WORLD_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tsbench.check.gold import Gold
+    from tsbench.model import Query, Rows
     from tsbench.results.rundir import RunDir
+    from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema, Session, Target
 
 T = TypeVar("T")
-
-GOLD_VALUES = 400_000_000
-"""Field values that the answer key may hold in memory (3.2 GB); a larger run is reported as not checked."""
 
 
 class _Server:
@@ -90,39 +90,54 @@ class Examiner:
         self._run, self._spec, self._schema, self._loaded_points = run, spec, schema, loaded_points
         self._world = spec.world_at()
         self._ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
-        values = (loaded_points + int(self._ledger["points"].sum())) * max(
-            len(m.fields) for m in self._world.measurements
-        )
-        self._too_large = ""
-        if values > GOLD_VALUES:
-            self._too_large = f"{values:,} values are more than the answer key may hold ({GOLD_VALUES:,})"
-        self._gold = None if self._too_large else self._gold_of_all()
-        self._stored = 0
+        self._gold = self._gold_of_all()
+        self._answers: Answers | None = None
+        self._stored = self._sampled = 0
         self._limits = Limits(spec.timeout, endpoint)
         self._server = _Server(self._limits, target, schema)
 
     def _gold_of_all(self) -> Gold:
-        from tsbench.check.gold import Gold  # noqa: PLC0415 - imports polars, which load workers do without
-
         world, spec = self._world, self._spec
         ticks = world.ticks(spec.load.window)
-        gold = Gold(world, loaded_ticks=ticks, keeps_duplicates=self._schema.keeps_duplicates)
-        gold.load()
-        last = None if spec.drive.window is None else ticks + world.ticks(spec.drive.window)
-        gold.add(self._ledger, block_points=spec.block_points, last_tick=last)
-        return gold
+        return Gold(
+            world,
+            loaded_ticks=ticks,
+            keeps_duplicates=self._schema.keeps_duplicates,
+            ledger=self._ledger,
+            block_points=spec.block_points,
+            last_tick=None if spec.drive.window is None else ticks + world.ticks(spec.drive.window),
+        )
+
+    def _compared(self) -> Answers:
+        """Return all answers, compared with gold in one pass over the world, which the audit's count needs too."""
+        if self._answers is not None:
+            return self._answers
+        gold, answers = self._gold, Answers(self._run.path)
+        spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
+        given = sorted((self._run / "process").glob("*.answers.jsonl"))
+        chosen = sampled(given, seed, spec.check.sample)
+        self._sampled = len(chosen)
+        given_answers(gold, given, seed, answers, chosen)
+        kinds = [op.query for op in spec.op if op.query is not None] or list(answers.kinds)  # bare Locust names no ops
+        count, rows = spec.check.answers, spec.check.readback
+        guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
+        if rows:
+            guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
+        answers.compare(gold, lambda query: server.ask(lambda session: _rows_of(session, schema, query)))
+        self._answers = answers
+        return answers
 
     def audit(self) -> Findings:
         """Compare the points that are stored with those acknowledged; write audit.json."""
-        gold, writes = self._gold, None
-        if gold is None:
-            return Findings({"writes": None}, {"writes": Verdict(None, self._too_large)})
+        writes = None
         try:
-            accounted = self._server.ask(
-                lambda session: account(gold, session, self._schema, self._ledger, self._loaded_points)
+            self._stored = self._server.ask(
+                lambda session: count_stored(session, self._schema, self._world.measurements)
             )
+            self._compared()
+            accounted = account(self._gold, self._stored, self._ledger, self._loaded_points)
             lost = [share["name"] for share in Processes.read(self._run).missing()]
-            writes, verdict, self._stored = accounted.summary(), accounted.verdict(lost), accounted.stored
+            writes, verdict = accounted.summary(), accounted.verdict(lost)
         except Unsupported as why:
             verdict = Verdict(None, f"stored points could not be counted: {why}")
         except OpError as error:
@@ -132,24 +147,13 @@ class Examiner:
 
     def check(self) -> Findings:
         """Compare answers, those given under load and new ones, and rows read back with gold; write validate.json."""
-        gold, answers = self._gold, Answers()
-        if gold is None:
-            return Findings({"answers": answers.summary()}, {"answers": Verdict(None, self._too_large)})
-        spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
-        given = sorted((self._run / "process").glob("*.answers.jsonl"))
-        chosen = sampled(given, seed, spec.check.sample)
-        guarded(answers, lambda: given_answers(gold, given, seed, answers, chosen))
-        kinds = [op.query for op in spec.op if op.query is not None] or list(
-            answers.by_kind
-        )  # bare Locust names no ops
-        count, rows = spec.check.answers, spec.check.readback
-        guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
-        if rows:
-            guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
+        answers = self._compared()
         verdict = answers.verdict()
-        found = {**answers.summary(), "sampled": len(chosen), "given": Processes.read(self._run).answers}
+        found = {**answers.summary(), "sampled": self._sampled, "given": Processes.read(self._run).answers}
         self._run.write_json("validate.json", {**found, "check": verdict.to_json()})
-        return self._found({"answers": found}, {"answers": verdict})
+        gate = torn_reads(answers.torn.answers, answers.torn.rows, answers.checked)
+        gates = (gate,) if self._spec.check.torn == "fail" and answers.checked else ()
+        return self._found({"answers": found}, {"answers": verdict}, gates)
 
     def size(self, directory_bytes: Callable[[], int]) -> Findings:
         """Return the size of the data after it has settled, and the size of the data directory (`directory_bytes`)."""
@@ -172,9 +176,15 @@ class Examiner:
             "directory_bytes": directory_bytes(),
         }
 
-    def _found(self, parts: dict[str, Any], checks: dict[str, Verdict] | None = None) -> Findings:
-        return Findings(parts, checks or {}, death=self._server.death)
+    def _found(
+        self, parts: dict[str, Any], checks: dict[str, Verdict] | None = None, gates: tuple[GateResult, ...] = ()
+    ) -> Findings:
+        return Findings(parts, checks or {}, gates, death=self._server.death)
 
     def close(self) -> None:
         """Close the session."""
         self._server.close()
+
+
+def _rows_of(session: Session, schema: Schema, query: Query) -> Rows:
+    return session.query(schema.compile(query), query.columns)

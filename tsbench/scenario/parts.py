@@ -204,6 +204,8 @@ class CheckPart(Part):
     """Maximum number of stored rows that are read back and compared, in windows spread over all rows."""
     failures: Share = 0.0
     """Share of the ops that may fail before the built-in gate on failed ops fails."""
+    torn: Literal["report", "fail"] = "report"
+    """Whether rows that are read while only some of their fields are written (torn reads) fail a gate."""
 
 
 class TargetPart(Part):

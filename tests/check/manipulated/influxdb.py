@@ -16,8 +16,8 @@ from tsbench.model import Stored
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tests.check.oracle import Oracle
     from tests.check.stand import Stand
-    from tsbench.check.gold import Gold
 
 Change: TypeAlias = "Mapping[str, Any]"
 """New values by name; None leaves the tag or field out."""
@@ -29,16 +29,16 @@ class Hand:
     """Changes stored data by a client that is not tsbench's: `write` sends lines, `delete` takes a range of times."""
 
     stand: Stand
-    gold: Gold
+    oracle: Oracle
     write: Callable[[str], None]
     delete: Callable[[str, str | None, int, int], None]
     """Deletes measurement, host (None: all), from a time, until another one."""
 
     def truth(self, minute: float, host: str, measurement: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return tags and fields of a point as it was written."""
-        (m,) = (m for m in self.gold.world.measurements if m.name == measurement)
+        (m,) = (m for m in self.oracle.world.measurements if m.name == measurement)
         query = Stored(m, time_ns(minute), time_ns(minute) + 1)
-        (row,) = (row for row in self.gold.answer(query).records if row[1] == host)
+        (row,) = (row for row in self.oracle.answer(query).records if row[1] == host)
         named = dict(zip(query.columns, row, strict=True))
         tags = {name: named[name] for name in (*m.tags, *m.own_tags)}
         return tags, {name: named[name] for name in m.field_names}

@@ -1,0 +1,144 @@
+"""The streaming gold against the answer key, on random worlds with disorder and every outcome of a write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.check.oracle import Oracle
+from tests.check.stand import START_NS
+from tests.examples import examples
+from tsbench.check.gold import Gold
+from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Raw, Rows, Window
+from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.units import NS_PER_S
+from tsbench.workload.disorder import Disorder
+from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tsbench.model import Query
+
+MINUTE_NS = 60 * NS_PER_S
+AGGREGATES = ("max", "min", "mean", "sum", "count")
+disorders = st.one_of(
+    st.just(Disorder()),
+    st.builds(
+        Disorder,
+        late=st.sampled_from([0.0, 0.1, 0.5]),
+        out_of_order=st.sampled_from([0.0, 0.2, 0.5]),
+        duplicate=st.sampled_from([0.0, 0.3, 1.0]),
+        missing=st.sampled_from([0.0, 0.2, 0.9]),
+        late_by=st.sampled_from([1, 3, 40]),
+    ),
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    use_case = draw(st.sampled_from(["cpu-only", "sensors", "replication", "devops"]))
+    scale = 1 if use_case == "replication" else draw(st.integers(1, 7))
+    streams = draw(st.integers(1, 4))
+    seed, interval_s = draw(st.integers(0, 99)), draw(st.sampled_from([7, 60]))
+    disorder = draw(disorders)
+    return World(WorldSpec(use_case, scale, seed, START_NS, interval_s * NS_PER_S, streams, disorder=disorder))
+
+
+@st.composite
+def ledgers(draw: st.DrawFn, world: World, *, loaded: int, block: int, last: int | None) -> NDArray[np.void]:
+    """Draw writes of some rows of the first blocks of every stream, with every outcome."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    entries = []
+    share = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    for stream in range(world.spec.streams):
+        for number, batch in enumerate(world.batches(stream, points=block, first_tick=loaded, last_tick=last)):
+            if number >= 12:
+                break
+            for offset in range(0, len(batch), 4):
+                if rng.random() < share:
+                    points = min(4, len(batch) - offset)
+                    outcome = int(rng.choice([0, 0, 0, 1, 2, 3]))
+                    fates = (points, 0) if outcome == 0 else (0, points) if outcome == 1 else (0, 0)
+                    entries.append((stream, number, offset, points, *fates, outcome, 0, 0))
+    rng.shuffle(entries)
+    return np.array([tuple(entry) for entry in entries], dtype=LEDGER_DTYPE)
+
+
+def queries_of(world: World, rng: np.random.Generator, loaded: int) -> list[Query]:
+    """Return queries of every form about any time, some with windows on ticks and buckets."""
+    interval_ns = world.spec.interval_ns
+    found: list[Query] = []
+    for _ in range(3):
+        measurement = world.measurements[int(rng.integers(len(world.measurements)))]
+        fields = measurement.field_names[: int(rng.integers(1, len(measurement.field_names) + 1))]
+        aggregate: Any = AGGREGATES[int(rng.integers(5))]
+        bucket_ns = int(rng.choice([1, 3, 7, 60])) * interval_ns
+        start_ns = START_NS + int(rng.integers(-3, loaded + 10)) * interval_ns + int(rng.integers(0, 2))
+        window = Window(start_ns, start_ns + int(rng.integers(1, loaded + 20)) * interval_ns)
+        keys = None
+        if measurement.key is not None and rng.random() < 0.5:
+            known = world.keys()
+            keys = tuple(known[i] for i in rng.choice(len(known), int(rng.integers(1, len(known) + 1)), replace=False))
+        before_ns = None if rng.random() < 0.3 else window.end_ns
+        field = measurement.fields[0]
+        found += [
+            Raw(measurement, fields, window, keys),
+            Above(measurement, fields, field.name, float(rng.choice([0.0, 20.0, 60.0])), window, keys),
+            Bucketed(measurement, fields, aggregate, bucket_ns, window, keys),
+            Grouped(measurement, fields, aggregate, bucket_ns, window, keys),
+            LatestBuckets(measurement, fields, aggregate, bucket_ns, window.end_ns, int(rng.integers(1, 6))),
+        ]
+        if before_ns is not None:
+            found.append(Latest(measurement, fields, before_ns, keys))
+    return found
+
+
+def spoilt(rows: Rows, rng: np.random.Generator) -> list[Rows]:
+    """Return answers that are wrong: a row too few, one too many, another value, time or key."""
+    records = list(rows.records)
+    if not records:
+        return []
+    i = int(rng.integers(len(records)))
+    row = records[i]
+    others = [
+        [*records[:i], *records[i + 1 :]],
+        [*records, row],
+        [*records[:i], (*row[:-1], row[-1] * 1.001 + 1), *records[i + 1 :]],
+        [*records[:i], (row[0] + 1, *row[1:]), *records[i + 1 :]],
+        [*records[:i], (*row[:-1], None), *records[i + 1 :]],
+        [*records[:i], (*row[:-1], str(row[-1])), *records[i + 1 :]],
+        [],
+    ]
+    return [Rows(rows.columns, other) for other in others]
+
+
+@examples(20)
+@given(data=st.data())
+def test_the_streaming_gold_accepts_the_answer_keys_answers_and_no_others(data: st.DataObject) -> None:
+    world = data.draw(worlds())
+    loaded, block = data.draw(st.sampled_from([1, 5, 30])), data.draw(st.sampled_from([4, 12, 64]))
+    last = data.draw(st.sampled_from([None, loaded + 6, loaded + 40]))
+    ledger = data.draw(ledgers(world, loaded=loaded, block=block, last=last))
+    keeps = data.draw(st.booleans())
+    place: dict[str, Any] = {
+        "loaded_ticks": loaded,
+        "block_points": block,
+        "last_tick": last,
+        "keeps_duplicates": keeps,
+    }
+    oracle, gold = Oracle(world, ledger, **place), Gold(world, ledger=ledger, **place)
+    assert gold.count() == oracle.count()
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    for query in queries_of(world, rng, loaded):
+        right = oracle.answer(query)
+        assert gold.check(query, right, quiet=True) is None, query
+        shuffled = [right.records[i] for i in rng.permutation(len(right.records))]
+        assert gold.check(query, Rows(right.columns, shuffled), quiet=True) is None, query
+        wrong = spoilt(right, rng)
+        if wrong:
+            other = wrong[int(rng.integers(len(wrong)))]
+            assert gold.check(query, other, quiet=True) is not None, (query, other)
