@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tsbench.report.cells import claims_of, knee_of, load_cells
-from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
+from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +78,9 @@ def print_summary(console: Console, results: Path) -> None:
         console.print(table)
         console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
+    for cell in cells:
+        for floor in floor_texts(cell):
+            console.print(Text(f"{cell.name}: {floor}.", style="dim"), soft_wrap=True)
     for cell in cells:
         validity = cell.validity
         if not validity.is_valid:

@@ -20,6 +20,7 @@ from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake
 from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, counter_sources, locust_process, server_limits
+from tsbench.run.client_floor import client_floor
 from tsbench.run.counter_sources import server_counters
 from tsbench.run.examination import Examiner
 from tsbench.run.figures import measured
@@ -202,6 +203,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         with watching(run, parts.collectors):
             _drive(spec, run, parts, progress)
         found = measured(run, spec) + Findings(death=_death(parts))
+        found += client_floor(run, spec, found)
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": target.durable}
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
