@@ -1,7 +1,7 @@
 """The life cycle of one run: from an empty server to a committed, checked result.
 
-    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect -> audit -> check
-    -> commit
+    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect -> client's floor
+    -> audit -> check -> commit
 
 `tsbench run` calls it, and so does the helper process of bare `locust -f` (see `run.helper`): only the part that drives
 the load differs. No step knows which database it deals with.
@@ -203,11 +203,11 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         with watching(run, parts.collectors):
             _drive(spec, run, parts, progress)
         found = measured(run, spec) + Findings(death=_death(parts))
-        found += client_floor(run, spec, found)
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": target.durable}
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
         if not found.death:
+            found += client_floor(run, spec, found)
             progress.phase("check")
             with closing(
                 Examiner(run, spec, target, schema, server.endpoint, loaded_points=loaded["points"])
