@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tsbench.report.cells import claims_of, knee_of, load_cells
-from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
+from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
 from tsbench.report.view import first_ops
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ def print_summary(console: Console, results: Path) -> None:
     for cell in cells:
         for label, time in first_ops(cell):
             console.print(Text.assemble((cell.name, "bold"), f": {label} after the cold start: {time}"), soft_wrap=True)
+        for floor in floor_texts(cell):
+            console.print(Text(f"{cell.name}: {floor}.", style="dim"), soft_wrap=True)
+    for cell in cells:
         validity = cell.validity
         if not validity.is_valid:
             text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))

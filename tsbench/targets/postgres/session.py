@@ -131,7 +131,7 @@ class PostgresSession(Counting):
             return Rows(columns, connection.statements.fetch(statement.text, statement.params))
 
     def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Return rows with all columns of their table; unprepared, since a column may have been added to it meanwhile."""
+        """Return rows with all columns of their table; unprepared: a column may have been added to it since."""
         with self._errors(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
             cursor.adapters.register_loader("timestamptz", _Nanoseconds)
             cursor.execute(statement.text, statement.params or None, prepare=False)
