@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.check.oracle import Oracle
 from tsbench.check.answers import Answers, ask, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
@@ -129,6 +130,11 @@ class Stand:
         """Return the gold answers."""
         keeps = self.schema.keeps_duplicates
         return Gold(self.world, loaded_ticks=self.ticks, keeps_duplicates=keeps, ledger=self.ledger, block_points=BLOCK)
+
+    def oracle(self) -> Oracle:
+        """Return the points in memory."""
+        keeps = self.schema.keeps_duplicates
+        return Oracle(self.world, self.ledger, loaded_ticks=self.ticks, block_points=BLOCK, keeps_duplicates=keeps)
 
     def copy(self, path: Path) -> Stand:
         """Return the same stand on a copy of the file, for planting defects."""

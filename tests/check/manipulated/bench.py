@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tests.check.stand import START_NS, Stand, world_of
 from tsbench.check.answers import Answers, guarded, read_back
-from tsbench.check.audit import account
+from tsbench.check.audit import account, count_stored
 from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S, format_time
 
@@ -116,8 +116,10 @@ class Bench:
         """Run the checks of a run on what is stored now."""
         answers, session, gold = Answers(), stand.connect(), self.gold(stand)
         guarded(answers, lambda: read_back(gold, session, stand.schema, 10**9, answers))
-        accounted = account(gold, session, stand.schema, stand.ledger, stand.loaded_points)
+        stored = count_stored(session, stand.schema, stand.world.measurements)
         session.close()
+        answers.compare(gold)
+        accounted = account(gold, stored, stand.ledger, stand.loaded_points)
         kept = [one for examples in answers.stored.first.values() for one in examples]
         known = all(any(wanted.is_at(one) for one in kept) for wanted in at)
         others = [one for one in kept if not any(wanted.is_at(one) for wanted in at)]
