@@ -441,3 +441,10 @@ def test_resuming_what_is_complete_does_nothing_and_keeps_cells_that_were_not_as
     assert capsys.readouterr().err == ""
     assert (results / "sqlite" / "status.json").read_bytes() == before
     assert [cell["cell"] for cell in content(results / "summary.json")["cells"]] == ["sqlite", "earlier"]
+
+
+def test_a_warm_up_of_a_cold_run_is_refused_in_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario(place, ('warmup = "0s"', 'warmup = "1s"'), ('"sqlite"', '"sqlite"\ncold = true'))
+    line = refused(capsys, "run", "tiny.toml")
+    says(line, "tsbench: tiny.toml: drive.warmup: a run with target.cold has none")
+    says(line, "take it out")

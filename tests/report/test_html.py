@@ -260,3 +260,9 @@ def test_manifests_are_split_into_what_is_common_and_what_differs():
     assert found.common == {"a.c": "1, 2", "a.d": MISSING}
     assert found.differing == {"a.b": ["1", "2", MISSING], "memory_bytes": ["8.00 GB", MISSING, MISSING]}
     assert found.silent == (2,)
+
+
+def test_the_page_says_how_many_of_the_loads_answers_were_checked(tmp_path: Path):
+    make_run(tmp_path, Shape(cell="pg-a", seconds=2, rate=5))
+    text = re.sub(r"<[^>]+>", " ", write_report(tmp_path).read_text(encoding="utf-8"))
+    assert re.search(r"of the measured load\s+1,000 of 81,300", text)

@@ -168,6 +168,8 @@ class Coordinator:
         go_ns = epoch_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
         start_s = -(-(go_ns + run.spec.drive.warmup) // NS_PER_S)
+        if not run.spec.drive.warmup:  # the first op is measured: none may begin before the window does
+            go_ns = start_s * NS_PER_S
         end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
         clock = self._clock = Clock(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
         if self._team is not None:

@@ -80,6 +80,8 @@ class DueTimes:
         self._waiting: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         self._is_exhausted = self._is_stopping = False
+        self.payload_wait_ns = 0
+        """How long users waited for an encoded write in the measured window, all users together."""
 
     @property
     def is_open_loop(self) -> bool:
@@ -128,6 +130,21 @@ class DueTimes:
 
     def _stops(self) -> bool:
         return self._is_stopping
+
+    def held_up(self, turn: Turn, since_ns: int) -> None:
+        """Count the time since then, in which a user waited for its payload, as this process's delay of its op.
+
+        In a closed loop the op is due when the payload is ready.
+        """
+        now_ns = self._timebase.now_ns()
+        measured_ns = now_ns if self._clock is None else self._clock.start_ns
+        self.payload_wait_ns += max(0, now_ns - max(since_ns, measured_ns))
+        if self._stripe is None:
+            turn.due_ns = now_ns
+            return
+        turn.delayed_ns += now_ns - since_ns
+        if turn.due_ns >= measured_ns and since_ns - turn.due_ns <= self._drive.late_after < now_ns - turn.due_ns:
+            self.schedule.generator_late += 1
 
     def give_up(self, turn: Turn) -> None:
         """Leave a turn unfinished, because no points are left for its op."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 import gevent
 from gevent.event import Event
 
-from tsbench.check.comparison import NotAnAnswer, canonical
+from tsbench.drive.answer_sample import AnswerSample
 from tsbench.drive.due_times import Clock, DueTimes, Turn
+from tsbench.drive.first_ops import FirstOps
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.drive.cluster.clocks import Timebase
-    from tsbench.model import Rows
+    from tsbench.model import Rows, WriteMode
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
 
@@ -42,9 +43,6 @@ A = TypeVarTuple("A")
 logger = logging.getLogger("tsbench")
 
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
-
-READY_SINGLES = 4_096
-"""Number of single-point payloads encoded before the clock starts; later ones are made a block at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +55,8 @@ class Share:
     streams: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """One answer to check after the run."""
-
-    op: str
-    number: int
-    rows: Rows
-    sent_ns: int
-    ended_ns: int
-
-    def line(self) -> dict[str, Any]:
-        """Return the answer as JSON for the process's file; a value that no answer can contain makes it a wrong one."""
-        line: dict[str, Any] = {"op": self.op, "number": self.number}
-        line |= {"sent_ns": self.sent_ns, "ended_ns": self.ended_ns}
-        try:
-            return {**line, "rows": canonical(self.rows)}
-        except NotAnAnswer as error:
-            return {**line, "rows": [], "wrong": str(error)}
-
-
 @dataclass(slots=True)
 class _State:
-    answers: list[Answer] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
     unconnected: dict[str, int] = field(default_factory=dict)
@@ -117,6 +94,8 @@ class LoadProcess:
         """Callback when results can no longer be recorded, with the reason."""
         self.directory = directory
         self._state = _State()
+        self._sample = AnswerSample(spec.world.seed, spec.check.sample)
+        self._firsts = FirstOps() if spec.target.cold else None
         self._started = Event()
         self._in_flight = 0
         self._idle: Event | None = None
@@ -125,20 +104,13 @@ class LoadProcess:
         self._flusher = gevent.spawn(self._flush_every_second)
 
     def _make_feed(self) -> PayloadQueue:
-        drive = self.spec.drive
-        last = None if drive.window is None else self.loaded_ticks + self.world.ticks(drive.window)
-        feed = PayloadQueue(
-            self.world,
-            self.schema,
-            self.share.streams,
-            block_points=self.spec.block_points,
-            first_tick=self.loaded_ticks,
-            last_tick=last,
-        )
-        for op in self.spec.writes:
-            points = op.write or 1
-            feed.prepare(points, op.write_mode, max(16, READY_SINGLES // points))
+        feed = PayloadQueue(self.spec, self.share.streams, self._cannot_encode)
+        if self.spec.writes or not self.spec.op:  # a bare locustfile's writes are known only when it makes them
+            feed.prepare([(op.write or 1, op.write_mode) for op in self.spec.writes])
         return feed
+
+    def _cannot_encode(self, reason: str) -> None:
+        self.failed(reason)  # which is set after this object was made
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -153,8 +125,8 @@ class LoadProcess:
     def wait_for_go(self) -> None:
         """Block the calling user until the run begins."""
         self._started.wait()
-        if self.clock is not None:
-            sleep_until_ns(self.clock.go_ns, self.timebase.now_ns())
+        while self.clock is not None and (now_ns := self.timebase.now_ns()) < self.clock.go_ns:
+            sleep_until_ns(self.clock.go_ns, now_ns)  # again if it ends early: libev's clock is not as fine as ours
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -187,6 +159,15 @@ class LoadProcess:
         waiter = GreenletWaiter if self.target.cooperative else None
         timeout_s = self.spec.drive.timeout / 1e9
         return self.target.connect(self.endpoint, self.schema, timeout_s=timeout_s, waiter=waiter)
+
+    def next_write(self, points: int, mode: WriteMode, turn: Turn) -> Write | None:
+        """Return the user's next write, None at the end of the streams; waiting for one is this process's delay."""
+        write = self.feed.take(points, mode)
+        if write is None:
+            since_ns = self.timebase.now_ns()
+            write = self.feed.wait_for(points, mode)
+            self.due_times.held_up(turn, since_ns)
+        return write
 
     def write(self, session: Session, write: Write, name: str, turn: Turn) -> Timed[int]:
         """Send one write; its end goes into histograms, schedule and ledger, whatever it is."""
@@ -229,11 +210,15 @@ class LoadProcess:
         else:
             result = self._call(kind, session.query, statement, query.columns)
         self._record(kind, turn, result)
-        if result.value is not None and len(self._state.answers) < self.spec.check.sample:
+        if result.value is not None and self._is_measured(turn):
             origin_ns = self.timebase.origin_ns
-            times = result.began_ns + origin_ns, result.ended_ns + origin_ns
-            self._state.answers.append(Answer(kind, number, result.value, *times))
+            times_ns = result.began_ns + origin_ns, result.ended_ns + origin_ns
+            self._sample.add(kind, number, query, result.value, times_ns)
         return result
+
+    def _is_measured(self, turn: Turn) -> bool:
+        clock = self.clock
+        return clock is not None and clock.start_ns <= turn.due_ns and (not clock.end_ns or turn.due_ns < clock.end_ns)
 
     @property
     def loaded(self) -> Window:
@@ -256,6 +241,8 @@ class LoadProcess:
             acknowledged = result.value
         delays = turn.delayed_ns, result.unread_ns
         self.recorder.op(name, due_ns, end_ns, result.service_ns, acknowledged, outcome, cause, *delays)
+        if self._firsts is not None:
+            self._firsts.ended(name, started_ns, end_ns - due_ns, result.service_ns, outcome)
         if result.wait_ns:
             self.probe.waited(result.wait_ns)
         self.due_times.ended(turn, started_ns)
@@ -289,17 +276,19 @@ class LoadProcess:
         self.closed = True
         gc.unfreeze()  # or the interpreter cannot take its modules apart at its end, and DuckDB prints what it leaks
         self._flusher.kill()
+        self.feed.close()
         self.recorder.unsent(*self.due_times.end())
         self.recorder.close()
         self.probe.close()
         place = self.directory / "process"
-        with (place / f"{self.share.name}.answers.jsonl").open("w", encoding="utf-8") as out:
-            for answer in self._state.answers:
-                out.write(json.dumps(answer.line()) + "\n")
+        self._sample.write(place / f"{self.share.name}.answers.jsonl")
         content = {
             **asdict(self.share),
             "ops": self.recorder.total,
+            "answers": self._sample.given,
+            "firsts": self._firsts.to_json() if self._firsts is not None else {},
             "encode_ns": self.feed.encode_ns,
+            "payload_wait_ns": self.due_times.payload_wait_ns,
             "clock_offset_ns": self.timebase.offset_ns,
             "schedule": asdict(self.due_times.schedule) if self.due_times.is_open_loop else None,
             "unconnected": self._state.unconnected,

@@ -68,7 +68,8 @@ class TimeSeriesUser(User):
         process, session = self._process, self._session
         if process is None or session is None or not process.due_times.wait(self._turn):
             raise StopUser
-        write = process.feed.take(points, mode or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI))
+        mode = mode or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI)
+        write = process.next_write(points, mode, self._turn)
         if write is None:
             self._nothing_left(process)
             return

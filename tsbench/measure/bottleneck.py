@@ -18,6 +18,8 @@ LAG_FLOOR_NS = 1_000_000
 """Lag below a millisecond is normal for an idle event loop on a shared machine."""
 LAG_SHARE = 0.25
 """Largest median lag of a run that measured the database, as a share of its median service time."""
+PAYLOAD_WAIT_SHARE = 0.10
+"""Share of the users' time that they waited for encoded writes, above which their rate is the load generator's."""
 LATE_SHARE = 0.01
 """An open loop with a larger share of late or dropped arrivals did not hold its rate."""
 
@@ -31,6 +33,8 @@ class Evidence:
     hub_lag_p99_ns: int
     pool_wait_p50_ns: int
     service_p50_ns: int
+    payload_wait_share: float = 0.0
+    """Share of its users' time in which they waited for encoded writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ def client_bound(evidence: Evidence) -> str:
         return f"its event loop ran {evidence.hub_lag_p50_ns / 1e6:.1f} ms late (median)"
     if evidence.pool_wait_p50_ns > allowed_ns:
         return f"ops waited {evidence.pool_wait_p50_ns / 1e6:.1f} ms (median) for a thread"
+    if evidence.payload_wait_share > PAYLOAD_WAIT_SHARE:
+        return f"its users waited {evidence.payload_wait_share:.0%} of their time for writes to be encoded"
     return ""
 
 

@@ -193,6 +193,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "gates": cell.outcome.gates,
         "facts": {part: view.facts(cell, part) for part in view.FACTS},
         "causes": view.causes(cell),
+        "first_ops": view.first_ops(cell),
         "failures": view.failures(cell),
         "stalls": view.stall_rows(found),
         "stall_count": len(found),

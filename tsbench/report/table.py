@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tsbench.report.cells import claims_of, knee_of, load_cells
 from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
+from tsbench.report.view import first_ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +80,8 @@ def print_summary(console: Console, results: Path) -> None:
         console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
     for cell in cells:
+        for label, time in first_ops(cell):
+            console.print(Text.assemble((cell.name, "bold"), f": {label} after the cold start: {time}"), soft_wrap=True)
         validity = cell.validity
         if not validity.is_valid:
             text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))

@@ -129,6 +129,9 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
         if part == owner:
             pieces = _items(lookup(cell.summary, (part, key)))
             found.extend((f"of which {name}", text_of(value, form)) for name, value in pieces if value is not None)
+    if part == "answers" and (given := lookup(cell.summary, (part, "given"))) is not None:
+        sampled = text_of(lookup(cell.summary, (part, "sampled")), "count")
+        found.append(("of the measured load", f"{sampled} of {text_of(given, 'count')}"))
     for owner, key, label in (
         ("load", "settled_s", "settling afterwards"),
         ("limit", "encode_s", "encoding of writes"),
@@ -233,6 +236,17 @@ def stall_rows(found: pd.DataFrame, most: int = 10) -> list[tuple[str, ...]]:
         texts = (f"{row['start_s']} s", f"{length} s", format_duration(row["max_ns"]), f"{row['factor']:,.0f}x")
         rows.append((str(row["op"]), *texts))
     return rows
+
+
+def first_ops(cell: Cell) -> list[tuple[str, str]]:
+    """Return the response time of a cold run's first op of each name, and its service time."""
+    found = []
+    for name, first in _items(cell.summary.get("firsts")):
+        response, service = (lookup(first, (key,)) for key in ("response_ns", "service_ns"))
+        outcome = lookup(first, ("outcome",))
+        word = "" if outcome == "ok" else f"{outcome} after "
+        found.append((f"first {name}", f"{word}{text_of(response, 'ns')} (service {text_of(service, 'ns')})"))
+    return found
 
 
 def unsupported(cell: Cell) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
+from tsbench.check.sample import sampled
 from tsbench.errors import UserMistake
 from tsbench.measure.gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
@@ -91,6 +92,7 @@ class Examiner:
         self._ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
         self._gold = self._gold_of_all()
         self._answers: Answers | None = None
+        self._sampled = 0
         self._stored = 0
         self._limits = Limits(spec.timeout, endpoint)
         self._server = _Server(self._limits, target, schema)
@@ -113,7 +115,10 @@ class Examiner:
             return self._answers
         gold, answers = self._gold, Answers(self._run.path)
         spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
-        given_answers(gold, sorted((self._run / "process").glob("*.answers.jsonl")), seed, answers)
+        given = sorted((self._run / "process").glob("*.answers.jsonl"))
+        chosen = sampled(given, seed, spec.check.sample)
+        given_answers(gold, given, seed, answers, chosen)
+        self._sampled = len(chosen)
         kinds = [op.query for op in spec.op if op.query is not None] or list(answers.kinds)  # bare Locust names no ops
         count, rows = spec.check.answers, spec.check.readback
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
@@ -145,10 +150,11 @@ class Examiner:
         """Compare answers, those given under load and new ones, and rows read back with gold; write validate.json."""
         answers = self._compared()
         verdict = answers.verdict()
-        self._run.write_json("validate.json", {**answers.summary(), "check": verdict.to_json()})
+        found = {**answers.summary(), "sampled": self._sampled, "given": Processes.read(self._run).answers}
+        self._run.write_json("validate.json", {**found, "check": verdict.to_json()})
         gate = torn_reads(answers.torn.answers, answers.torn.rows, answers.checked)
         gates = (gate,) if self._spec.check.torn == "fail" and answers.checked else ()
-        return self._found({"answers": answers.summary()}, {"answers": verdict}, gates)
+        return self._found({"answers": found}, {"answers": verdict}, gates)
 
     def size(self, directory_bytes: Callable[[], int]) -> Findings:
         """Return the size of the data after it has settled, and the size of the data directory (`directory_bytes`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.believable import believable_percentile, own_percentiles_ns
@@ -58,6 +58,11 @@ class Processes:
         ended = {share["name"] for share in self.shares}
         return [share for share in self.planned if share["name"] not in ended]
 
+    @property
+    def answers(self) -> int:
+        """Number of answers in the measured window."""
+        return sum(sum(share["answers"].values()) for share in self.shares)
+
     def verdict(self) -> Verdict:
         """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""
         texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]
@@ -102,6 +107,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limit": client.summary(spec, sums, percents),
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "failures": _failures(processes),
+        "firsts": _firsts(processes),
     }
     checks = {
         "workers": processes.verdict(),
@@ -131,9 +137,11 @@ class _ClientDelays:
     def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
         evidence, lag, timer_lag = [], Histogram(), Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
+        users_ns = processes.users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
         for share in processes.shares:
             seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50_ns)
-            evidence.append(seen.evidence)
+            waited = share["payload_wait_ns"] / max(1.0, users_ns)
+            evidence.append(replace(seen.evidence, payload_wait_share=waited))
             lag.add(seen.lag)
             timer_lag.add(seen.timer_lag)
         return cls(evidence, lag, timer_lag)
@@ -207,6 +215,16 @@ def _built_in_gates(ops: OpTotals, allowed: float, processes: Processes) -> tupl
         unconnected.update(share["unconnected"])
     failed = failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
     return failed, failed_connections(unconnected)
+
+
+def _firsts(processes: Processes) -> dict[str, Any]:
+    """Return the first op of each name of a cold run, over all processes."""
+    found: dict[str, Any] = {}
+    for share in processes.shares:
+        for name, first in share["firsts"].items():
+            if name not in found or first["began_ns"] < found[name]["began_ns"]:
+                found[name] = first
+    return dict(sorted(found.items()))
 
 
 def _failures(processes: Processes) -> dict[str, int]:

@@ -124,7 +124,7 @@ class DrivePart(Part):
     late_after: DurationNs = 10_000_000
     """An op of an open loop that starts later than this after it was due counts as late."""
     warmup: SecondsNs = 2 * units.NS_PER_S
-    """Time at the beginning that is not measured."""
+    """Time at the beginning that is not measured; none with `target.cold`."""
     duration: Annotated[SecondsNs, Field(gt=0)] = 10 * units.NS_PER_S
     """Length of the measured window; above 0."""
     window: DurationNs | None = None
@@ -199,7 +199,7 @@ class CheckPart(Part):
     answers: Annotated[int, Field(ge=0)] = 200
     """Queries that are asked after the run, when nothing is being written, and compared with gold answers."""
     sample: Annotated[int, Field(ge=0)] = 2_000
-    """Answers of the measured load that each load process keeps at most, to be compared afterwards."""
+    """Maximum number of answers of each kind that are compared afterwards; a hash chooses them from the whole load."""
     readback: Annotated[int, Field(ge=0)] = 1_000_000
     """Maximum number of stored rows that are read back and compared, in windows spread over all rows."""
     failures: Share = 0.0
@@ -218,7 +218,9 @@ class TargetPart(Part):
     endpoint: str | None = None
     """URL of a server that runs already, without a password. Default: tsbench starts one."""
     cold: bool = False
-    """Restart the server after the load, with its files out of the page cache. Only where tsbench starts it."""
+    """Restart the server after the load, with its files out of the page cache, and measure without a warm-up.
+
+    The first op of each kind is reported by itself. Only where tsbench starts the server."""
     settings: dict[str, str] = {}
     """Settings of the server that tsbench starts, as the page of the database says; values are text."""
 

@@ -76,6 +76,10 @@ class RunSpec(Part):
             raise ValueError(
                 f"op: '{twice}' occurs twice; results could not distinguish the two, so add up their weights in one op"
             )
+        if self.target.cold and self.drive.warmup:
+            raise ValueError(
+                "drive.warmup: a run with target.cold has none, since it measures the first ops; take it out"
+            )
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
         return self
@@ -189,6 +193,8 @@ class Scenario:
                 matrix.choose(document, key, value)
             except ValueError as error:
                 raise UserMistake(f"{self.path}: matrix.{key}: {error}") from None
+        if matrix.value_at(document, "target.cold") is True:
+            document["drive"] = _without_warmup(document.get("drive", {}))
         taken = next((key for key in document if key in INTERNAL), None)
         if taken is not None:
             known = known_keys((), RunSpec, _PARTS, hidden=INTERNAL)
@@ -206,6 +212,11 @@ class Scenario:
             return RunSpec.model_validate({**document, **made}, context=FILE)
         except ValidationError as error:
             raise UserMistake(f"{self.path}: {explain(error, RunSpec, _PARTS, hidden=INTERNAL)}") from None
+
+
+def _without_warmup(drive: Any) -> Any:
+    """Return a [drive] table without warm-up, unless it names one: then validation refuses it."""
+    return {"warmup": 0, **drive} if isinstance(drive, dict) else drive
 
 
 def _resolution_ns(cell: RunSpec) -> int:

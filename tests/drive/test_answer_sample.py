@@ -1,0 +1,102 @@
+"""The answers that are checked are from the whole measured window, and few enough to keep."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.drive.support import document, run
+from tsbench.check.sample import rank, sampled
+from tsbench.drive import answer_sample
+from tsbench.drive.answer_sample import AnswerSample
+from tsbench.model import Latest, Raw, Rows, Window
+from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+WORLD = World(WorldSpec("cpu-only", 10, 1, 0, 10**10))
+QUERY = Latest(WORLD.measurements[0], ("usage_user",))
+RAW = Raw(WORLD.measurements[0], ("usage_user",), Window(0, 10**9))
+ROWS = Rows(QUERY.columns, [(10**9, f"host_{i}", 0.5 * i) for i in range(10)])
+
+
+def lines_of(sample: AnswerSample, path: Path) -> list[dict[str, Any]]:
+    sample.write(path)
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_lowest_hashes_of_each_kind_are_kept(tmp_path: Path) -> None:
+    sample = AnswerSample(3, 20)
+    for number in range(1_000):
+        for kind in ("a", "b"):
+            sample.add(kind, number, QUERY, ROWS)
+    lines = lines_of(sample, tmp_path / "x")
+    for kind in ("a", "b"):
+        numbers = [line["number"] for line in lines if line["op"] == kind]
+        assert numbers == sorted(range(1_000), key=lambda number: rank(3, kind, number))[:20]
+        assert max(numbers) > 800
+    assert sample.given == {"a": 1_000, "b": 1_000}
+    assert lines[0]["rows"] == [list(row) for row in ROWS.records]
+
+
+def test_what_is_kept_is_bounded_in_bytes_and_still_has_the_lowest_hashes(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(answer_sample, "KEPT_BYTES", 50_000)  # 27 of these answers
+    sample = AnswerSample(3, 2_000)
+    for number in range(1_000):
+        sample.add("a", number, QUERY, ROWS)
+        if number % 20 == 0:
+            sample.add("b", number, QUERY, ROWS)
+    lines = lines_of(sample, tmp_path / "x")
+    assert 20 <= len(lines) <= 27
+    for kind, count in (("a", 1_000), ("b", 1_000)):
+        numbers = [line["number"] for line in lines if line["op"] == kind]
+        offered = range(0, count, 20 if kind == "b" else 1)
+        assert numbers == sorted(offered, key=lambda number: rank(3, kind, number))[: len(numbers)]
+
+
+def test_of_a_large_answer_its_count_and_a_share_of_its_rows_are_kept(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(answer_sample, "WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(answer_sample, "PART_BYTES", 500)
+    rows = Rows(QUERY.columns, [(10**9, f"host_{i}", 0.5 * i) for i in range(1_000)])
+    sample = AnswerSample(3, 20)
+    sample.add("a", 0, QUERY, rows)
+    (line,) = lines_of(sample, tmp_path / "x")
+    assert line["count"] == 1_000
+    assert 0 < len(line["rows"]) < 20
+
+
+def test_a_large_answer_with_a_value_that_none_can_contain_is_a_wrong_one(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(answer_sample, "WHOLE_BYTES", 100)
+    rows = Rows(("time", "usage_user"), [(b"x", 1.0), (b"y", 1.0)])
+    sample = AnswerSample(3, 20)
+    sample.add("a", 0, RAW, rows)
+    (line,) = lines_of(sample, tmp_path / "x")
+    assert "an answer holds a bytes" in str(line["wrong"])
+
+
+def test_no_sample_keeps_nothing(tmp_path: Path) -> None:
+    sample = AnswerSample(3, 0)
+    sample.add("a", 0, QUERY, ROWS)
+    assert lines_of(sample, tmp_path / "x") == []
+    assert sample.given == {"a": 1}
+
+
+def test_the_answers_of_a_run_are_sampled_over_its_whole_window(tmp_path: Path) -> None:
+    summary = run(
+        tmp_path,
+        document(
+            drive={"processes": 2, "wait": "10ms", "warmup": "2s", "duration": "3s"},
+            op=[{"query": "raw-one"}, {"query": "lastpoint"}],
+            check={"sample": 30, "answers": 4},
+        ),
+    )
+    given = {name: op["count"] for name, op in summary["measured"]["ops"].items()}
+    assert summary["answers"]["given"] == sum(given.values())  # those of the warm-up do not count
+    assert summary["answers"]["sampled"] == sum(min(30, count) for count in given.values())
+    assert summary["answers"]["by_kind"]["raw-one"] == min(30, given["raw-one"]) + 2
+    assert summary["validity"]["checks"]["answers"]["state"] == "valid"
+    (place,) = tmp_path.glob("*/process")
+    numbers = [number for _, number in sampled(place.glob("*.answers.jsonl"), 1, 30)]
+    assert max(numbers) > 0.5 * max(given.values())  # the first thirty of each process were kept before
