@@ -48,7 +48,7 @@ def sampled(paths: Iterable[Path], seed: int, most: int) -> set[tuple[str, int]]
 
 
 def head_of(line: bytes) -> dict[str, Any]:
-    """Return a line of an answers file without its rows, which are nearly all of it."""
+    """Return a line of an answers file without its rows, which are most of its bytes."""
     head, found, _ = line.partition(b', "rows": ')
     return loads(head + b"}" if found else line)
 
