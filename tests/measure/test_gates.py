@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tsbench.measure.gates import evaluate_gates, failed_ops, parse_gate, percents_of_gates, server_deaths
+from tsbench.measure.gates import (
+    evaluate_gates,
+    failed_ops,
+    parse_gate,
+    percents_of_gates,
+    server_deaths,
+    torn_reads,
+)
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals
 from tsbench.results.summary import Validity
@@ -236,6 +243,13 @@ def test_writes_refused_in_part_count_against_the_limit_of_failed_ops():
     old = {key: value for key, value in ops.items() if key != "partial"}  # as formats 1 and 2 have it
     (share,) = evaluate_gates([parse_gate("failures<0.1%")], {"measured": {"write": old}}, Validity("valid"))
     assert (share.state, share.measured) == ("pass", 0.0)
+
+
+def test_torn_reads_fail_their_gate_by_the_number_of_answers():
+    none, some = torn_reads(0, 0, 200), torn_reads(3, 40, 200)
+    assert (none.gate, none.state, none.measured) == ("torn reads<=0", "pass", 0.0)
+    assert (some.state, some.measured, some.built_in) == ("fail", 3.0, True)
+    assert some.text == "3 of 200 answers had torn rows (40 in all)"
 
 
 def test_failed_ops_are_not_judged_where_no_op_ended():

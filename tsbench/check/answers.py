@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from tsbench.check.comparison import Difference
 from tsbench.check.questions import Question
-from tsbench.check.sample import Part
+from tsbench.check.sample import Part, head_of, loads
 from tsbench.check.spool import SpoolFile
 from tsbench.check.stored_rows import Differences, canonical_stored
 from tsbench.check.torn_reads import TornReads, judged, not_whole
@@ -195,7 +192,7 @@ def given_answers(
                 start, at = start + len(line), start
                 if not line.endswith(b"\n"):
                     continue
-                given = _head(line)
+                given = head_of(line)
                 if only is not None and (given["op"], given["number"]) not in only:
                     continue
                 query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
@@ -205,24 +202,10 @@ def given_answers(
                 answers.given(Question(given["op"], query, read, False, False, *times, part))
 
 
-def _head(line: bytes) -> dict[str, Any]:
-    """Return a line of an answers file without its rows, which are read when they are compared."""
-    head, found, _ = line.partition(b', "rows": ')
-    return _loads(head + b"}" if found else line)
-
-
-def _loads(text: bytes) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = orjson.loads(text)  # in a quarter of the time
-    except orjson.JSONDecodeError:  # it has a NaN
-        found = json.loads(text)
-    return found
-
-
 def _read_line(gold: Gold, path: Path, at: int, query: Query) -> Answer:
     with path.open("rb") as lines:
         lines.seek(at)
-        given = _loads(lines.readline())
+        given = loads(lines.readline())
     if "wrong" in given:
         return Difference(given["wrong"], "not an answer")
     return gold.packed_canonical(query, given["rows"])

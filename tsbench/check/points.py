@@ -82,10 +82,10 @@ class Feed:
     def written(self, ledger: NDArray[np.void]) -> Iterator[Batch]:
         """Yield the points of the writes in a ledger, stream by stream and block by block."""
         for stream in np.unique(ledger["stream"]).tolist():
-            for batch, entries, rows in self.blocks(stream, ledger):
+            for batch, _, rows in self.blocks(stream, ledger):
                 chosen = np.zeros(len(batch), dtype=np.bool_)
                 chosen[rows] = True
-                if len(entries):
+                if len(rows):
                     yield batch.where(chosen)
 
     def blocks(
@@ -108,6 +108,7 @@ class Feed:
                 return
             entries = own[edges[number] : edges[number + 1]]
             starts, points = (ledger[key][entries].astype(np.int64) for key in ("offset", "points"))
+            points = np.clip(len(batch) - starts, 0, points)
             yield batch, np.repeat(entries, points), _ranges(starts, points)
 
     def own_rows(self, ledger: NDArray[np.void]) -> NDArray[np.int64]:

@@ -13,7 +13,9 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from tsbench.check.comparison import Difference, canonical_value, compare_rows
+import orjson
+
+from tsbench.check.comparison import Difference, canonical_value, compare_rows, tolerance
 from tsbench.model import Latest, Rows
 
 if TYPE_CHECKING:
@@ -33,16 +35,31 @@ def sampled(paths: Iterable[Path], seed: int, most: int) -> set[tuple[str, int]]
     """Return kind and number of the `most` answers of each kind with the lowest hashes, of all processes' files."""
     of_kind: dict[str, list[int]] = {}
     for path in paths:
-        with path.open(encoding="utf-8") as lines:
+        with path.open("rb") as lines:
             for line in lines:
-                if line.endswith("\n"):  # else a kill cut it off
-                    given = json.loads(line)
+                if line.endswith(b"\n"):  # else a kill cut it off
+                    given = head_of(line)
                     of_kind.setdefault(given["op"], []).append(given["number"])
     return {
         (kind, number)
         for kind, numbers in of_kind.items()
         for number in nsmallest(most, numbers, key=lambda number, kind=kind: rank(seed, kind, number))  # type: ignore[misc]
     }
+
+
+def head_of(line: bytes) -> dict[str, Any]:
+    """Return a line of an answers file without its rows, which are most of its bytes."""
+    head, found, _ = line.partition(b', "rows": ')
+    return loads(head + b"}" if found else line)
+
+
+def loads(text: bytes) -> dict[str, Any]:
+    """Parse a line of an answers file."""
+    try:
+        found: dict[str, Any] = orjson.loads(text)  # in a quarter of the time
+    except orjson.JSONDecodeError:  # it has a NaN
+        found = json.loads(text)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +83,11 @@ class Part:
         times = [] if isinstance(query, Latest) else [i for i, name in enumerate(query.columns) if name == "time"]
         return [record for record in records if _identity(record, times) % self.one_in == 0]
 
-    def compare(self, query: Query, expected: list[Row], actual: list[Row], allowed: float) -> Difference | None:
+    def compare(self, query: Query, expected: list[Row], actual: list[Row]) -> Difference | None:
         """Compare the rows with those of the whole gold answer; both are canonical."""
         if len(expected) != self.count:
             return Difference(f"{self.count} rows instead of {len(expected)}")
-        return compare_rows(self.chosen(query, expected), actual, query.columns, allowed)
+        return compare_rows(self.chosen(query, expected), actual, query.columns, tolerance(query))
 
 
 def _identity(record: tuple[Any, ...], times: Sequence[int]) -> int:

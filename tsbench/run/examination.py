@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
+from tsbench.check.lost_writes import newest_stored_ns, with_unrecorded
+from tsbench.check.points import Feed
 from tsbench.check.sample import sampled
 from tsbench.errors import UserMistake
 from tsbench.measure.gates import torn_reads
@@ -22,6 +24,9 @@ from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from tsbench.model import Query, Rows
     from tsbench.results.rundir import RunDir
@@ -90,23 +95,38 @@ class Examiner:
         self._run, self._spec, self._schema, self._loaded_points = run, spec, schema, loaded_points
         self._world = spec.world_at()
         self._ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
-        self._gold = self._gold_of_all()
         self._answers: Answers | None = None
-        self._stored = self._sampled = 0
+        self._sampled = 0
+        self._stored = 0
         self._limits = Limits(spec.timeout, endpoint)
         self._server = _Server(self._limits, target, schema)
+        self._gold = self._gold_of_all()
 
     def _gold_of_all(self) -> Gold:
         world, spec = self._world, self._spec
         ticks = world.ticks(spec.load.window)
+        last_tick = None if spec.drive.window is None else ticks + world.ticks(spec.drive.window)
         return Gold(
             world,
             loaded_ticks=ticks,
             keeps_duplicates=self._schema.keeps_duplicates,
-            ledger=self._ledger,
+            ledger=self._with_unrecorded(Feed(world, ticks, spec.block_points, last_tick)),
             block_points=spec.block_points,
-            last_tick=None if spec.drive.window is None else ticks + world.ticks(spec.drive.window),
+            last_tick=last_tick,
         )
+
+    def _with_unrecorded(self, feed: Feed) -> NDArray[np.void]:
+        """Return the ledger with the writes that lost workers may have made and not recorded."""
+        streams = [stream for share in Processes.read(self._run).missing() for stream in share["streams"]]
+        if not streams:
+            return self._ledger
+        try:
+            newest_ns = self._server.ask(
+                lambda session: newest_stored_ns(session, self._schema, self._world.measurements)
+            )
+        except (OpError, Unsupported):  # which the checks find, too
+            return self._ledger
+        return with_unrecorded(feed, self._ledger, streams, newest_ns)
 
     def _compared(self) -> Answers:
         """Return all answers, compared with gold in one pass over the world, which the audit's count needs too."""
@@ -116,8 +136,8 @@ class Examiner:
         spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
         given = sorted((self._run / "process").glob("*.answers.jsonl"))
         chosen = sampled(given, seed, spec.check.sample)
-        self._sampled = len(chosen)
         given_answers(gold, given, seed, answers, chosen)
+        self._sampled = len(chosen)
         kinds = [op.query for op in spec.op if op.query is not None] or list(answers.kinds)  # bare Locust names no ops
         count, rows = spec.check.answers, spec.check.readback
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
