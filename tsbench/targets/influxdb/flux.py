@@ -28,7 +28,7 @@ _EPOCH = "1970-01-01T00:00:00Z"
 _EARLIEST = "1677-09-21T00:12:43.145224194Z"
 _OF_THE_QUERY = ("_start", "_stop", "_measurement")
 _TAG = "tag "
-"""Prefix of the names of tags in the answer to `Stored`: pivot refuses a field with the name of a tag."""
+"""Prefix of the names of tags after `with_tags_renamed`."""
 _OF_THE_ANSWER = frozenset({"", "result", "table", "_time", *_OF_THE_QUERY})
 """Columns of an answer that are neither tags nor fields."""
 
@@ -70,19 +70,20 @@ def compile_query(query: Query) -> str:
             start = _EARLIEST if query.start_ns is None else moment(query.start_ns)
             span = f"range(start: {start}, stop: {_FOREVER if query.end_ns is None else moment(query.end_ns)})"
             few = [] if query.limit is None else ["group()", f"limit(n: {int(query.limit)})"]
-            steps = [
-                span,
-                *_points(m, None, None),
-                _RENAME_TAGS,
-                _PIVOT,
-                f"drop(columns: {_texts(_OF_THE_QUERY)})",
-                *few,
-            ]
+            steps = [span, *_points(m, None, None), f"drop(columns: {_texts(_OF_THE_QUERY)})", _PIVOT, *few]
     return "\n  |> ".join(["from(bucket: bucket)", *steps])
 
 
 _RENAME_TAGS = f'rename(fn: (column) => if column =~ /^_/ then column else "{_TAG}" + column)'
 _PIVOT = 'pivot(rowKey: ["_time"], columnKey: ["_field"], valueColumn: "_value")'
+
+
+def with_tags_renamed(stored: str) -> str:
+    """Return the text of a `Stored` for data in which a field has the name of a tag, which pivot refuses.
+
+    Renaming takes half as long again (3,000 series: 15.7 s instead of 9.5 s), so it is done only where it must be.
+    """
+    return stored.replace(_PIVOT, f"{_RENAME_TAGS}\n  |> {_PIVOT}")
 
 
 def _column(name: str) -> str:
