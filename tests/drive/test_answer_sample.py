@@ -112,7 +112,7 @@ def test_keeping_answers_takes_hardly_any_memory(tmp_path: Path) -> None:
     try:
         for number in range(3_000):
             rows = [(10**9, f"host_{number}", 0.5 * number * i) for i in range(100)]
-            sample.add("a", number, QUERY, Rows(QUERY.columns, rows))
+            sample.add("a", number, QUERY, Rows(QUERY.columns, rows), TIMES_NS)
         used = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
