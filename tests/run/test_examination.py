@@ -46,8 +46,9 @@ def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -
     told = json.loads((summary.parent / "validate.json").read_text())
     for differences in (told["stored_differences"], json.loads(summary.read_text())["answers"]["stored_differences"]):
         assert {kind: found["count"] for kind, found in differences.items()} == {"other tags": 60, "partial point": 1}
-        assert [len(found["first"]) for found in differences.values()] == [3, 1]
-        tag, part = (found["first"][0] for found in differences.values())
+        tags, parts = (differences[kind]["first"] for kind in ("other tags", "partial point"))
+        assert (len(tags), len(parts)) == (3, 1)
+        tag, part = tags[0], parts[0]
         assert (tag["measurement"], tag["series"], tag["time"]) == ("cpu", "host_3", "2016-01-01T00:00:00Z")
         assert (tag["stored"], tag["expected"].partition("=")[0]) == ("region=mars", "region")
         assert (part["measurement"], part["series"], part["time"]) == ("cpu", "host_1", "1970-01-01T00:00:00Z")

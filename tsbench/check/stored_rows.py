@@ -96,7 +96,8 @@ class Differences:
             return ""
         more = " or more" if self.cut else ""
         counts = ", ".join(f"{count:,}{more} x {kind}" for kind, count in self.counts.most_common())
-        return f"{counts}; first {next(iter(self.first.values()))[0].text}"
+        ((most, _),) = self.counts.most_common(1)
+        return f"{counts}; first {self.first[most][0].text}"
 
     def summary(self) -> dict[str, Any]:
         """Return counts and examples by kind in the form of summary.json and validate.json."""
