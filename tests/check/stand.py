@@ -128,13 +128,19 @@ class Stand:
 
     def gold(self) -> Gold:
         """Return the gold answers."""
-        keeps = self.schema.keeps_duplicates
-        return Gold(self.world, loaded_ticks=self.ticks, keeps_duplicates=keeps, ledger=self.ledger, block_points=BLOCK)
+        return Gold(self.world, **self._written())
 
     def oracle(self) -> Oracle:
-        """Return the points in memory."""
-        keeps = self.schema.keeps_duplicates
-        return Oracle(self.world, self.ledger, loaded_ticks=self.ticks, block_points=BLOCK, keeps_duplicates=keeps)
+        """Return the answers of a key that has all points in memory."""
+        return Oracle(self.world, **self._written())
+
+    def _written(self) -> dict[str, Any]:
+        return {
+            "ledger": self.ledger,
+            "loaded_ticks": self.ticks,
+            "block_points": BLOCK,
+            "keeps_duplicates": self.schema.keeps_duplicates,
+        }
 
     def copy(self, path: Path) -> Stand:
         """Return the same stand on a copy of the file, for planting defects."""

@@ -21,6 +21,8 @@ QUERY = Latest(WORLD.measurements[0], ("usage_user",))
 RAW = Raw(WORLD.measurements[0], ("usage_user",), Window(0, 10**9))
 ROWS = Rows(QUERY.columns, [(10**9, f"host_{i}", 0.5 * i) for i in range(10)])
 
+TIMES_NS = (10**18, 10**18 + 5)
+
 
 def lines_of(sample: AnswerSample, path: Path) -> list[dict[str, Any]]:
     sample.write(path)
@@ -31,7 +33,7 @@ def test_the_lowest_hashes_of_each_kind_are_kept(tmp_path: Path) -> None:
     sample = AnswerSample(3, 20)
     for number in range(1_000):
         for kind in ("a", "b"):
-            sample.add(kind, number, QUERY, ROWS)
+            sample.add(kind, number, QUERY, ROWS, TIMES_NS)
     lines = lines_of(sample, tmp_path / "x")
     for kind in ("a", "b"):
         numbers = [line["number"] for line in lines if line["op"] == kind]
@@ -39,15 +41,16 @@ def test_the_lowest_hashes_of_each_kind_are_kept(tmp_path: Path) -> None:
         assert max(numbers) > 800
     assert sample.given == {"a": 1_000, "b": 1_000}
     assert lines[0]["rows"] == [list(row) for row in ROWS.records]
+    assert (lines[0]["sent_ns"], lines[0]["ended_ns"]) == TIMES_NS
 
 
 def test_what_is_kept_is_bounded_in_bytes_and_still_has_the_lowest_hashes(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(answer_sample, "KEPT_BYTES", 50_000)  # 27 of these answers
     sample = AnswerSample(3, 2_000)
     for number in range(1_000):
-        sample.add("a", number, QUERY, ROWS)
+        sample.add("a", number, QUERY, ROWS, TIMES_NS)
         if number % 20 == 0:
-            sample.add("b", number, QUERY, ROWS)
+            sample.add("b", number, QUERY, ROWS, TIMES_NS)
     lines = lines_of(sample, tmp_path / "x")
     assert 20 <= len(lines) <= 27
     for kind, count in (("a", 1_000), ("b", 1_000)):
@@ -61,7 +64,7 @@ def test_of_a_large_answer_its_count_and_a_share_of_its_rows_are_kept(tmp_path: 
     monkeypatch.setattr(answer_sample, "PART_BYTES", 500)
     rows = Rows(QUERY.columns, [(10**9, f"host_{i}", 0.5 * i) for i in range(1_000)])
     sample = AnswerSample(3, 20)
-    sample.add("a", 0, QUERY, rows)
+    sample.add("a", 0, QUERY, rows, TIMES_NS)
     (line,) = lines_of(sample, tmp_path / "x")
     assert line["count"] == 1_000
     assert 0 < len(line["rows"]) < 20
@@ -71,14 +74,14 @@ def test_a_large_answer_with_a_value_that_none_can_contain_is_a_wrong_one(tmp_pa
     monkeypatch.setattr(answer_sample, "WHOLE_BYTES", 100)
     rows = Rows(("time", "usage_user"), [(b"x", 1.0), (b"y", 1.0)])
     sample = AnswerSample(3, 20)
-    sample.add("a", 0, RAW, rows)
+    sample.add("a", 0, RAW, rows, TIMES_NS)
     (line,) = lines_of(sample, tmp_path / "x")
     assert "an answer holds a bytes" in str(line["wrong"])
 
 
 def test_no_sample_keeps_nothing(tmp_path: Path) -> None:
     sample = AnswerSample(3, 0)
-    sample.add("a", 0, QUERY, ROWS)
+    sample.add("a", 0, QUERY, ROWS, TIMES_NS)
     assert lines_of(sample, tmp_path / "x") == []
     assert sample.given == {"a": 1}
 

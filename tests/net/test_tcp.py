@@ -51,3 +51,41 @@ def test_a_deadline_that_has_passed_ends_the_wait_although_there_is_data() -> No
         Polling(here.fileno()).readable(time.monotonic() - 1)
     here.close()
     peer.close()
+
+
+def test_data_that_nobody_waits_for_cost_nothing_and_are_there_at_the_next_wait() -> None:
+    program = """
+import socket, time, gevent
+from tsbench.drive.greenlet_waiter import GreenletWaiter
+here, peer = socket.socketpair()
+here.setblocking(False)
+waiter = GreenletWaiter(here.fileno())
+for _ in range(3):
+    peer.send(b"asked")
+    waiter.readable(time.monotonic() + 9)
+    assert here.recv(99) == b"asked"
+peer.send(b"unasked")
+before = time.process_time()
+gevent.sleep(0.5)
+assert time.process_time() - before < 0.25, "the event loop ran round and round"
+waiter.readable(time.monotonic() + 9)
+assert here.recv(99) == b"unasked"
+killed = gevent.spawn(waiter.readable, time.monotonic() + 9)
+gevent.sleep(0.01)
+killed.kill()
+peer.send(b"later")
+gevent.sleep(0.01)
+waiter.writable(time.monotonic() + 9)
+waiter.readable(time.monotonic() + 9)
+assert here.recv(99) == b"later"
+began = time.monotonic()
+try:
+    waiter.readable(began + 0.1)
+except TimeoutError:
+    assert 0.09 < time.monotonic() - began < 5
+else:
+    raise AssertionError("nothing was sent")
+waiter.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr

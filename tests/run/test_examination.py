@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import json
+import sqlite3
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.drive.support import Quiet, document
+from tests.run.test_lifecycle import leave_an_op
 from tsbench.errors import UserMistake
 from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
 from tsbench.run.examination import Examiner
+from tsbench.run.lifecycle import real_parts, run_cell
+from tsbench.scenario.spec import Scenario
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
@@ -20,3 +27,31 @@ def test_answers_are_not_checked_against_another_version_of_the_data(tmp_path: P
     unused: Any = None  # it is refused before anything is connected to
     with pytest.raises(UserMistake, match=f"world version {WORLD_VERSION + 1}, now {WORLD_VERSION}.*update tsbench"):
         Examiner(run, unused, unused, unused, "", loaded_points=0)
+
+
+def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -> None:
+    """While the load is measured, somebody changes a tag and stores a part of a point long before the run."""
+    op = [{"query": "raw-one"}]
+    (spec,) = Scenario(tmp_path / "s.toml", document(op=op, world={"start": "2016-01-01T00:00:00Z"})).expand()
+
+    def drive(_spec: Any, run: RunDir, endpoint: str, **_: Any) -> None:
+        with sqlite3.connect(endpoint.removeprefix("sqlite://")) as connection:
+            connection.execute("UPDATE tags SET region = 'mars' WHERE id = 3")
+            connection.execute("INSERT INTO cpu (time, tags_id, usage_nice) VALUES (0, 1, 5)")
+        connection.close()
+        leave_an_op(run.path)
+
+    run_cell(spec, tmp_path, Quiet(), lambda *of: replace(real_parts(*of), collectors=(), drive=drive))
+    (summary,) = tmp_path.glob("*/summary.json")
+    told = json.loads((summary.parent / "validate.json").read_text())
+    for differences in (told["stored_differences"], json.loads(summary.read_text())["answers"]["stored_differences"]):
+        assert {kind: found["count"] for kind, found in differences.items()} == {"other tags": 60, "partial point": 1}
+        assert [len(found["first"]) for found in differences.values()] == [3, 1]
+        tag, part = (found["first"][0] for found in differences.values())
+        assert (tag["measurement"], tag["series"], tag["time"]) == ("cpu", "host_3", "2016-01-01T00:00:00Z")
+        assert (tag["stored"], tag["expected"].partition("=")[0]) == ("region=mars", "region")
+        assert (part["measurement"], part["series"], part["time"]) == ("cpu", "host_1", "1970-01-01T00:00:00Z")
+        assert part["stored"].startswith("usage_nice=5")
+    assert "60 x other tags, 1 x partial point; first other tags: cpu host_3 at 2016" in told["check"]["reason"]
+    counted = json.loads((summary.parent / "audit.json").read_text())
+    assert (counted["points"]["lost"], counted["points"]["unexpected"]) == (0, 1)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from tests.check.stand import Stand, world_of
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.check.comparison import canonical, compare
+from tsbench.check.stored_rows import Kind
 from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import (
@@ -37,6 +38,7 @@ from tsbench.model import (
     PartialWrite,
     Query,
     Raw,
+    Stored,
     Window,
     WriteMode,
 )
@@ -44,6 +46,7 @@ from tsbench.targets.base import Access, Operation, Schema, Session, Statement, 
 from tsbench.targets.memory.schemas import KEEP, REPLACE
 from tsbench.targets.memory.session import MemorySession
 from tsbench.targets.registry import TARGETS
+from tsbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,11 +68,17 @@ session.query(schema.compile(Count(CPU)), Count(CPU).columns)
 """
 
 
+Action: TypeAlias = Literal["delete", "duplicate", "change", "tag", "more", "part"]
+
+
 @dataclass(frozen=True)
 class Alteration:
-    """What is done to one stored point; `tags` are all tags of its series, the first is the key."""
+    """What is done to one stored point; `tags` are all tags of its series, the first is the key.
 
-    action: Literal["delete", "duplicate", "change"]
+    `tag` gives the last tag another value, `more` adds a field, and `part` stores a point with one field only.
+    """
+
+    action: Action
     measurement: str
     time_ns: int
     series: int
@@ -78,19 +87,28 @@ class Alteration:
     value: int
     """The field's new value, for a change; the field is one of integers."""
 
-    def sql(self, table: str, time: str) -> str:
-        """The statement, with the table's name and the time as the database has them."""
+    def sql(self, time: str, *, within: str = "") -> tuple[str, ...]:
+        """The statements, with the time and a prefix of the tables' names as the database has them."""
+        table, tags = within + self.measurement, f"{within}tags"
         where = f"WHERE time = {time} AND tags_id = {self.series}"
+        *_, last_tag = self.tags
         return {
-            "delete": f"DELETE FROM {table} {where}",
-            "duplicate": f"INSERT INTO {table} SELECT * FROM {table} {where}",
-            "change": f"UPDATE {table} SET {self.field} = {self.value} {where}",
+            "delete": (f"DELETE FROM {table} {where}",),
+            "duplicate": (f"INSERT INTO {table} SELECT * FROM {table} {where}",),
+            "change": (f"UPDATE {table} SET {self.field} = {self.value} {where}",),
+            "tag": (f"UPDATE {tags} SET {last_tag} = 'elsewhere' WHERE id = {self.series}",),
+            "more": (f"ALTER TABLE {table} ADD COLUMN more INTEGER", f"UPDATE {table} SET more = 1 {where}"),
+            "part": (
+                f"INSERT INTO {table} (time, tags_id, {self.field}) VALUES ({time}, {self.series}, {self.value})",
+            ),
         }[self.action]
 
 
 class TargetContract:
     name: str
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
+    holds_anything: bool = True
+    """Whether the bare driver can store tags and fields that the measurement does not have."""
     unsupported: ClassVar[Mapping[str, tuple[type, ...]]] = {}
 
     @staticmethod
@@ -334,7 +352,7 @@ class TargetContract:
         gold = stand.gold()
         found = {"sound": stand.false_verdicts(gold)}
 
-        def plant(name: str, action: Literal["delete", "duplicate", "change"], batch: Batch, row: int) -> None:
+        def plant(name: str, action: Action, batch: Batch, row: int) -> None:
             alteration = _alteration(action, batch, row, more=0 if name == "changed back" else 1)
             self.alter(url, alteration)
             found[name] = stand.false_verdicts(gold)
@@ -353,6 +371,33 @@ class TargetContract:
         assert found.pop("a value changed") == found.pop("a written value changed") == {"rows"}
         assert found, "rows were stored twice or deleted"
         assert {frozenset(verdicts) for verdicts in found.values()} == {frozenset({"rows", "count"})}
+
+    def test_all_that_is_stored_with_points_is_in_the_answer_whoever_stored_it(
+        self, target: Target, url: str, schema: Schema, tmp_path: Path
+    ) -> None:
+        if not self.holds_anything:
+            return
+        world = world_of("cpu-only", 6, interval_s=60)
+        stand = Stand(world, target, schema, url, 30).load()
+        gold, query = stand.gold(), Stored(world.measurements[0])
+        (loaded,) = islice(world.batches(0, points=30), 1)
+        long_before = replace(loaded, time_ns=loaded.time_ns - 90 * 86_400 * S)
+        host = loaded.tags["hostname"][int(loaded.series[7])]
+        steps: tuple[tuple[Action, Batch, Kind], ...] = (
+            ("tag", loaded, Kind.OTHER_TAGS),
+            ("more", loaded, Kind.EXTRA),
+            ("part", long_before, Kind.PARTIAL),
+        )
+        for action, batch, kind in steps:
+            self.alter(url, _alteration(action, batch, 7, more=0))
+            session = stand.connect()
+            found = gold.differences(query, session.query(schema.compile(query), query.columns))
+            limited = replace(query, end_ns=world.time_ns(0), limit=1)
+            before = session.query(schema.compile(limited), query.columns)
+            session.close()
+            at = format_time(int(batch.time_ns[7]))
+            assert (kind, host, at) in {(one.kind, one.series, one.time) for one in found}, action
+            assert len(before) == (action == "part")
 
     # --- what it says about itself
 
@@ -424,7 +469,7 @@ class TargetContract:
         assert difference is None, f"{name}: {difference}\n{schema.compile(query).text}\n{canonical(actual)[:3]}"
 
 
-def _alteration(action: Literal["delete", "duplicate", "change"], batch: Batch, row: int, *, more: int) -> Alteration:
+def _alteration(action: Action, batch: Batch, row: int, *, more: int) -> Alteration:
     """An alteration of a row; `more` is what a change adds to its first field."""
     series = int(batch.series[row])
     field, column = next(iter(batch.fields.items()))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 class TestMemory(TargetContract):
     name = "memory"
+    holds_anything = False
 
     @pytest.fixture
     def url(self, memory_endpoint: str) -> str:

@@ -32,15 +32,15 @@ class _Answer:
     kind: str
     number: int
     rows: Rows
+    times_ns: tuple[int, int]
     part: Part | None
     nbytes: int
-    times_ns: tuple[int, int]
     wrong: str = ""
 
     def line(self) -> dict[str, Any]:
         """Return the answer as JSON for the process's file; a value that no answer can contain makes it a wrong one."""
-        line: dict[str, Any] = {"op": self.kind, "number": self.number}
-        line |= zip(("sent_ns", "ended_ns"), self.times_ns, strict=True)
+        sent_ns, ended_ns = self.times_ns
+        line: dict[str, Any] = {"op": self.kind, "number": self.number, "sent_ns": sent_ns, "ended_ns": ended_ns}
         if self.part is not None:
             line |= {"count": self.part.count, "one_in": self.part.one_in}
         try:
@@ -61,10 +61,10 @@ class AnswerSample:
         """Of each kind the lowest hash that has been left out."""
         self._bytes: dict[str, int] = {}
 
-    def add(self, kind: str, number: int, query: Query, rows: Rows, times_ns: tuple[int, int] = (0, 0)) -> None:
+    def add(self, kind: str, number: int, query: Query, rows: Rows, times_ns: tuple[int, int]) -> None:
         """Count an answer, and keep it if its hash is among the lowest of its kind so far.
 
-        `times_ns` is when the query was sent and when its answer had ended, in epoch ns (0: unknown).
+        `times_ns` are when the query was sent and when its answer was there.
         """
         self.given[kind] = self.given.get(kind, 0) + 1
         hashed = rank(self._seed, kind, number)
@@ -94,12 +94,12 @@ class AnswerSample:
 def _answer(kind: str, number: int, query: Query, rows: Rows, times_ns: tuple[int, int]) -> _Answer:
     nbytes = _size(rows)
     if nbytes <= WHOLE_BYTES:
-        return _Answer(kind, number, rows, None, nbytes, times_ns)
+        return _Answer(kind, number, rows, times_ns, None, nbytes)
     try:
         part, chosen = part_of(query, rows, -(-nbytes // PART_BYTES))
     except NotAnAnswer as error:
-        return _Answer(kind, number, Rows(rows.columns, []), None, 0, times_ns, str(error))
-    return _Answer(kind, number, chosen, part, _size(chosen), times_ns)
+        return _Answer(kind, number, Rows(rows.columns, []), times_ns, None, 0, str(error))
+    return _Answer(kind, number, chosen, times_ns, part, _size(chosen))
 
 
 def _size(rows: Rows) -> int:

@@ -150,3 +150,18 @@ def load_text(cell: Cell) -> str:
 def load_texts(cells: Sequence[Cell]) -> list[str]:
     """Return the distinct loads of runs; those that ended before their loop was known do not count."""
     return list(dict.fromkeys(load_text(cell) for cell in cells if cell.summary))
+
+
+NEAR_FLOOR = 5.0
+"""A median below this multiple of the client's floor is shown with the floor."""
+
+
+def floor_texts(cell: Cell) -> list[str]:
+    """Return a sentence for each op of a run whose median service time is near the client's floor."""
+    found = []
+    for op, floor_ns in (lookup(cell.summary, ("client_floor_ns",)) or {}).items():
+        median_ns = lookup(cell.summary, ("measured", "ops", op, "service_ns", "p50"))
+        if isinstance(median_ns, (int, float)) and median_ns < NEAR_FLOOR * floor_ns:
+            times = f"{format_duration(floor_ns)}; its median service time here is {format_duration(median_ns)}"
+            found.append(f"the client's floor for {op} is {times}")
+    return found

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tsbench.report.cells import claims_of, knee_of, load_cells
-from tsbench.report.metrics import MISSING, load_text, load_texts, time_label, used_columns
+from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
 from tsbench.report.view import first_ops
 
 if TYPE_CHECKING:
@@ -80,16 +80,29 @@ def print_summary(console: Console, results: Path) -> None:
         console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
     for cell in cells:
-        for label, time in first_ops(cell):
-            console.print(Text.assemble((cell.name, "bold"), f": {label} after the cold start: {time}"), soft_wrap=True)
-        validity = cell.validity
-        if not validity.is_valid:
-            text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))
-            console.print(text.append(f": {validity.reason}" if validity.reason else ""), soft_wrap=True)
-        for gate in cell.outcome.gates:
-            if gate.state == "fail" or (gate.state == "not judged" and validity.is_valid):
-                style = _COLOURS.get(gate.state, "bold red")
-                console.print(Text.assemble((cell.name, "bold"), ": ", (gate.sentence, style)), soft_wrap=True)
+        _print_remarks(console, cell)
+    for cell in cells:
+        _print_faults(console, cell)
+
+
+def _print_remarks(console: Console, cell: Cell) -> None:
+    """Print what helps to read a run's figures: its first ops after a cold start, the client's floor."""
+    for label, time in first_ops(cell):
+        console.print(Text.assemble((cell.name, "bold"), f": {label} after the cold start: {time}"), soft_wrap=True)
+    for floor in floor_texts(cell):
+        console.print(Text(f"{cell.name}: {floor}.", style="dim"), soft_wrap=True)
+
+
+def _print_faults(console: Console, cell: Cell) -> None:
+    """Print why a run is not valid, and its gates that failed or could not be judged."""
+    validity = cell.validity
+    if not validity.is_valid:
+        text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))
+        console.print(text.append(f": {validity.reason}" if validity.reason else ""), soft_wrap=True)
+    for gate in cell.outcome.gates:
+        if gate.state == "fail" or (gate.state == "not judged" and validity.is_valid):
+            style = _COLOURS.get(gate.state, "bold red")
+            console.print(Text.assemble((cell.name, "bold"), ": ", (gate.sentence, style)), soft_wrap=True)
 
 
 def _columns(cells: Sequence[Cell]) -> list[_Column]:

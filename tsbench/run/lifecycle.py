@@ -1,7 +1,7 @@
 """The life cycle of one run: from an empty server to a committed, checked result.
 
-    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect -> audit -> check
-    -> commit
+    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect -> client's floor
+    -> audit -> check -> commit
 
 `tsbench run` calls it, and so does the helper process of bare `locust -f` (see `run.helper`): only the part that drives
 the load differs. No step knows which database it deals with.
@@ -20,6 +20,7 @@ from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake
 from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, counter_sources, locust_process, server_limits
+from tsbench.run.client_floor import client_floor
 from tsbench.run.counter_sources import server_counters
 from tsbench.run.examination import Examiner
 from tsbench.run.figures import measured
@@ -206,6 +207,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
         if not found.death:
+            found += client_floor(run, spec, found)
             progress.phase("check")
             with closing(
                 Examiner(run, spec, target, schema, server.endpoint, loaded_points=loaded["points"])

@@ -51,15 +51,20 @@ class Limits:
         tsbench.model.OpError
             As the step raises; the text of a `timeout` is extended.
         """
-        limit_s = self.seconds(key)
+        limit_s, started = self.seconds(key), time.monotonic()
         try:
             yield limit_s
         except OpError as error:
             if error.cause != "timeout":
                 raise
-            took = f"{doing} took longer than {format_duration(limit_s * NS_PER_S)} on {self.server}"
-            cure = f"see what holds the server up, or {_more(key, limit_s)}"
-            raise OpError(error.outcome, error.cause, f"{took} ({error}); {cure}") from error
+            took_s = time.monotonic() - started
+            if took_s < 0.9 * limit_s:
+                why = f"{doing}: {self.server} gave up after {took_s:.1f} s, a time limit of its own"
+                cure = "see what holds the server up, or raise its limit"
+            else:
+                why = f"{doing} took longer than {format_duration(limit_s * NS_PER_S)} on {self.server}"
+                cure = f"see what holds the server up, or {_more(key, limit_s)}"
+            raise OpError(error.outcome, error.cause, f"{why} ({error}); {cure}") from error
 
     def settle(self, session: Session, schema: Schema, measurements: Sequence[Measurement]) -> None:
         """Settle the data.

@@ -17,7 +17,8 @@ from tsbench.errors import UserMistake, require
 from tsbench.model import OpError, Outcome, WriteMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    import socket
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
     from tsbench.net.tcp import NewWaiter
@@ -192,6 +193,18 @@ class Requirement:
     def is_met(self) -> bool:
         """Whether the module is installed; it is not imported."""
         return find_spec(self.module) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A stand-in for a server on loopback that acknowledges writes at once, for measuring the client alone.
+
+    `endpoint` is a URL with `{port}` for its port. `serve` answers one client on its connected socket until the client
+    ends it; it knows as much of the protocol as a session needs to connect and to write.
+    """
+
+    endpoint: str
+    serve: Callable[[socket.socket], None]
 
 
 class Target(Protocol):

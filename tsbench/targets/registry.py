@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tsbench.servers.base import ServerFactory
-    from tsbench.targets.base import Target
+    from tsbench.targets.base import Sink, Target
 
 T = TypeVar("T")
 
@@ -62,6 +62,13 @@ SERVERS: Mapping[str, ServerFactory] = _Lazy({
     "postgres": "tsbench.targets.postgres.server:PostgresServer",
     "influxdb1": "tsbench.targets.influxdb.server:InfluxServer1",
     "influxdb2": "tsbench.targets.influxdb.server:InfluxServer2",
+})  # fmt: skip
+
+# The targets whose client's own share of a write can be measured.
+SINKS: Mapping[str, Sink] = _Lazy({
+    "postgres": "tsbench.targets.postgres.sink:SINK",
+    "influxdb1": "tsbench.targets.influxdb.sink:SINK1",
+    "influxdb2": "tsbench.targets.influxdb.sink:SINK2",
 })  # fmt: skip
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from tests.check.oracle import Oracle
     from tests.check.stand import Fate
-    from tsbench.check.gold import Gold
     from tsbench.check.stored_rows import Kind, Located
 
 MINUTE_NS = 60 * NS_PER_S
@@ -96,7 +96,7 @@ class Bench:
     url: str
     place: Path
     fates: Mapping[int, Fate] = field(default_factory=dict)
-    _gold: Gold | None = None
+    _oracle: Oracle | None = None
     _loads: int = 0
 
     def load(self) -> Stand:
@@ -106,28 +106,28 @@ class Bench:
         stand = Stand(world, target, target.schemas[self.schema], self.url, LOADED_TICKS).load()
         return stand.write(self.place / f"load-{self._loads}", WRITES, self.fates)
 
-    def gold(self, stand: Stand) -> Gold:
-        """Return the gold answers, which are the same for every load."""
-        if self._gold is None:
-            self._gold = stand.gold()
-        return self._gold
+    def oracle(self, stand: Stand) -> Oracle:
+        """Return the answers of what was written, which are the same for every load."""
+        if self._oracle is None:
+            self._oracle = stand.oracle()
+        return self._oracle
 
     def check(self, name: str, stand: Stand, at: tuple[At, ...]) -> Result:
         """Run the checks of a run on what is stored now."""
-        answers, session, gold = Answers(), stand.connect(), self.gold(stand)
+        answers, session, gold = Answers(), stand.connect(), stand.gold()
         guarded(answers, lambda: read_back(gold, session, stand.schema, 10**9, answers))
-        stored = count_stored(session, stand.schema, stand.world.measurements)
-        session.close()
         answers.compare(gold)
+        stored = count_stored(session, stand.schema, stand.world.measurements)
         accounted = account(gold, stored, stand.ledger, stand.loaded_points)
+        session.close()
         kept = [one for examples in answers.stored.first.values() for one in examples]
         known = all(any(wanted.is_at(one) for one in kept) for wanted in at)
         others = [one for one in kept if not any(wanted.is_at(one) for wanted in at)]
         wrong = answers.verdict().valid is False or accounted.verdict().valid is False
         return Result(name, wrong, known and not others, kept, answers.failed)
 
-    def manipulate(self, manipulation: Manipulation[H], hand: Callable[[Stand, Gold], H]) -> Result:
+    def manipulate(self, manipulation: Manipulation[H], hand: Callable[[Stand, Oracle], H]) -> Result:
         """Load, change and check."""
         stand = self.load()
-        manipulation.act(hand(stand, self.gold(stand)))
+        manipulation.act(hand(stand, self.oracle(stand)))
         return self.check(manipulation.name, stand, manipulation.at)

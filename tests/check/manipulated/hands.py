@@ -12,21 +12,21 @@ from tests.targets.influxdb import test_v2 as v2
 from tsbench.targets.influxdb.flux import moment
 
 if TYPE_CHECKING:
+    from tests.check.oracle import Oracle
     from tests.check.stand import Stand
-    from tsbench.check.gold import Gold
 
 
-def of_version_1(stand: Stand, gold: Gold) -> Hand:
+def of_version_1(stand: Stand, oracle: Oracle) -> Hand:
     """Return a hand on HTTP and InfluxQL."""
 
     def delete(measurement: str, host: str | None, start_ns: int, end_ns: int) -> None:
         only = f" AND \"hostname\" = '{host}'" if host else ""
         v1.ask(stand.url, f'DELETE FROM "{measurement}" WHERE time >= {start_ns} AND time < {end_ns}{only}')
 
-    return Hand(stand, gold, lambda line: v1.write(stand.url, line.encode(), "&rp=tsbench"), delete)
+    return Hand(stand, oracle, lambda line: v1.write(stand.url, line.encode(), "&rp=tsbench"), delete)
 
 
-def of_version_2(stand: Stand, gold: Gold) -> Hand:
+def of_version_2(stand: Stand, oracle: Oracle) -> Hand:
     """Return a hand on influxdb-client."""
 
     def write(line: str) -> None:
@@ -39,4 +39,4 @@ def of_version_2(stand: Stand, gold: Gold) -> Hand:
             span = moment(start_ns), moment(end_ns - 1)  # whose end is deleted too
             other.delete_api().delete(*span, f'_measurement="{measurement}"{only}', bucket=v2.bucket_of(stand.url))
 
-    return Hand(stand, gold, write, delete)
+    return Hand(stand, oracle, write, delete)

@@ -7,7 +7,6 @@ to it are copies at another time or with other tags. A field cannot be null; a v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, time_ns
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.check.oracle import Oracle
     from tests.check.stand import Stand
-    from tsbench.check.gold import Gold
 
 Change: TypeAlias = "Mapping[str, Any]"
 """New values by name; None leaves the tag or field out."""
@@ -31,19 +29,14 @@ class Hand:
     """Changes stored data by a client that is not tsbench's: `write` sends lines, `delete` takes a range of times."""
 
     stand: Stand
-    gold: Gold
+    oracle: Oracle
     write: Callable[[str], None]
     delete: Callable[[str, str | None, int, int], None]
     """Deletes measurement, host (None: all), from a time, until another one."""
 
-    @cached_property
-    def oracle(self) -> Oracle:
-        """The points as they were written."""
-        return self.stand.oracle()
-
     def truth(self, minute: float, host: str, measurement: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return tags and fields of a point as it was written."""
-        (m,) = (m for m in self.gold.world.measurements if m.name == measurement)
+        (m,) = (m for m in self.oracle.world.measurements if m.name == measurement)
         query = Stored(m, time_ns(minute), time_ns(minute) + 1)
         (row,) = (row for row in self.oracle.answer(query).records if row[1] == host)
         named = dict(zip(query.columns, row, strict=True))

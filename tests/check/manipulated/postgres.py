@@ -11,8 +11,8 @@ from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Man
 from tsbench.check.stored_rows import Kind
 
 if TYPE_CHECKING:
+    from tests.check.oracle import Oracle
     from tests.check.stand import Stand
-    from tsbench.check.gold import Gold
 
 
 @dataclass
@@ -22,9 +22,9 @@ class Hand:
     url: str
 
     @classmethod
-    def of(cls, stand: Stand, gold: Gold) -> Hand:
+    def of(cls, stand: Stand, oracle: Oracle) -> Hand:
         """Return a hand for the stand's database."""
-        del gold
+        del oracle
         return cls(stand.url)
 
     def run(self, *statements: str) -> None:

@@ -59,7 +59,8 @@ class TestDuckdb(TargetContract):
     def alter(url: str, alteration: Alteration) -> None:
         with duckdb.connect(url.removeprefix("duckdb://")) as connection:
             time = f"make_timestamp({alteration.time_ns // 1_000})"
-            connection.execute(alteration.sql(f"tsbench.{alteration.measurement}", time))
+            for statement in alteration.sql(time, within="tsbench."):
+                connection.execute(statement)
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

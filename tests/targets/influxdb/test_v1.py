@@ -68,9 +68,12 @@ def settled_at(wanted: int, count: Callable[[], int]) -> bool:
 
 
 def line_of(alteration: Alteration) -> bytes:
-    """The point with its new value; world's tags need no escapes."""
-    tags = ",".join(f"{name}={value}" for name, value in alteration.tags.items())
-    return f"{alteration.measurement},{tags} {alteration.field}={alteration.value}i {alteration.time_ns}".encode()
+    """The point with its new value, tag or field; world's tags need no escapes."""
+    *_, last_tag = alteration.tags
+    changed = {**alteration.tags, **({last_tag: "elsewhere"} if alteration.action == "tag" else {})}
+    tags = ",".join(f"{name}={value}" for name, value in changed.items())
+    field = "more=1i" if alteration.action == "more" else f"{alteration.field}={alteration.value}i"
+    return f"{alteration.measurement},{tags} {field} {alteration.time_ns}".encode()
 
 
 class Influxdb1Contract(TargetContract):

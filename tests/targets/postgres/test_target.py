@@ -65,7 +65,8 @@ class TestPostgres(TargetContract):
     def alter(url: str, alteration: Alteration) -> None:
         time = f"timestamptz 'epoch' + {alteration.time_ns // 1_000} * interval '1 microsecond'"
         with psycopg.connect(url) as connection:
-            connection.execute(alteration.sql(alteration.measurement, time).encode())
+            for statement in alteration.sql(time):
+                connection.execute(statement.encode())
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

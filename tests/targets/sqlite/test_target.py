@@ -50,7 +50,8 @@ class TestSqlite(TargetContract):
     @staticmethod
     def alter(url: str, alteration: Alteration) -> None:
         connection = sqlite3.connect(url.removeprefix("sqlite://"))
-        connection.execute(alteration.sql(alteration.measurement, str(alteration.time_ns)))
+        for statement in alteration.sql(str(alteration.time_ns)):
+            connection.execute(statement)
         connection.commit()
         connection.close()
 

@@ -131,7 +131,7 @@ class PostgresSession(Counting):
             return Rows(columns, connection.statements.fetch(statement.text, statement.params))
 
     def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Fetch rows with all columns of their table; not prepared, or a column that somebody added were an error."""
+        """Return rows with all columns of their table; unprepared: a column may have been added to it since."""
         with self._errors(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
             cursor.adapters.register_loader("timestamptz", _Nanoseconds)
             cursor.execute(statement.text, statement.params or None, prepare=False)
