@@ -176,9 +176,9 @@ def test_rows_that_were_written_beside_lastpoint_queries_are_not_accused(influx_
     assert len(asked) > 20
     gold, session, answers = stand.gold(), stand.connect(), Answers()
     read_back(gold, session, stand.schema, 10**9, answers)
-    stored = count_stored(session, stand.schema, world.measurements)
-    session.close()
     answers.compare(gold)
+    stored = count_stored(session, stand.schema, stand.world.measurements)
     accounted = account(gold, stored, stand.ledger, stand.loaded_points)
+    session.close()
     assert (answers.stored.text, answers.verdict().valid, accounted.verdict().valid) == ("", True, True)
     assert answers.rows == 20 * 30 + 10_000

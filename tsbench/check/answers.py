@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from tsbench.check.gold import Gold
     from tsbench.check.questions import Answer
-    from tsbench.check.stored_rows import Located
     from tsbench.check.torn_reads import Read
     from tsbench.model import Query, Rows
     from tsbench.targets.base import Schema, Session
@@ -102,18 +101,17 @@ class Answers:
         `read` reads rows back that lacked fields: those that are whole by now were torn.
         """
         waiting, self._waiting = self._waiting, []
-        incomplete: list[tuple[Question[Query], Difference]] = []
+        compared: dict[int, Difference | Differences | None] = {}
         for question, found in gold.compare(waiting):
-            if isinstance(found, list):
-                self.note_stored(question.query, found, cut=question.cut)
-            elif found is not None and any(one.torn for one in (found, *found.also)):
-                incomplete.append((question, found))
-            else:
-                self.note(question.kind, question.query, found)
-        rows = [row for _, found in incomplete for one in (found, *found.also) for row in one.torn]
-        wrong = not_whole(rows, read, gold.world.spec.resolution_ns)
-        for question, found in incomplete:
-            rest, torn = judged(found, wrong)
+            compared[id(question)] = Differences.of(found, cut=question.cut) if isinstance(found, list) else found
+        incomplete = [row for found in compared.values() if isinstance(found, Difference) for row in found.torn_rows]
+        wrong = not_whole(incomplete, read, gold.world.spec.resolution_ns)
+        for question in waiting:  # in the order in which they were asked, not in that of their windows' ends
+            result = compared[id(question)]
+            if isinstance(result, Differences):
+                self.note_stored(question.query, result)
+                continue
+            rest, torn = judged(result, wrong) if result is not None else (None, ())
             self.note(question.kind, question.query, rest)
             if torn:
                 self.torn.note(question.kind, torn)
@@ -135,13 +133,10 @@ class Answers:
         if self.first_wrong is None or self.first_wrong["kind"] == READ_BACK:
             self.first_wrong = example
 
-    def note_stored(self, query: Query, found: list[Located], *, cut: bool) -> None:
-        """Count the differences in one answer of `read_back`, `cut` if it may have been longer."""
-        here = Differences(cut=cut and bool(found))
-        here.add(found)
-        self.stored.add(found)
-        self.stored.cut |= here.cut
-        self.note(READ_BACK, query, Difference(here.text) if found else None)
+    def note_stored(self, query: Query, found: Differences) -> None:
+        """Count the differences in one answer of `read_back`."""
+        self.stored.merge(found)
+        self.note(READ_BACK, query, Difference(found.text) if found.counts else None)
 
     def verdict(self) -> Verdict:
         """Return the verdict: invalid if any answer was wrong, inconclusive if none could be checked."""

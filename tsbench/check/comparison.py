@@ -63,6 +63,11 @@ class Difference:
     also: tuple[Difference, ...] = ()
     torn: tuple[IncompleteRow, ...] = ()
 
+    @property
+    def torn_rows(self) -> tuple[IncompleteRow, ...]:
+        """The rows of the answer that may be torn."""
+        return tuple(row for one in (self, *self.also) for row in one.torn)
+
 
 def canonical(rows: Rows) -> list[Row]:
     """Return the rows in canonical form: times as int ns UTC, numbers as float, text and None unchanged; sorted.

@@ -88,5 +88,5 @@ def compare_answer(question: Question[Query], expected: Packed, names: Names) ->
     rows = in_order([*answer.rows(names.keys), *answer.odd])
     wanted = expected.rows(names.keys)
     if question.part is not None:
-        return question.part.compare(query, wanted, rows)
+        return question.part.compare(query, wanted, rows, allowed)
     return compare_rows(wanted, rows, query.columns, allowed)

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import orjson
 
-from tsbench.check.comparison import Difference, canonical_value, compare_rows, tolerance
+from tsbench.check.comparison import Difference, canonical_value, compare_rows
 from tsbench.model import Latest, Rows
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class Part:
         times = [] if isinstance(query, Latest) else [i for i, name in enumerate(query.columns) if name == "time"]
         return [record for record in records if _identity(record, times) % self.one_in == 0]
 
-    def compare(self, query: Query, expected: list[Row], actual: list[Row]) -> Difference | None:
+    def compare(self, query: Query, expected: list[Row], actual: list[Row], allowed: float) -> Difference | None:
         """Compare the rows with those of the whole gold answer; both are canonical."""
         if len(expected) != self.count:
             return Difference(f"{self.count} rows instead of {len(expected)}")
-        return compare_rows(self.chosen(query, expected), actual, query.columns, tolerance(query))
+        return compare_rows(self.chosen(query, expected), actual, query.columns, allowed)
 
 
 def _identity(record: tuple[Any, ...], times: Sequence[int]) -> int:

@@ -81,6 +81,22 @@ class Differences:
     cut: bool = False
     """Whether an answer ended at its limit, so that the counts are lower bounds."""
 
+    @classmethod
+    def of(cls, found: Iterable[Located], *, cut: bool) -> Differences:
+        """Return the differences of one answer, which ended at its limit if it is `cut`."""
+        here = cls()
+        here.add(found)
+        here.cut = cut and bool(here.counts)
+        return here
+
+    def merge(self, other: Differences) -> None:
+        """Add differences that were counted before."""
+        self.counts += other.counts
+        for kind, examples in other.first.items():
+            mine = self.first.setdefault(kind, [])
+            mine += examples[: EXAMPLES - len(mine)]
+        self.cut |= other.cut
+
     def add(self, found: Iterable[Located]) -> None:
         """Count differences."""
         for difference in found:

@@ -96,8 +96,7 @@ class Examiner:
         self._world = spec.world_at()
         self._ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
         self._answers: Answers | None = None
-        self._sampled = 0
-        self._stored = 0
+        self._stored = self._sampled = 0
         self._limits = Limits(spec.timeout, endpoint)
         self._server = _Server(self._limits, target, schema)
         self._gold = self._gold_of_all()
@@ -136,8 +135,8 @@ class Examiner:
         spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
         given = sorted((self._run / "process").glob("*.answers.jsonl"))
         chosen = sampled(given, seed, spec.check.sample)
-        given_answers(gold, given, seed, answers, chosen)
         self._sampled = len(chosen)
+        given_answers(gold, given, seed, answers, chosen)
         kinds = [op.query for op in spec.op if op.query is not None] or list(answers.kinds)  # bare Locust names no ops
         count, rows = spec.check.answers, spec.check.readback
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))

@@ -116,10 +116,10 @@ class Bench:
         """Run the checks of a run on what is stored now."""
         answers, session, gold = Answers(), stand.connect(), stand.gold()
         guarded(answers, lambda: read_back(gold, session, stand.schema, 10**9, answers))
-        stored = count_stored(session, stand.schema, stand.world.measurements)
-        session.close()
         answers.compare(gold)
+        stored = count_stored(session, stand.schema, stand.world.measurements)
         accounted = account(gold, stored, stand.ledger, stand.loaded_points)
+        session.close()
         kept = [one for examples in answers.stored.first.values() for one in examples]
         known = all(any(wanted.is_at(one) for one in kept) for wanted in at)
         others = [one for one in kept if not any(wanted.is_at(one) for wanted in at)]
