@@ -58,6 +58,14 @@ def test_the_floor_of_each_quick_write_is_known_and_nothing_runs_on(target: str,
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
 
 
+@pytest.mark.parametrize("target", SINKS)
+def test_a_sink_receives_no_password(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TSBENCH_PASSWORD_FILE", "TSBENCH_TOKEN_FILE"):  # which would be an error if they were read
+        monkeypatch.setenv(name, str(tmp_path / "nothing"))
+    place, spec = prepared(tmp_path, target, [{"write": 1}])
+    assert "client_floor_error" not in client_floor(place, spec, found({"write-1": 1})).parts
+
+
 def test_a_target_without_a_sink_and_slow_writes_have_no_floor(tmp_path: Path) -> None:
     place, spec = prepared(tmp_path, "memory", [{"write": 1}])
     assert client_floor(place, spec, found({"write-1": 100_000})).parts == {"client_floor_ns": {}}

@@ -22,6 +22,7 @@ from tsbench.drive.session_calls import caller_for  # noqa: E402
 from tsbench.model import WriteMode  # noqa: E402
 from tsbench.scenario.spec import RunSpec  # noqa: E402
 from tsbench.scenario.validation import schema_of  # noqa: E402
+from tsbench.targets import credentials  # noqa: E402
 from tsbench.targets.registry import get as get_target  # noqa: E402
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def _payloads(spec: RunSpec, schema: Schema, op: str) -> Iterator[Payload]:
 
 def main(directory: str, endpoint: str, seconds: str, *ops: str) -> None:
     """Print the floor of each op; all of them together take that many seconds."""
+    credentials.entitle()  # a sink receives no password
     spec = RunSpec.model_validate(json.loads((Path(directory) / "spec.json").read_text(encoding="utf-8")))
     print(json.dumps({op: floor_ns(spec, endpoint, op, float(seconds) / len(ops)) for op in ops}))
 
