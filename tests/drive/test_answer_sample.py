@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 from tests.drive.support import document, run
@@ -30,7 +31,7 @@ def lines_of(sample: AnswerSample, path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_lowest_hashes_of_each_kind_are_kept(tmp_path: Path) -> None:
-    sample = AnswerSample(3, 20)
+    sample = AnswerSample(3, 20, tmp_path)
     for number in range(1_000):
         for kind in ("a", "b"):
             sample.add(kind, number, QUERY, ROWS, TIMES_NS)
@@ -45,14 +46,14 @@ def test_the_lowest_hashes_of_each_kind_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_is_bounded_in_bytes_and_still_has_the_lowest_hashes(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(answer_sample, "KEPT_BYTES", 50_000)  # 27 of these answers
-    sample = AnswerSample(3, 2_000)
+    monkeypatch.setattr(answer_sample, "KEPT_BYTES", 10_000)
+    sample = AnswerSample(3, 2_000, tmp_path)
     for number in range(1_000):
         sample.add("a", number, QUERY, ROWS, TIMES_NS)
         if number % 20 == 0:
             sample.add("b", number, QUERY, ROWS, TIMES_NS)
     lines = lines_of(sample, tmp_path / "x")
-    assert 20 <= len(lines) <= 27
+    assert 10 < len(lines) < 60
     for kind, count in (("a", 1_000), ("b", 1_000)):
         numbers = [line["number"] for line in lines if line["op"] == kind]
         offered = range(0, count, 20 if kind == "b" else 1)
@@ -63,7 +64,7 @@ def test_of_a_large_answer_its_count_and_a_share_of_its_rows_are_kept(tmp_path: 
     monkeypatch.setattr(answer_sample, "WHOLE_BYTES", 1_000)
     monkeypatch.setattr(answer_sample, "PART_BYTES", 500)
     rows = Rows(QUERY.columns, [(10**9, f"host_{i}", 0.5 * i) for i in range(1_000)])
-    sample = AnswerSample(3, 20)
+    sample = AnswerSample(3, 20, tmp_path)
     sample.add("a", 0, QUERY, rows, TIMES_NS)
     (line,) = lines_of(sample, tmp_path / "x")
     assert line["count"] == 1_000
@@ -73,14 +74,14 @@ def test_of_a_large_answer_its_count_and_a_share_of_its_rows_are_kept(tmp_path: 
 def test_a_large_answer_with_a_value_that_none_can_contain_is_a_wrong_one(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(answer_sample, "WHOLE_BYTES", 100)
     rows = Rows(("time", "usage_user"), [(b"x", 1.0), (b"y", 1.0)])
-    sample = AnswerSample(3, 20)
+    sample = AnswerSample(3, 20, tmp_path)
     sample.add("a", 0, RAW, rows, TIMES_NS)
     (line,) = lines_of(sample, tmp_path / "x")
     assert "an answer holds a bytes" in str(line["wrong"])
 
 
 def test_no_sample_keeps_nothing(tmp_path: Path) -> None:
-    sample = AnswerSample(3, 0)
+    sample = AnswerSample(3, 0, tmp_path)
     sample.add("a", 0, QUERY, ROWS, TIMES_NS)
     assert lines_of(sample, tmp_path / "x") == []
     assert sample.given == {"a": 1}
@@ -103,3 +104,17 @@ def test_the_answers_of_a_run_are_sampled_over_its_whole_window(tmp_path: Path) 
     (place,) = tmp_path.glob("*/process")
     numbers = [number for _, number in sampled(place.glob("*.answers.jsonl"), 1, 30)]
     assert max(numbers) > 0.5 * max(given.values())  # the first thirty of each process were kept before
+
+
+def test_keeping_answers_takes_hardly_any_memory(tmp_path: Path) -> None:
+    sample = AnswerSample(3, 2_000, tmp_path)
+    tracemalloc.start()
+    try:
+        for number in range(3_000):
+            rows = [(10**9, f"host_{number}", 0.5 * number * i) for i in range(100)]
+            sample.add("a", number, QUERY, Rows(QUERY.columns, rows), TIMES_NS)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used < 4_000_000  # the rows themselves take 30 MB
+    assert len(lines_of(sample, tmp_path / "x")) == 2_000

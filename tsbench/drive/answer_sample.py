@@ -1,8 +1,10 @@
-"""The answers that a load process keeps to be checked after the run, in bounded memory."""
+"""The answers that a load process keeps to be checked after the run: in a file, so that its memory does not grow."""
 
 from __future__ import annotations
 
 import json
+import pickle
+import tempfile
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -27,35 +29,29 @@ ROW_BYTES, VALUE_BYTES = 64, 40
 """Size of a row and of each value in it, roughly: a tuple of numbers of 24 to 32 bytes, and the references to them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answer:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer in the file: where it begins, and how many bytes it has."""
+
     kind: str
     number: int
-    rows: Rows
     times_ns: tuple[int, int]
-    part: Part | None
+    offset: int
     nbytes: int
-    wrong: str = ""
-
-    def line(self) -> dict[str, Any]:
-        """Return the answer as JSON for the process's file; a value that no answer can contain makes it a wrong one."""
-        sent_ns, ended_ns = self.times_ns
-        line: dict[str, Any] = {"op": self.kind, "number": self.number, "sent_ns": sent_ns, "ended_ns": ended_ns}
-        if self.part is not None:
-            line |= {"count": self.part.count, "one_in": self.part.one_in}
-        try:
-            return {**line, "rows": canonical(self.rows)} | ({"wrong": self.wrong} if self.wrong else {})
-        except NotAnAnswer as error:
-            return {**line, "rows": [], "wrong": str(error)}
 
 
 class AnswerSample:
-    """The answers with the lowest hashes, at most `most` of each kind; `given` counts all of them by kind."""
+    """The answers with the lowest hashes, at most `most` of each kind; `given` counts all of them by kind.
 
-    def __init__(self, seed: int, most: int) -> None:
+    They are kept, as the driver returned them, in a file without a name in `directory`.
+    """
+
+    def __init__(self, seed: int, most: int, directory: Path) -> None:
         self.given: dict[str, int] = {}
         self._seed, self._most = seed, most
-        self._kept: dict[str, list[tuple[int, int, _Answer]]] = {}
+        self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - closed by `write`
+        self._end = 0
+        self._kept: dict[str, list[tuple[int, int, _Kept]]] = {}
         """Of each kind a heap of (minus the hash, number, answer): the highest hash comes first, and goes first."""
         self._bounds: dict[str, int] = {}
         """Of each kind the lowest hash that has been left out."""
@@ -70,9 +66,16 @@ class AnswerSample:
         hashed = rank(self._seed, kind, number)
         if hashed >= self._bounds.get(kind, 1 << 64):
             return
-        answer = _answer(kind, number, query, rows, times_ns)
-        heappush(self._kept.setdefault(kind, []), (-hashed, number, answer))
-        self._bytes[kind] = self._bytes.get(kind, 0) + answer.nbytes
+        content = _packed(query, rows)
+        try:
+            self._file.write(content)
+        except OSError:  # a full disk, which ends the run as soon as its figures are written
+            self._bounds[kind] = 0
+            return
+        kept = _Kept(kind, number, times_ns, self._end, len(content))
+        self._end += kept.nbytes
+        heappush(self._kept.setdefault(kind, []), (-hashed, number, kept))
+        self._bytes[kind] = self._bytes.get(kind, 0) + kept.nbytes
         if len(self._kept[kind]) > self._most:
             self._leave_out(kind)
         while sum(self._bytes.values()) > KEPT_BYTES:
@@ -84,23 +87,33 @@ class AnswerSample:
         self._bytes[kind] -= answer.nbytes
 
     def write(self, path: Path) -> None:
-        """Write the answers to a file, a line of JSON each."""
-        with path.open("w", encoding="utf-8") as out:
-            for kept in self._kept.values():
-                for _, _, answer in sorted(kept, reverse=True):
-                    out.write(json.dumps(answer.line()) + "\n")
+        """Write the answers to a file, a line of JSON each, and close the other file."""
+        with self._file, path.open("w", encoding="utf-8") as out:
+            for heap in self._kept.values():
+                for _, _, kept in sorted(heap, reverse=True):
+                    self._file.seek(kept.offset)
+                    sent_ns, ended_ns = kept.times_ns
+                    head = {"op": kept.kind, "number": kept.number, "sent_ns": sent_ns, "ended_ns": ended_ns}
+                    out.write(json.dumps({**head, **_line(self._file.read(kept.nbytes))}) + "\n")
 
 
-def _answer(kind: str, number: int, query: Query, rows: Rows, times_ns: tuple[int, int]) -> _Answer:
-    nbytes = _size(rows)
-    if nbytes <= WHOLE_BYTES:
-        return _Answer(kind, number, rows, times_ns, None, nbytes)
+def _packed(query: Query, rows: Rows) -> bytes:
+    """Return the answer as bytes, or the part of a large one, or why it is none."""
+    part: Part | None = None
+    nbytes = len(rows) * (ROW_BYTES + VALUE_BYTES * len(rows.columns))
     try:
-        part, chosen = part_of(query, rows, -(-nbytes // PART_BYTES))
+        if nbytes > WHOLE_BYTES:
+            part, rows = part_of(query, rows, -(-nbytes // PART_BYTES))
+        return pickle.dumps((rows.columns, rows.records, part, ""))
+    except (NotAnAnswer, pickle.PicklingError, TypeError, AttributeError) as error:  # the last three of pickle
+        return pickle.dumps((rows.columns, [], None, str(error)))
+
+
+def _line(content: bytes) -> dict[str, Any]:
+    """Return the answer as JSON; a value that no answer can contain makes it a wrong one."""
+    columns, records, part, wrong = pickle.loads(content)  # noqa: S301 - our own
+    line: dict[str, Any] = {} if part is None else {"count": part.count, "one_in": part.one_in}
+    try:
+        return {**line, "rows": canonical(Rows(columns, records))} | ({"wrong": wrong} if wrong else {})
     except NotAnAnswer as error:
-        return _Answer(kind, number, Rows(rows.columns, []), times_ns, None, 0, str(error))
-    return _Answer(kind, number, chosen, times_ns, part, _size(chosen))
-
-
-def _size(rows: Rows) -> int:
-    return len(rows) * (ROW_BYTES + VALUE_BYTES * len(rows.columns))
+        return {**line, "rows": [], "wrong": str(error)}

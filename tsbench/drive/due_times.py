@@ -131,14 +131,16 @@ class DueTimes:
     def _stops(self) -> bool:
         return self._is_stopping
 
-    def held_up(self, turn: Turn, since_ns: int) -> None:
+    def held_up(self, turn: Turn, since_ns: int, *, is_first: bool) -> None:
         """Count the time since then, in which a user waited for its payload, as this process's delay of its op.
 
-        In a closed loop the op is due when the payload is ready.
+        In a closed loop the op is due when the payload is ready. The first payload of a kind that was not announced is
+        not ready before; that does not make the encoder too slow.
         """
         now_ns = self._timebase.now_ns()
         measured_ns = now_ns if self._clock is None else self._clock.start_ns
-        self.payload_wait_ns += max(0, now_ns - max(since_ns, measured_ns))
+        if not is_first:
+            self.payload_wait_ns += max(0, now_ns - max(since_ns, measured_ns))
         if self._stripe is None:
             turn.due_ns = now_ns
             return

@@ -94,7 +94,7 @@ class LoadProcess:
         """Callback when results can no longer be recorded, with the reason."""
         self.directory = directory
         self._state = _State()
-        self._sample = AnswerSample(spec.world.seed, spec.check.sample)
+        self._sample = AnswerSample(spec.world.seed, spec.check.sample, directory / "process")
         self._firsts = FirstOps() if spec.target.cold else None
         self._started = Event()
         self._in_flight = 0
@@ -164,9 +164,9 @@ class LoadProcess:
         """Return the user's next write, None at the end of the streams; waiting for one is this process's delay."""
         write = self.feed.take(points, mode)
         if write is None:
-            since_ns = self.timebase.now_ns()
+            since_ns, is_first = self.timebase.now_ns(), not self.feed.has_made(points, mode)
             write = self.feed.wait_for(points, mode)
-            self.due_times.held_up(turn, since_ns)
+            self.due_times.held_up(turn, since_ns, is_first=is_first)
         return write
 
     def write(self, session: Session, write: Write, name: str, turn: Turn) -> Timed[int]:

@@ -166,6 +166,11 @@ class PayloadQueue:
                 self._end(f"the encoder made no write of {points} points within {READY_S:g} s")
         return self.take(points, mode)
 
+    def has_made(self, points: int, mode: WriteMode) -> bool:
+        """Return True if writes of this kind have been encoded before."""
+        kind = self._kinds.get((points, mode))
+        return kind is not None and kind.burst_bytes > 0
+
     @property
     def exhausted(self) -> bool:
         """True if all points were handed out, in writes of any kind, or nothing more can be encoded."""
@@ -194,7 +199,7 @@ class PayloadQueue:
     # --- the encoder --------------------------------------------------------------------------------------------------
 
     def prepare(self, kinds: Sequence[tuple[int, WriteMode]]) -> None:
-        """Start the encoder and block this process until enough writes of these kinds are ready.
+        """Start the encoder, and block this process until enough writes of these kinds, if any, are ready.
 
         Raises
         ------
@@ -206,7 +211,8 @@ class PayloadQueue:
         for points, mode in kinds:
             self._request(self._add_kind(points, mode))
         try:
-            self._await(encoder)
+            if kinds:
+                self._await(encoder)
         except Broken:
             self.close()
             raise
