@@ -42,6 +42,7 @@ from tsbench.model import (
     Window,
     WriteMode,
 )
+from tsbench.run.encoder import Inbox, framed
 from tsbench.targets.base import Access, Operation, Schema, Session, Statement, Target, Unsupported
 from tsbench.targets.memory.schemas import KEEP, REPLACE
 from tsbench.targets.memory.session import MemorySession
@@ -185,7 +186,8 @@ class TargetContract:
             batches = self.scattered(m, 40, seed=7)
             for batch in batches:
                 single = mode is WriteMode.SINGLE
-                pieces = [*schema.encode_singles(batch)] if single else [schema.encode(batch, mode)]
+                made = [*schema.encode_singles(batch)] if single else [schema.encode(batch, mode)]
+                pieces = [Inbox().add(framed(payload))[0].message for payload in made]  # as from an encoder process
                 assert sum(session.write(p) for p in pieces) == len(batch) == sum(p.points for p in pieces)
                 assert all(p.nbytes > 0 and p.measurement == m.name and p.mode is mode for p in pieces)
             assert sorted(self.stored(url, m), key=_order) == sorted(_points(batches), key=_order)

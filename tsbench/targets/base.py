@@ -53,7 +53,8 @@ class Payload:
     """An encoded batch: the session of the same target sends `data` unchanged.
 
     `nbytes` is the size of `data` on the wire as far as it is known before sending (parameters count as their text or
-    binary form), for bytes per second; a complete write acknowledges `points`.
+    binary form), for bytes per second; a complete write acknowledges `points`. Payloads are pickled on their way from
+    the process that encodes them; a memoryview in `data` becomes bytes.
     """
 
     mode: WriteMode
