@@ -92,10 +92,9 @@ class AnswerSample:
             for heap in self._kept.values():
                 for _, _, kept in sorted(heap, reverse=True):
                     self._file.seek(kept.offset)
-                    line = _line(self._file.read(kept.nbytes))
                     sent_ns, ended_ns = kept.times_ns
-                    place = {"op": kept.kind, "number": kept.number, "sent_ns": sent_ns, "ended_ns": ended_ns}
-                    out.write(json.dumps({**place, **line}) + "\n")
+                    head = {"op": kept.kind, "number": kept.number, "sent_ns": sent_ns, "ended_ns": ended_ns}
+                    out.write(json.dumps({**head, **_line(self._file.read(kept.nbytes))}) + "\n")
 
 
 def _packed(query: Query, rows: Rows) -> bytes:
