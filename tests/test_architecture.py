@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tsbench"
 
 ORDER: tuple[tuple[str, ...], ...] = (
+    ("text",),
     ("model", "units", "errors"),
     ("workload", "encode", "net", "servers", "results"),
     ("measure",),
@@ -28,7 +29,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
 )
 """A package imports those of the lines above its own; `report` is the exception below."""
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
-LOOSE = set(ORDER[0])
+LOOSE = {*ORDER[0], *ORDER[1]}
 REPORT_IMPORTS = {*LOOSE, "results", "measure"}
 REPORT_IMPORTERS = {"run", "drive", "cli"}
 EVENT_LOOP = {"locust", "gevent", "greenlet"}

@@ -6,6 +6,8 @@ import re
 import time
 from datetime import UTC, datetime
 
+from tsbench.text import shortened
+
 NS_PER_S = 1_000_000_000
 
 _DURATION_NS = {
@@ -19,7 +21,12 @@ _DURATION_NS = {
     "d": 86_400 * NS_PER_S,
     "w": 7 * 86_400 * NS_PER_S,
 }
+LONGEST_NS = 36_500 * 86_400 * NS_PER_S
+"""The longest duration in ns: 100 years, so that sums of a few still fit into 64 bits."""
+EARLIEST_NS, LATEST_NS = 0, 7_258_118_400 * NS_PER_S
+"""The earliest and the latest time, 1970 and 2200: databases count ns since 1970 in 64 bits, which end in 2262."""
 _SIZE_BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_MOST_BYTES, _MOST_COUNT = 10**15, 10**18
 DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|min|s|m|h|d|w)\s*")
 """A number with its unit; a duration consists of one or more of these."""
 _COUNT = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([kM]?)")
@@ -34,7 +41,7 @@ def parse_duration_ns(text: str) -> int:
     Raises
     ------
     ValueError
-        If the text is not a sum of numbers with units.
+        If the text is not a sum of numbers with units, or longer than `LONGEST_NS`.
     """
     position, total = 0, 0.0
     stripped = text.strip()
@@ -45,7 +52,9 @@ def parse_duration_ns(text: str) -> int:
         total += float(part[1]) * _DURATION_NS[part[2]]
         position = part.end()
     if not stripped or position != len(stripped):
-        raise ValueError(f"'{text}' is not a duration; write for example 10s, 250ms or 1h30m")
+        raise ValueError(f"'{shortened(text)}' is not a duration; write for example 10s, 250ms or 1h30m")
+    if total > LONGEST_NS:
+        raise ValueError(f"'{shortened(text)}' is too long; durations are at most 36500d")
     return round(total)
 
 
@@ -87,11 +96,25 @@ def parse_time_ns(text: str, *, now_ns: int) -> int:
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
-        raise ValueError(f"'{text}' is not a time; write 2016-01-01T00:00:00Z, now or now-6h") from None
+        raise ValueError(f"'{shortened(stripped)}' is not a time; write 2016-01-01T00:00:00Z, now or now-6h") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (delta.days * 86_400 + delta.seconds) * NS_PER_S + delta.microseconds * 1_000
+
+
+def parse_storable_time_ns(text: str, *, now_ns: int) -> int:
+    """Return a time as `parse_time_ns` does, if databases can store it and those of some decades after it.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a time from 1970 to 2200.
+    """
+    found = parse_time_ns(text, now_ns=now_ns)
+    if not EARLIEST_NS <= found <= LATEST_NS:
+        raise ValueError(f"'{shortened(text)}' is out of range; times are from 1970 to 2200")
+    return found
 
 
 def parse_size_bytes(text: str) -> int:
@@ -100,12 +123,15 @@ def parse_size_bytes(text: str) -> int:
     Raises
     ------
     ValueError
-        If the text is not a number with a unit.
+        If the text is not a number with a unit, or more than 10^15 bytes.
     """
     match = SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"'{text}' is not a size; write for example 512 MB or 64MiB")
-    return round(float(match[1]) * _SIZE_BYTES[match[2]])
+        raise ValueError(f"'{shortened(text)}' is not a size; write for example 512 MB or 64MiB")
+    size = float(match[1]) * _SIZE_BYTES[match[2]]
+    if size > _MOST_BYTES:
+        raise ValueError(f"'{shortened(text)}' is too much; sizes are at most 1000000 GB")
+    return round(size)
 
 
 def parse_count(text: str) -> float:
@@ -114,12 +140,15 @@ def parse_count(text: str) -> float:
     Raises
     ------
     ValueError
-        If the text is not a number.
+        If the text is not a number, or more than 10^18.
     """
     match = _COUNT.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"'{text.strip()}' is not a number; write for example 3500, 3_500 or 3.5k")
-    return float(match[1].replace("_", "")) * {"": 1, "k": 10**3, "M": 10**6}[match[2]]
+        raise ValueError(f"'{shortened(text)}' is not a number; write for example 3500, 3_500 or 3.5k")
+    count = float(match[1].replace("_", "")) * {"": 1, "k": 10**3, "M": 10**6}[match[2]]
+    if count > _MOST_COUNT:
+        raise ValueError(f"'{shortened(text)}' is too large; numbers are at most 10^18")
+    return count
 
 
 def parse_share(text: str) -> float:
@@ -132,7 +161,7 @@ def parse_share(text: str) -> float:
     """
     match = _SHARE.fullmatch(text.strip())
     if match is None or float(match[1]) > 100 or not (match[2] or float(match[1]) == 0):
-        raise ValueError(f"'{text.strip()}' is not a share; write for example 0.1%")
+        raise ValueError(f"'{shortened(text)}' is not a share; write for example 0.1%")
     return float(match[1]) / 100
 
 

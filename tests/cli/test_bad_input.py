@@ -54,7 +54,7 @@ def sets(*changes: str) -> list[str]:
         ('use_case = "cpu-only"', "", "world.use_case: is missing; `tsbench list use-cases`"),
         ('[target]\nname = "sqlite"', "", "target: is missing; add [target]"),
         ("users = 2", 'users = "many"', "drive.users: must be a whole number (given: 'many')"),
-        ("users = 2", "users = true", "drive.users: must be a number"),
+        ("users = 2", "users = true", "drive.users: must be a whole number (given: true)"),
         ("users = 2", "users = 0", "drive.users: must be at least 1 (given: 0)"),
         ("users = 2", "users = 2\nprocesses = 4", "drive: 2 users cannot be spread over 4 processes"),
         ("users = 2", "users = 9\nprocesses = 6", "drive.processes: 6 processes cannot share 5 streams; raise"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,108 @@ def test_a_file_that_is_not_toml_is_a_mistake(tmp_path: Path) -> None:
         Scenario.load(tmp_path)
 
 
+@pytest.mark.parametrize("value", ["true", "'4'", "4.0"])
+@pytest.mark.parametrize(
+    "key",
+    ["world.scale", "world.seed", "world.streams", "load.batch", "load.workers", "drive.users", "drive.processes"],
+)
+def test_nothing_but_a_whole_number_is_one(tmp_path: Path, key: str, value: str) -> None:
+    shown = value.replace("'", "'")
+    assert mistake(tmp_path, PLAIN, f"{key}={value}") == f"plain.toml: {key}: must be a whole number (given: {shown})"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("world.late=true", "world.late: must be a number (given: true)"),
+        ("world.late='0.1'", "world.late: must be a number (given: '0.1')"),
+        ("target.cold='yes'", "target.cold: must be true or false (given: 'yes')"),
+        ("target.cold=1", "target.cold: must be true or false (given: 1)"),
+        ("drive.steps=[{users=2, duration='1s', ramp='on'}]", "drive.steps.0.ramp: must be true or false"),
+        ("op=[{write=true}]", "op.0.write: must be a whole number (given: true)"),
+        ("op=[{write=1, weight='4'}]", "op.0.weight: must be a whole number (given: '4')"),
+        ("drive.warmup=false", "drive.warmup: must be a duration; write for example '10s' (given: false)"),
+        ("server.memory=true", "server.memory: must be a size; write for example '512 MB' (given: true)"),
+        ("world.start=true", "world.start: must be a time"),
+        ("name=5", "name: must be text in quotes"),
+        ("knee='yes'", "knee: must be true or false"),
+        ("knee=1", "knee: must be true or false"),
+        ("matrix.knee=[true]", "matrix.knee: concerns all cells"),
+        ("drive.wait=['1s', '2s', '3s']", "drive.wait: must be a list of at most 2 values"),
+    ],
+)
+def test_a_value_of_another_type_is_a_mistake(tmp_path: Path, override: str, said: str) -> None:
+    assert mistake(tmp_path, PLAIN, override).startswith(f"plain.toml: {said}")
+
+
+def test_a_whole_number_will_do_where_a_number_is_wanted(tmp_path: Path) -> None:
+    assert only_cell(tmp_path, PLAIN, "drive.loop=open", "drive.rate=5", "world.late=0").drive.rate == 5.0
+
+
+@pytest.mark.parametrize(
+    ("key", "unit"),
+    [
+        ("world.seed", ""), ("world.scale", ""), ("world.streams", ""), ("world.late", ""), ("load.batch", ""),
+        ("drive.users", ""), ("drive.rate", ""), ("check.readback", ""), ("server.cpu", ""), ("world.interval", "s"),
+        ("world.interval", ""), ("load.window", "d"), ("drive.duration", "s"), ("drive.wait", "ms"),
+        ("world.start", ""), ("world.start", "s"), ("timeout.load", "s"),
+        ("server.memory", "GB"), ("server.memory", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("digits", [25, 400, 5_000])
+def test_a_number_of_hundreds_of_digits_is_named_and_shortened(
+    tmp_path: Path, key: str, unit: str, digits: int
+) -> None:
+    line = mistake(tmp_path, PLAIN, f"{key}={'9' * digits}{unit}")
+    assert line.startswith(f"plain.toml: {key}"), line
+    assert len(line) < 250
+
+
+def test_a_number_of_5_000_digits_in_a_file_is_a_mistake(tmp_path: Path) -> None:
+    text = PLAIN.replace("scale = 20", f"scale = {'9' * 5_000}")
+    assert mistake(tmp_path, text) == "plain.toml: not TOML: a number has more than 4,300 digits"
+
+
+@pytest.mark.parametrize("start", ["0001-01-01", "1969-12-31", "2200-01-02", "2500-01-01", "now-99999d"])
+def test_a_time_that_databases_cannot_store_is_a_mistake(tmp_path: Path, start: str) -> None:
+    said = mistake(tmp_path, PLAIN, f"world.start={start}")
+    assert re.search(r"world\.start: '.*' is (out of range; times are from 1970 to 2200|too long)", said), said
+
+
+@pytest.mark.parametrize("depth", [30, 2_000, 50_000])
+@pytest.mark.parametrize("form", ["[{open}{close}]", "{tables}1{ends}", "keys"])
+def test_deep_nesting_is_a_mistake(tmp_path: Path, form: str, depth: int) -> None:
+    value = form.format(open="[" * depth, close="]" * depth, tables="{a=" * depth, ends="}" * depth)
+    line = f"{'.'.join('a' * depth)} = 1" if form == "keys" else f"scale = {value}"
+    started = time.monotonic()
+    assert "at most 20 deep" in mistake(tmp_path, PLAIN.replace("scale = 20", line))
+    if form == "keys":
+        assert "a key has at most 20 parts" in mistake(tmp_path, PLAIN, f"world.{'.'.join('a' * depth)}=1")
+    else:
+        assert "world.scale: must be" in mistake(tmp_path, PLAIN, f"world.scale={value}")
+    assert time.monotonic() - started < 5
+
+
+def test_a_file_that_is_far_too_large_is_not_read_whole(tmp_path: Path) -> None:
+    assert "larger than 1,000,000 bytes" in mistake(tmp_path, "# much\n" * 200_000)
+    with pytest.raises(UserMistake, match="larger than 1,000,000 bytes"):
+        Scenario.load(Path("/dev/zero"))
+
+
 # --- the matrix
+
+
+def test_a_matrix_of_more_cells_than_anybody_runs_is_refused_at_once(tmp_path: Path) -> None:
+    text = f"{PLAIN}[matrix]\ndrive.users = {list(range(1, 201))}\nworld.seed = {list(range(200))}\n"
+    started = time.monotonic()
+    assert "matrix: 40,000 combinations are more runs than the 1,000" in mistake(tmp_path, text)
+    assert time.monotonic() - started < 5
+
+
+def test_names_that_no_directory_can_have_are_refused(tmp_path: Path) -> None:
+    assert "name: must have at most 100 characters" in mistake(tmp_path, PLAIN, f"name={'x' * 300}")
+    text = f"{PLAIN}[matrix]\nquestion = ['{'x' * 300}', 'y']\n"
+    assert "a cell's name would have 320 characters, more than 200; use case" in mistake(tmp_path, text)
 
 
 def test_the_cells_are_every_combination_in_order(tmp_path: Path) -> None:

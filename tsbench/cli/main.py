@@ -266,8 +266,8 @@ def generate(
     from tsbench.workload.world import WorldSpec
 
     now_ns = time.time_ns()
-    start_ns = _parsed("--start", start, lambda text: units.parse_time_ns(text, now_ns=now_ns))
-    end_ns = _parsed("--end", end, lambda text: units.parse_time_ns(text, now_ns=now_ns))
+    start_ns = _parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
+    end_ns = _parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
     interval_ns = _parsed("--interval", interval, _above_zero)
     spec = WorldSpec(use_case, scale, seed, start_ns, interval_ns, form=devops)
     generator.checked(spec, end_ns, form, measurement)  # before the file is opened, which empties it

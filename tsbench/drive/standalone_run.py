@@ -29,7 +29,7 @@ from tsbench.drive.webui.page import WebPage, WorkerReporter
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.report import expect_packages
 from tsbench.run.helper import HelperProcess
-from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.spec import RunSpec, explained
 from tsbench.scenario.validation import check_spec, undrivable
 from tsbench.targets import registry
 from tsbench.targets.base import require_driver
@@ -318,8 +318,7 @@ def _spec(environment: Environment, options: Namespace, endpoint: str) -> RunSpe
     try:
         spec = RunSpec.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserMistake(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise UserMistake(explained(error)) from None
     except ValueError as error:
         raise Broken(str(error)) from None
     check_spec(spec, "options")

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tsbench import units
 from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, TORN_READS, GateResult
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -39,6 +40,7 @@ TIMES = ("response", "service")
 KINDS = ("write", "query")
 FIGURES = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean", "failures", "points/s", "ops/s", "bytes/point")
 _FORM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=]+)")
+_LONGEST = 200  # characters; the longest name of a query kind has 24
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -101,8 +103,8 @@ def parse_gate(text: str) -> Gate:
     """
     whole = text.strip()
     found = _FORM.fullmatch(whole)
-    if found is None:
-        raise ValueError(f"'{whole}' is not a gate; write FIGURE<LIMIT, for example {EXAMPLES}")
+    if found is None or len(whole) > _LONGEST:
+        raise ValueError(f"'{shortened(whole)}' is not a gate; write FIGURE<LIMIT, for example {EXAMPLES}")
     asked = parse_figure(found["name"], whole)
     try:
         limit = _limit(replace(asked, text=re.sub(r"\s+", "", whole)), found["limit"])

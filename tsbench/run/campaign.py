@@ -13,7 +13,7 @@ from tsbench.report.cells import read_optional
 from tsbench.results.manifest import check_world
 from tsbench.results.rundir import FORMAT, RunDir, formats, read_json, refuse_newer, write_json
 from tsbench.results.summary import SERVER_DEATHS, Summary
-from tsbench.run.claims import evaluate, read_claims
+from tsbench.run.claims import evaluate, expect_cells, read_claims
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.validation import check_spec
 from tsbench.workload.version import WORLD_VERSION
@@ -37,7 +37,9 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     UserMistake
         If a cell cannot run, the directory is not writable, or the result set is of another scenario.
     """
-    read_claims(scenario.path)
+    claims = read_claims(scenario.path)
+    if claims:
+        expect_cells(claims, [cell.id for cell in scenario.expand()], scenario.path)
     for cell in cells:
         check_spec(cell, str(scenario.path))
     if resume is not None:

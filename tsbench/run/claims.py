@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tsbench.errors import UserMistake
 from tsbench.measure import gates
+from tsbench.scenario.file import read_document
+from tsbench.scenario.messages import explain
+from tsbench.scenario.parts import Part
+from tsbench.text import listed, shortened
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from tsbench.results.summary import Summary
 
 
-class Claim(BaseModel):
+class Claim(Part):
     """[[claim]]: a published figure of one cell, or its ratio to another cell's.
 
     `holds` says what must agree: the `value` within a share, the `direction` of a ratio and its rough size, or nothing
     (`shown`): times and sizes may differ on other hardware.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     text: str
     """Text of the claim in the report."""
@@ -34,13 +36,13 @@ class Claim(BaseModel):
     """Id of the run with the figure."""
     figure: str
     """A figure as in a gate, such as `ops/s` or `write:service:p50`."""
-    published: float | str
+    published: Annotated[float, Field(allow_inf_nan=False)] | str
     """The published figure; a time with its unit."""
     over: str | None = None
     """Id of another run: the claim is about the ratio of `cell` to it."""
     holds: Literal["value", "direction", "shown"] = "value"
     """What must agree: the value within a share, the direction of a ratio, or nothing: both are only shown."""
-    within: Annotated[float, Field(gt=0)] = 0.25
+    within: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.25
     """Share by which the value may differ."""
 
     @model_validator(mode="after")
@@ -65,13 +67,33 @@ def read_claims(path: Path) -> list[Claim]:
     UserMistake
         If a claim is malformed: one line that names file and key.
     """
-    tables = tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])
-    try:
-        return [Claim.model_validate(table) for table in tables]
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(["claim", *map(str, first["loc"])])
-        raise UserMistake(f"{path}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
+    tables = read_document(path)[1].get("claim", [])
+    if not isinstance(tables, list):
+        raise UserMistake(f"{path}: claim: must be a list of tables; write [[claim]]")
+    found = []
+    for number, table in enumerate(tables):
+        try:
+            found.append(Claim.model_validate(table))
+        except ValidationError as error:
+            why = explain(error, Claim, {}, hidden={"matrix", "name"}, within=f"claim.{number}")
+            raise UserMistake(f"{path}: {why}") from None
+    return found
+
+
+def expect_cells(claims: Sequence[Claim], cells: Collection[str], path: Path) -> None:
+    """Verify that claims are about cells of the scenario.
+
+    Raises
+    ------
+    UserMistake
+        One line that names file, key and the nearest cell.
+    """
+    for number, claim in enumerate(claims):
+        for key, cell in (("cell", claim.cell), ("over", claim.over)):
+            if cell is not None and cell not in cells:
+                near = difflib.get_close_matches(cell, cells, 1)
+                hint = f"did you mean '{near[0]}'?" if near else f"there are {listed(cells)}"
+                raise UserMistake(f"{path}: claim.{number}.{key}: no cell is called '{shortened(cell)}'; {hint}")
 
 
 def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[dict[str, Any]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
+from tsbench.scenario.file import MAX_DEPTH, parsed
 from tsbench.targets import credentials
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,6 +20,12 @@ if TYPE_CHECKING:
 ENDPOINT = "endpoint"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
 _COMMENTED = re.compile(r"^\s*#.*endpoint[\"']?\s*=\s*(.*)")
+MAX_CELLS = 1_000
+"""Most runs of a matrix: at ten seconds each, three hours."""
+MAX_NAME = 100
+"""Most characters of a scenario's name, which is in the name of the result set."""
+MAX_ID = 200
+"""Most characters of a cell's id, which is the name of a directory."""
 CASE = "case"
 """Name of the axis whose values are tables of keys that change together."""
 
@@ -39,6 +48,22 @@ def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[st
             yield [(name, value) for value in values]
         else:
             raise UserMistake(f"{path}: matrix.{name}: must be a list of at least one value")
+
+
+def combinations(matrix: object, path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the values by key of each cell.
+
+    Raises
+    ------
+    UserMistake
+        As `axes`, and if the matrix has more than `MAX_CELLS` cells.
+    """
+    found = list(axes(matrix, path))
+    count = math.prod(map(len, found))
+    if count > MAX_CELLS:
+        text = f"{count:,} combinations are more runs than the {MAX_CELLS:,} that a result set may have"
+        raise UserMistake(f"{path}: matrix: {text}; take some values out")
+    yield from map(dict, itertools.product(*found))
 
 
 def choose(document: dict[str, Any], key: str, value: Any) -> None:
@@ -69,13 +94,17 @@ def override(document: dict[str, Any], text: str) -> None:
     """
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise UserMistake(f"--set {text}: write --set key=value, for example --set drive.users=20")
+        raise UserMistake(f"--set {shortened(text)}: write --set key=value, for example --set drive.users=20")
+    if key.strip().partition(".")[0] == "claim":
+        raise UserMistake(f"--set {shortened(key)}: claims are part of a file; change them there")
+    if key.count(".") >= MAX_DEPTH:
+        raise UserMistake(f"--set {shortened(key)}: a key has at most {MAX_DEPTH} parts")
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
+        chosen = parsed(f"value = {value}")["value"]
+    except ValueError:
+        chosen = value
     try:
-        put(document, key.strip(), parsed)
+        put(document, key.strip(), chosen)
     except ValueError as error:
         raise UserMistake(f"--set {key.strip()}: {error}") from None
 

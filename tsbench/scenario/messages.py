@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from tsbench.text import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -19,12 +21,17 @@ _CURES = {
     "world": "; add [world] with use_case = 'cpu-only', for example",
     "world.use_case": "; `tsbench list use-cases` shows all",
 }
+_NO_KEYS = {"schema_", "float", "constrained-float", "str", "int"}
+"""Parts of pydantic's places that no file has: a field with an alias, the alternatives of a type."""
 _WANTED = {  # by pydantic's type of error
     "model_type": "a table of key = value",
     "dict_type": "a table of key = value",
     "tuple_type": "a list",
+    "too_long": "a list of at most {max_length} values",
     "string_type": "text in quotes",
     "int_type": "a whole number",
+    "int_parsing_size": "a whole number of at most 4,300 digits",
+    "finite_number": "a finite number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
@@ -37,10 +44,15 @@ _WANTED = {  # by pydantic's type of error
 }
 
 
-def explain(error: ValidationError, model: type[BaseModel], parts: Parts, *, hidden: Collection[str]) -> str:
-    """Return a one-line message on the first error of a validation; `hidden` keys of the model are not for users."""
+def explain(
+    error: ValidationError, model: type[BaseModel], parts: Parts, *, hidden: Collection[str], within: str = ""
+) -> str:
+    """Return a one-line message on the first error of a validation; `hidden` keys of the model are not for users.
+
+    `within` is the key of the table that was validated, if it is not the whole file.
+    """
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "schema_")
+    place = ".".join(str(part) for part in (*([within] if within else []), *first["loc"]) if part not in _NO_KEYS)
     kind = first["type"]
     if kind == "extra_forbidden":
         known = known_keys(first["loc"][:-1], model, parts, hidden=hidden)
@@ -51,10 +63,22 @@ def explain(error: ValidationError, model: type[BaseModel], parts: Parts, *, hid
         return f"{place}: is missing{_CURES.get(place, '')}"
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
     given = first.get("input")
-    shown = f" (given: {given!r})" if isinstance(given, str | int | float | bool) and str(given) not in message else ""
+    shown = f" (given: {_given(given)})" if isinstance(given, str | int | float) else ""
+    if shown and _given(given).strip("'") in message:
+        shown = ""
     if kind in _WANTED:
         message = f"must be {_WANTED[kind].format(**first.get('ctx', {}))}"
     return f"{place}: {message}{shown}" if place else message
+
+
+def _given(value: str | float) -> str:
+    """Return a value as a TOML file has it, shortened."""
+    if isinstance(value, str):
+        return f"'{shortened(value)}'"
+    try:
+        return "true" if value is True else "false" if value is False else shortened(str(value))
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of more than 4,300 digits"
 
 
 def known_keys(

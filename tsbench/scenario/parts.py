@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from tsbench import units
 from tsbench.model import WriteMode
-from tsbench.scenario.types import DurationNs, SecondsNs, SizeBytes, TimeNs, Waits, Whole
+from tsbench.scenario.types import DurationNs, Mode, SecondsNs, SizeBytes, TimeNs, Waits
 from tsbench.servers import cgroup
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import Disorder, WorldSpec
@@ -22,15 +22,24 @@ def _many(mode: WriteMode) -> WriteMode:
 
 MAX_SCALE = 10_000_000
 """Maximum number of series: more do not fit into memory, at about 170 bytes each."""
+MAX_USERS = 1_000_000
+"""Maximum number of users; memory and sockets end long before."""
+MAX_RATE = 100_000_000.0
+"""Maximum rate of ops per second of all processes; one process reaches a few ten thousand."""
+MAX_SEED = 2**63 - 1
+"""The largest integer of a TOML file."""
 
 
 Share = Annotated[float, Field(ge=0, le=0.5)]
 
 
 class Part(BaseModel):
-    """Base of the tables of a scenario file: unknown keys are errors, values are immutable."""
+    """Base of the tables of a scenario file: unknown keys and values of another type are errors; values are immutable.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    `true` is no number, `"4"` no whole number and `"yes"` no boolean; a whole number will do where a number is wanted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class WorldPart(Part):
@@ -38,15 +47,15 @@ class WorldPart(Part):
 
     use_case: str
     """The simulated world with its measurements, fields and tags (`tsbench list use-cases`)."""
-    scale: Annotated[Whole, Field(ge=1, le=MAX_SCALE)] = 100
+    scale: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 100
     """Number of hosts or devices."""
     interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
     """Time between two points of a series."""
     start: TimeNs = 1_451_606_400 * units.NS_PER_S  # 2016-01-01, as the peers
     """Time of the first point: ISO 8601 (UTC without a zone), `now` or `now-6h`."""
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 1
     """The same seed makes the same points, queries and arrivals."""
-    streams: Annotated[int, Field(ge=1)] = 8
+    streams: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 8
     """Shares of the series; one writer owns a share. Never more than `scale`; as many processes as streams at most."""
     form: Literal["bounded", "peer"] = "bounded"
     """How the values of `devops` move: within limits, or with `peer` as TSBS simulates them. Others have one form."""
@@ -85,20 +94,18 @@ class LoadPart(Part):
 
     window: DurationNs = 3_600 * units.NS_PER_S
     """Simulated time that is stored before measuring; above 0."""
-    batch: Annotated[int, Field(ge=1)] = 10_000
+    batch: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Points per request of the load."""
     workers: Annotated[int, Field(ge=1, le=64)] = 2
     """Connections that load at the same time."""
-    mode: Annotated[WriteMode, AfterValidator(_many), Field(json_schema_extra={"enum": ["multi", "bulk"]})] = (
-        WriteMode.BULK
-    )
+    mode: Annotated[Mode, AfterValidator(_many), Field(json_schema_extra={"enum": ["multi", "bulk"]})] = WriteMode.BULK
     """How the load writes: `bulk` is the fastest way a database has, `multi` many points in one ordinary request."""
 
 
 class Step(Part):
     """[[drive.steps]]: one step of a load shape, a number of users for a time."""
 
-    users: Annotated[Whole, Field(ge=1)]
+    users: Annotated[int, Field(ge=1, le=MAX_USERS)]
     """Users at the end of the step."""
     duration: SecondsNs
     """Length of the step."""
@@ -111,13 +118,13 @@ class DrivePart(Part):
 
     loop: Literal["closed", "open"] = "closed"
     """`closed`: a user waits for the answer, then for `wait`. `open`: ops are due on a schedule at `rate`."""
-    users: Annotated[Whole, Field(ge=1)] = 8
+    users: Annotated[int, Field(ge=1, le=MAX_USERS)] = 8
     """Users, each with one session; in an open loop the sessions that serve the schedule."""
     processes: Annotated[int, Field(ge=1, le=256)] = 1
     """Load processes; at most one per stream."""
     wait: Waits = (0, 0)
     """Think time between two ops of a user in a closed loop: one duration, or [shortest, longest]."""
-    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    rate: Annotated[float, Field(gt=0, le=MAX_RATE, allow_inf_nan=False)] | None = None
     """Ops per second of all processes together; an open loop needs it, a closed one refuses it."""
     arrivals: Literal["constant", "poisson"] = "constant"
     """Schedule of an open loop: evenly spaced, or with random gaps (exponential)."""
@@ -133,7 +140,7 @@ class DrivePart(Part):
     """How long ops that are on their way at the end may still take."""
     timeout: DurationNs = 30 * units.NS_PER_S
     """Time limit of one op; an op that takes longer has failed or ended unknown."""
-    steps: tuple[Step, ...] = ()
+    steps: Annotated[tuple[Step, ...], Field(strict=False)] = ()
     """Load shape: numbers of users over time, instead of `users` from the start."""
 
     @model_validator(mode="before")
@@ -163,11 +170,11 @@ class Op(Part):
 
     write: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Points per request. An op has either `write` or `query`."""
-    mode: WriteMode | None = None
+    mode: Mode | None = None
     """How it writes. Default: `single` for one point, else `multi`."""
     query: str | None = None
     """Kind of query (`tsbench list queries`)."""
-    weight: Annotated[int, Field(ge=1)] = 1
+    weight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """How often this op is drawn, relative to the other ops."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["write"]}, {"required": ["query"]}]})
@@ -196,11 +203,11 @@ class Op(Part):
 class CheckPart(Part):
     """[check]: how many answers and stored rows are compared with gold."""
 
-    answers: Annotated[int, Field(ge=0)] = 200
+    answers: Annotated[int, Field(ge=0, le=1_000_000)] = 200
     """Queries that are asked after the run, when nothing is being written, and compared with gold answers."""
-    sample: Annotated[int, Field(ge=0)] = 2_000
+    sample: Annotated[int, Field(ge=0, le=1_000_000)] = 2_000
     """Maximum number of answers of each kind that are compared afterwards; a hash chooses them from the whole load."""
-    readback: Annotated[int, Field(ge=0)] = 1_000_000
+    readback: Annotated[int, Field(ge=0, le=1_000_000_000)] = 1_000_000
     """Maximum number of stored rows that are read back and compared, in windows spread over all rows."""
     failures: Share = 0.0
     """Share of the ops that may fail before the built-in gate on failed ops fails."""
@@ -224,18 +231,16 @@ class TargetPart(Part):
     settings: dict[str, str] = {}
     """Settings of the server that tsbench starts, as the page of the database says; values are text."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(populate_by_name=True)
 
 
 LEAST_BYTES = 4 * 2**20
 
 
-class ServerPart(BaseModel):
+class ServerPart(Part):
     """[server]: limits on CPU and memory of the server that tsbench starts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False, strict=True)] | None = None
+    cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False)] | None = None
     """Cores that the server may use, by a control group."""
     memory: Annotated[SizeBytes, Field(ge=LEAST_BYTES)] | None = None
     """Memory that the server may use with its page cache, by a control group; at least 4MiB."""
@@ -264,13 +269,11 @@ def _limit(value: int) -> int:
 LimitNs = Annotated[DurationNs, AfterValidator(_limit)]
 
 
-class TimeoutPart(BaseModel):
+class TimeoutPart(Part):
     """[timeout]: time limits of each kind of step, from 1ms to 7d.
 
     Values are in nanoseconds.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     connect: LimitNs = 30 * NS_PER_S
     """Opening one session."""

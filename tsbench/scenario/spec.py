@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
-import itertools
 import math
-import tomllib
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -21,6 +19,7 @@ from tsbench import units
 from tsbench.errors import UserMistake
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
 from tsbench.scenario import matrix
+from tsbench.scenario.file import read_document
 from tsbench.scenario.messages import explain, known_keys
 from tsbench.scenario.parts import (
     DEFAULTS,
@@ -37,6 +36,7 @@ from tsbench.scenario.parts import (
 )
 from tsbench.scenario.types import FILE
 from tsbench.targets.registry import TARGETS
+from tsbench.text import listed
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class RunSpec(Part):
     world: WorldPart
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
-    op: tuple[Op, ...] = ()
+    op: Annotated[tuple[Op, ...], Field(strict=False)] = ()
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
-    gates: tuple[Annotated[str, AfterValidator(checked_gate)], ...] = ()
+    gates: Annotated[tuple[Annotated[str, AfterValidator(checked_gate)], ...], Field(strict=False)] = ()
     """Conditions for the run to pass, such as `write:p99<50ms`."""
     target: TargetPart
     server: ServerPart = ServerPart()
@@ -147,17 +147,7 @@ class Scenario:
         """
         for override in overrides:
             matrix.refuse_secrets(override)
-        try:
-            text = path.read_text(encoding="utf-8")
-            document = tomllib.loads(text)
-        except FileNotFoundError:
-            near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.toml")], 1)
-            hint = f"did you mean {path.with_stem(near[0])}?" if near else "see `tsbench list scenarios`"
-            raise UserMistake(f"{path}: no such scenario; {hint}") from None
-        except OSError as error:
-            raise UserMistake(f"{path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UserMistake(f"{path}: not TOML: {error}") from None
+        text, document = read_document(path)
         matrix.refuse_secrets_in_file(document, text, path)
         for override in overrides:
             matrix.override(document, override)
@@ -178,13 +168,24 @@ class Scenario:
             One line with the file, the key, the mistake and the cure.
         """
         base = {key: value for key, value in self._document.items() if key not in SCENARIO_KEYS}
-        axes = list(matrix.axes(self._document.get("matrix", {}), self.path))
-        cells = [self._cell(base, dict(combination)) for combination in itertools.product(*axes)]
-        twice = [cell.id for i, cell in enumerate(cells) if cell.id in {c.id for c in cells[:i]}]
-        if twice:
-            raise UserMistake(f"{self.path}: matrix: two cells are called {twice[0]}; give them different values")
+        self._check_keys()
+        chosen = matrix.combinations(self._document.get("matrix", {}), self.path)
+        cells = [self._cell(base, combination) for combination in chosen]
+        name, count = Counter(cell.id for cell in cells).most_common(1)[0]
+        if count > 1:
+            raise UserMistake(f"{self.path}: matrix: two cells are called {name}; give them different values")
         resolution_ns = max(map(_resolution_ns, cells))
         return [cell.model_copy(update={"resolution_ns": resolution_ns}) for cell in cells]
+
+    def _check_keys(self) -> None:
+        """Verify the keys that concern all cells; `claim` is verified where claims are read."""
+        name, knee = self._document.get("name", self.name), self._document.get("knee", False)
+        if not isinstance(name, str) or not name.strip():
+            raise UserMistake(f"{self.path}: name: must be text in quotes")
+        if len(self.name) > matrix.MAX_NAME:
+            raise UserMistake(f"{self.path}: name: must have at most {matrix.MAX_NAME} characters")
+        if not isinstance(knee, bool):
+            raise UserMistake(f"{self.path}: knee: must be true or false")
 
     def _cell(self, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> RunSpec:
         document = matrix.copied(base)
@@ -199,6 +200,11 @@ class Scenario:
         if taken is not None:
             known = known_keys((), RunSpec, _PARTS, hidden=INTERNAL)
             raise UserMistake(f"{self.path}: {taken}: unknown key; known are {', '.join(known)}")
+        whole = next((key for key in chosen if key in SCENARIO_KEYS), None)
+        if whole is not None:
+            raise UserMistake(
+                f"{self.path}: matrix.{whole}: concerns all cells, so they cannot differ in it; take it out"
+            )
         labels = matrix.labels_of(chosen, document.get("target"))
         made = {
             "id": matrix.slug_of(labels, document.get("target")),
@@ -209,9 +215,18 @@ class Scenario:
         if not document.get("op"):
             raise UserMistake(f"{self.path}: op: is missing; add [[op]] tables with write = POINTS or query = 'KIND'")
         try:
-            return RunSpec.model_validate({**document, **made}, context=FILE)
+            cell = RunSpec.model_validate({**document, **made}, context=FILE)
         except ValidationError as error:
-            raise UserMistake(f"{self.path}: {explain(error, RunSpec, _PARTS, hidden=INTERNAL)}") from None
+            raise UserMistake(f"{self.path}: {explained(error)}") from None
+        if len(cell.id) > matrix.MAX_ID:
+            text = f"a cell's name would have {len(cell.id)} characters, more than {matrix.MAX_ID}"
+            raise UserMistake(f"{self.path}: matrix: {text}; use case = [{{name = '...', ...}}] to name cells")
+        return cell
+
+
+def explained(error: ValidationError) -> str:
+    """Return a one-line message on the first error in the validation of a RunSpec."""
+    return explain(error, RunSpec, _PARTS, hidden=INTERNAL)
 
 
 def _without_warmup(drive: Any) -> Any:
@@ -238,7 +253,7 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
     for pattern in only:
         found = {pattern} & {*ids} or {*fnmatch.filter(ids, pattern)} or {name for name in ids if pattern in name}
         if not found:
-            raise UserMistake(f"--only {pattern}: no such cell; there are {', '.join(ids)}")
+            raise UserMistake(f"--only {pattern}: no such cell; there are {listed(ids)}")
         named |= found
     return [cell for cell in cells if not only or cell.id in named]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from tsbench import units
+from tsbench.model import WriteMode
 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
@@ -18,23 +19,26 @@ FILE = "file"
 
 
 def _duration(value: Any, info: ValidationInfo) -> Any:
-    if info.context == FILE and isinstance(value, int | float) and value != 0:
-        raise ValueError(f"needs a unit; write for example '{value:g}s'")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("must be a duration; write for example '10s'")  # noqa: TRY004 - pydantic needs a ValueError
+    if info.context == FILE and not isinstance(value, str) and value != 0:
+        raise ValueError(f"needs a unit; write for example '{_example(value)}s'")
     return units.parse_duration_ns(value) if isinstance(value, str) else value
 
 
 def _time(value: Any, info: ValidationInfo) -> Any:
-    if info.context == FILE and isinstance(value, int | float):
+    if isinstance(value, bool) or (info.context == FILE and isinstance(value, int | float)):
         raise ValueError("must be a time; write 2016-01-01T00:00:00Z, now or now-6h")
     text = value.isoformat() if isinstance(value, date) else value  # TOML also has times without quotes
     # Whole seconds: a database with microseconds could not store the points of a world that begins between two of them.
-    return units.parse_time_ns(text, now_ns=int(time.time()) * units.NS_PER_S) if isinstance(text, str) else value
+    return (
+        units.parse_storable_time_ns(text, now_ns=int(time.time()) * units.NS_PER_S) if isinstance(text, str) else value
+    )
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - pydantic needs a ValueError
-    return value
+def _example(value: float) -> str:
+    """Return a number for an example with a unit; 10 in place of one that nobody would write."""
+    return f"{value:g}" if 0 <= value < 1e9 else "10"
 
 
 def _whole_seconds(value: int) -> int:
@@ -44,8 +48,10 @@ def _whole_seconds(value: int) -> int:
 
 
 def _size(value: Any, info: ValidationInfo) -> Any:
-    if info.context == FILE and isinstance(value, int | float):
-        raise ValueError(f"needs a unit; write for example '{value:g} MB'")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("must be a size; write for example '512 MB'")  # noqa: TRY004 - pydantic needs a ValueError
+    if info.context == FILE and not isinstance(value, str):
+        raise ValueError(f"needs a unit; write for example '{_example(value)} MB'")
     return units.parse_size_bytes(value) if isinstance(value, str) else value
 
 
@@ -59,10 +65,11 @@ _SIZE = {"type": "string", "pattern": rf"^\s*{units.SIZE.pattern}\s*$"}
 DurationNs = Annotated[int, BeforeValidator(_duration), Field(ge=0), WithJsonSchema({**_DURATION, UNIT: "duration"})]
 SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds), WithJsonSchema({**_DURATION, UNIT: "seconds"})]
 TimeNs = Annotated[int, BeforeValidator(_time), WithJsonSchema({"type": "string", UNIT: "time"})]
-Whole = Annotated[int, BeforeValidator(_number)]
+Mode = Annotated[WriteMode, Field(strict=False)]
 SizeBytes = Annotated[int, BeforeValidator(_size), WithJsonSchema({**_SIZE, UNIT: "size"})]
 Waits = Annotated[
     tuple[DurationNs, DurationNs],
+    Field(strict=False),
     WithJsonSchema({"anyOf": [_DURATION_TEXT, _TWO_DURATIONS], UNIT: "wait"}),
 ]
 """Shortest and longest think time; a file may have one duration for both."""

@@ -1,0 +1,47 @@
+"""Text of others (users, servers, files) made fit to be shown: without control characters, and not too long."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_MOST = 60
+_WHOLE = 10_000  # characters: of a longer text only both ends are looked at
+# C0 but tab and line breaks, DEL and C1 (terminals obey them), marks that reorder text or hide it, lone surrogates, and
+# what XML cannot hold.
+_UNPRINTABLE = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u061b\u061d-\u200a\u200c\u200d\u2010-\u2027\u202f-\u205f\u2070-\ud7ff\ue000-\ufefe\uff00-\ufff8"
+    "\ufffc\ufffd\U00010000-\U000dffff]"
+)
+MARK = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str) -> str:
+    """Return the text with a mark in place of each character that a terminal obeys or that XML cannot hold.
+
+    Tabs and line breaks are kept.
+    """
+    return _UNPRINTABLE.sub(MARK, text)
+
+
+def printable_line(text: str) -> str:
+    """Return the text as one printable line, with single blanks."""
+    return " ".join(printable(text).split())
+
+
+def shortened(text: str, most: int = _MOST) -> str:
+    """Return the text as one printable line of at most `most` characters; the middle of a longer one is left out."""
+    line = re.sub(
+        r"[\t\n\r]", " ", printable(text if len(text) < _WHOLE else text[: _WHOLE // 2] + text[-_WHOLE // 2 :])
+    )
+    head = most * 2 // 3
+    return line if len(line) <= most else f"{line[:head]}\N{HORIZONTAL ELLIPSIS}{line[-(most - head - 1) :]}"
+
+
+def listed(names: Collection[str], most: int = 10) -> str:
+    """Return the first names with commas between them, and the number of the others."""
+    first, others = [shortened(name) for name in [*names][:most]], len(names) - most
+    return f"{', '.join(first)} and {others:,} others" if others > 0 else ", ".join(first)
