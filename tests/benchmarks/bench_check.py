@@ -113,7 +113,7 @@ def prepare(run: Run, place: Path, count: int, readback: int) -> None:
     key = run.gold()
     names = key.world.keys()
     lines = (place / "p0.answers.jsonl").open("w", encoding="utf-8")
-    asked = [Question(kind, queries.make(kind, key.world, key.loaded, SEED, n), Packed_empty(kind), quiet=False)
+    asked = [Question(kind, queries.make(kind, key.world, key.loaded, SEED, n), nothing, quiet=False)
              for n in range(count) if (kind := KINDS[n % len(KINDS)]) != "lastpoint"]  # fmt: skip
     numbers = dict(zip(map(id, asked), (n for n in range(count) if KINDS[n % len(KINDS)] != "lastpoint"), strict=True))
 
@@ -158,9 +158,9 @@ def prepare(run: Run, place: Path, count: int, readback: int) -> None:
     lines.close()
 
 
-def Packed_empty(kind: str) -> Any:  # noqa: N802
-    """Return a reader of an empty answer."""
-    return lambda: Packed.empty(10)
+def nothing() -> Packed:
+    """Return an empty answer."""
+    return Packed.empty(10)
 
 
 def generate(run: Run) -> None:
