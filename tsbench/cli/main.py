@@ -22,6 +22,7 @@ from tsbench import __version__, units
 from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages
+from tsbench.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,8 +83,12 @@ def _stoppable() -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> int:
-    stderr.print(f"tsbench: {' '.join(message.split())}", markup=False, highlight=False, soft_wrap=True)
+    stderr.print(f"tsbench: {printable_line(message)}", markup=False, highlight=False, soft_wrap=True)
     return code
+
+
+def _say(line: str) -> None:
+    stdout.print(printable_line(line), soft_wrap=True, highlight=False, markup=False)
 
 
 def _version(wanted: bool) -> None:
@@ -144,7 +149,7 @@ def run(
         return _fail(f"interrupted; what was measured is kept; continue with: {go_on}", 130)
     exports.write([results])
     print_summary(stdout, results)
-    stdout.print(f"report: {short(results / 'report.html')}", soft_wrap=True, highlight=False, markup=False)
+    _say(f"report: {short(results / 'report.html')}")
     bad = [summary for summary in summaries if not summary.passed and not (asked.knee and is_knee(summaries, summary))]
     if bad:
         count = f"{len(bad)} of {len(summaries)} cells did not pass"
@@ -183,11 +188,11 @@ def report(
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
         for found in attach(result, file, host=host, ahead_s=ahead_s):
             text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
-            stdout.print(text, soft_wrap=True, highlight=False, markup=False)
+            _say(text)
     exports.write(results)
     for result in results:
         print_summary(stdout, result)
-        stdout.print(f"report: {short(write_report(result))}", soft_wrap=True, highlight=False, markup=False)
+        _say(f"report: {short(write_report(result))}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
