@@ -203,7 +203,7 @@ def format_size(size_bytes: float) -> str:
 
 def format_count(count: float) -> str:
     """Return a count or rate with thousands separators; decimals only for small numbers."""
-    return f"{count:,.0f}" if abs(count) >= 100 or count == int(count) else _significant(count)
+    return f"{count:,.0f}" if not abs(count) < 100 or count == int(count) else _significant(count)
 
 
 def _significant(number: float) -> str:

@@ -90,6 +90,13 @@ def test_no_text_of_a_server_makes_the_xml_malformed(tmp_path: Path):
     assert "\U0001f4a5" in (failure.text or "")
 
 
+def test_a_set_with_an_edited_start_is_valid_junit(tmp_path: Path):
+    results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2)])
+    (cell,) = load_cells(results)
+    root = ET.fromstring(junit.document([("q", [replace(cell, summary={**cell.summary, "started": "soon"})])]))
+    assert root[0].get("timestamp") is None
+
+
 def test_a_run_without_a_summary_is_not_passed_over(tmp_path: Path):
     results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2)])
     (cell,) = load_cells(results)

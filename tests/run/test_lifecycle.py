@@ -107,6 +107,9 @@ class LoggedTarget:
     def __init__(self, log: Log) -> None:
         self._log, self._store = log, Store()
 
+    def check_endpoint(self, endpoint):
+        self._log.note("check_endpoint")
+
     def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None, waiter=None):
         self._log.note("connect")
         return LoggedSession(self._log, self._store)

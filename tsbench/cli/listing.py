@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
 
 from tsbench.errors import UserMistake
+from tsbench.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +63,15 @@ def scenario_table() -> Table:
         try:
             cells = Scenario.load(path).expand()
         except UserMistake as error:
-            table.add_row(str(path), "-", f"cannot be read: {error}")
+            table.add_row(_plain(str(path)), "-", _plain(f"cannot be read: {error}"))
             continue
-        table.add_row(str(path), str(len(cells)), cells[0].question)
+        table.add_row(_plain(str(path)), str(len(cells)), _plain(cells[0].question))
     return table
+
+
+def _plain(text: str) -> Text:
+    """Return the text without markup: brackets stay brackets."""
+    return Text(printable_line(text))
 
 
 TABLES: dict[str, Callable[[], Table]] = {

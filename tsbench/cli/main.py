@@ -22,6 +22,7 @@ from tsbench import __version__, units
 from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages
+from tsbench.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Run it although it would take days or much memory.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
 
 app = typer.Typer(
@@ -82,8 +84,12 @@ def _stoppable() -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> int:
-    stderr.print(f"tsbench: {' '.join(message.split())}", markup=False, highlight=False, soft_wrap=True)
+    stderr.print(f"tsbench: {printable_line(message)}", markup=False, highlight=False, soft_wrap=True)
     return code
+
+
+def _say(line: str) -> None:
+    stdout.print(printable_line(line), soft_wrap=True, highlight=False, markup=False)
 
 
 def _version(wanted: bool) -> None:
@@ -112,6 +118,7 @@ def run(
     gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
     out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
+    yes: Yes = False,
     junit: Junit = None,
     markdown: Markdown = None,
     json: Json = None,
@@ -123,8 +130,11 @@ def run(
     from tsbench.report.export import Exports
     from tsbench.report.table import print_summary
     from tsbench.run.campaign import campaign, is_knee, prepare, short
+    from tsbench.scenario.plausibility import expect_plausible
     from tsbench.scenario.spec import Scenario, select
 
+    if endpoint is not None and not endpoint.strip():
+        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
     overrides = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
     asked = Scenario.load(scenario, overrides=overrides)
     try:
@@ -132,6 +142,8 @@ def run(
     except ValueError as error:
         raise UserMistake(f"--gate {error}") from None
     cells = select(asked.expand(), only or [])
+    if not yes:
+        expect_plausible(scenario, cells)
     exports = Exports(junit, markdown, json)
     exports.check()
     results = prepare(asked, cells, out, resume)
@@ -140,11 +152,11 @@ def run(
     except KeyboardInterrupt:
         words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
         words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
-        go_on = shlex.join([*words, "--resume", short(results)])
+        go_on = shlex.join([*words, *(["--yes"] if yes else []), "--resume", short(results)])
         return _fail(f"interrupted; what was measured is kept; continue with: {go_on}", 130)
     exports.write([results])
     print_summary(stdout, results)
-    stdout.print(f"report: {short(results / 'report.html')}", soft_wrap=True, highlight=False, markup=False)
+    _say(f"report: {short(results / 'report.html')}")
     bad = [summary for summary in summaries if not summary.passed and not (asked.knee and is_knee(summaries, summary))]
     if bad:
         count = f"{len(bad)} of {len(summaries)} cells did not pass"
@@ -183,11 +195,11 @@ def report(
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
         for found in attach(result, file, host=host, ahead_s=ahead_s):
             text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
-            stdout.print(text, soft_wrap=True, highlight=False, markup=False)
+            _say(text)
     exports.write(results)
     for result in results:
         print_summary(stdout, result)
-        stdout.print(f"report: {short(write_report(result))}", soft_wrap=True, highlight=False, markup=False)
+        _say(f"report: {short(write_report(result))}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -259,16 +271,21 @@ def generate(
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
     devops: Annotated[str, typer.Option("--form", help="bounded, or peer (as TSBS simulates).")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
+    yes: Yes = False,
 ) -> None:
     """Generate a use case's points into a file or pipe."""
     from tsbench.cli.progress import CellProgress
     from tsbench.run import generate as generator
+    from tsbench.scenario.plausibility import YES, points_of, too_many_points
     from tsbench.workload.world import WorldSpec
 
     now_ns = time.time_ns()
     start_ns = _parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
     end_ns = _parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
     interval_ns = _parsed("--interval", interval, _above_zero)
+    points = points_of(use_case, devops, scale, max(0, -(-(end_ns - start_ns) // interval_ns)))
+    if not yes and (why := too_many_points(points)):
+        raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
     spec = WorldSpec(use_case, scale, seed, start_ns, interval_ns, form=devops)
     generator.checked(spec, end_ns, form, measurement)  # before the file is opened, which empties it
     with CellProgress(stderr, use_case) as progress, generator.output(out) as file:

@@ -43,7 +43,7 @@ class CellProgress:
     def phase(self, name: str, total: float | None = None) -> None:
         """Start a phase with `total` units of work (None: unknown)."""
         if not self._console.is_terminal:
-            self._console.print(f"{self._title}: {name}", highlight=False, soft_wrap=True)
+            self._console.print(f"{self._title}: {name}", highlight=False, soft_wrap=True, markup=False)
             return
         if self._task is not None:
             self._bars.remove_task(self._task)

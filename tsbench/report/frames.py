@@ -338,7 +338,7 @@ def _parquet(cell: Cell, name: str, columns: Mapping[str, str]) -> pd.DataFrame:
         frame = frame.assign(**{name: 0 for name in ADDED_COLUMNS if name in columns and name not in frame})
         frame = frame[list(columns)]
         frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, TypeError, ArithmeticError, NotImplementedError, OSError, KeyError) as error:
         text = f"{cell.run / name} is damaged ({error}); run the cell again with --resume"
         raise UserMistake(text) from None
     frame.insert(0, "cell", cell.name)

@@ -14,6 +14,7 @@ from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_
 from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
 from tsbench.results.panels import read_panels
 from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
+from tsbench.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -107,6 +108,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.PackageLoader("tsbench.report", "."),
         autoescape=True,  # names, reasons and differences come from scenarios and servers
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tsbench.report.metrics import load_text
+from tsbench.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,17 +29,17 @@ _TAGS = {
     "inconclusive": "error",
     "not judged": "error",
 }
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 def document(sets: Sequence[tuple[str, Sequence[Cell]]]) -> str:
     """Return the XML of result sets, each with its scenario's name and its runs."""
     root = ET.Element("testsuites", name="tsbench")
     for name, cells in sets:
-        suite = ET.SubElement(root, "testsuite", name=_clean(name))
-        started = min((cell.started for cell in cells if cell.started), default="")
+        suite = ET.SubElement(root, "testsuite", name=printable(name))
+        started = min((found[0] for cell in cells if (found := _TIME.match(cell.started))), default="")
         if started:
-            suite.set("timestamp", started.removesuffix("Z"))  # JUnit's schema allows no zone; ours are UTC
+            suite.set("timestamp", started)  # JUnit's schema allows no zone; ours are UTC
         for cell in cells:
             for case in cases(cell):
                 _add_case(suite, name, cell, case)
@@ -73,21 +74,16 @@ def cases(cell: Cell) -> list[Case]:
 
 
 def _add_case(suite: ET.Element, name: str, cell: Cell, case: Case) -> None:
-    element = ET.SubElement(suite, "testcase", classname=_clean(f"{name}.{cell.name}"), name=_clean(case.name))
+    element = ET.SubElement(suite, "testcase", classname=printable(f"{name}.{cell.name}"), name=printable(case.name))
     if case.tag == "pass":
         return
     reason = case.reason or "no reason is known"
     counts = [f"{key}: {count}" for key, count in case.counts.items()]
     lines = [reason, *counts, f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
-    detail = ET.SubElement(element, case.tag, type=case.state, message=_clean(reason))
-    detail.text = _clean("\n".join(lines))
+    detail = ET.SubElement(element, case.tag, type=case.state, message=printable(reason))
+    detail.text = printable("\n".join(lines))
 
 
 def _count(element: ET.Element) -> None:
     for attribute, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
         element.set(attribute, str(sum(1 for _ in element.iter(tag))))
-
-
-def _clean(text: str) -> str:
-    """Return the text without characters that XML cannot hold; servers' messages may have any."""
-    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

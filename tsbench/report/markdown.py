@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
+from tsbench.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ def _section(name: str, question: str, cells: Sequence[Cell]) -> str:
     parts.append(f"{passed} of {len(cells)} run{'s' if len(cells) != 1 else ''} valid with all gates passed.")
     parts.append(_runs(cells))
     ways = load_texts(cells)
-    how = f" ({ways[0]})" if len(ways) == 1 else ""
+    how = f" ({_word(ways[0])})" if len(ways) == 1 else ""
     struck = "; figures of runs that are not valid are struck out" if valid < len(cells) else ""
     parts.append(f"p50, p99 and max are {time_label(cells)}s{how}{struck}.")
     floors = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in floor_texts(cell)]
@@ -55,9 +56,9 @@ def _runs(cells: Sequence[Cell]) -> str:
     rows = []
     for cell in cells:
         figures = [_figure(column.text(cell), stands=column.stands(cell)) for column in columns]
-        way = [load_text(cell)] if loops else []
+        way = [_word(load_text(cell))] if loops else []
         states = (_strong(cell.validity.state, "valid"), _strong(cell.gates_text, "pass"))
-        rows.append((_code(cell.name), *states, cell.limited_by, *way, *figures))
+        rows.append((_code(cell.name), *states, _word(cell.limited_by), *way, *figures))
     titles = [f"{column.group} {column.title}" for column in columns]
     return _table((*heads, *titles), rows, right=len(columns))
 
@@ -75,12 +76,17 @@ def _strong(word: str, good: str) -> str:
     return word if word == good else f"**{word}**"
 
 
+def _word(text: str) -> str:
+    """Return a text of plain words as it is, any other in a code span."""
+    return text if re.fullmatch(r"[\w ,.-]*", text) else _code(text)
+
+
 def _why(reason: str) -> str:
     return _code(reason) if reason else "no reason is known"
 
 
 def _code(text: str, most: int = MOST) -> str:
     """Return a code span for a table's cell: one line, no backticks, bars escaped."""
-    line = re.sub(r"\s+", " ", text).strip().replace("`", "'") or MISSING
+    line = printable_line(text).replace("`", "'") or MISSING
     short = line if len(line) <= most else f"{line[: most - 1]}…"
     return f"`{short.replace('|', chr(92) + '|')}`"

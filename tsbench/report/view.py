@@ -265,7 +265,7 @@ def differences(cell: Cell) -> list[tuple[str, str, str]]:
     """Return the wrong answers by kind of difference: the kind, how many answers, the first one."""
     found = _items(lookup(cell.summary, ("answers", "differences")))
     return [
-        (kind, text_of(one["count"], "count"), f"{one['first']['kind']}: {one['first']['difference']}")
+        (kind, text_of(lookup(one, ("count",)), "count"), _example(lookup(one, ("first",)), "difference"))
         for kind, one in found
     ]
 
@@ -276,18 +276,23 @@ def torn_reads(cell: Cell) -> tuple[str, str] | None:
     if not torn.get("answers"):
         return None
     checked = text_of(lookup(cell.summary, ("answers", "checked")), "count")
-    counts = f"{text_of(torn['answers'], 'count')} of {checked} answers, {text_of(torn['rows'], 'count')} rows"
-    return counts, f"{torn['first']['kind']}: {torn['first']['row']}"
+    counts = f"{text_of(torn['answers'], 'count')} of {checked} answers, {text_of(torn.get('rows'), 'count')} rows"
+    return counts, _example(torn.get("first"), "row")
+
+
+def _example(first: object, what: str) -> str:
+    return f"{lookup(first, ('kind',))}: {lookup(first, (what,))}"
 
 
 def stored_differences(cell: Cell) -> list[tuple[str, str, str]]:
     """Return the differences between stored and written points by kind: the kind, how many, where the first one is."""
     rows = []
     for kind, found in _items(lookup(cell.summary, ("answers", "stored_differences"))):
-        first = found["first"][0]
-        place = " ".join(str(part) for part in (first["measurement"], first["series"], first["time"]) if part)
-        shown = f"{place}: stored {first['stored'] or 'nothing'}, expected {first['expected'] or 'nothing'}"
-        rows.append((kind, f"{text_of(found['count'], 'count')}{' or more' if found['at_least'] else ''}", shown))
+        first: dict[str, Any] = next(iter(lookup(found, ("first",)) or ()), {})
+        place = " ".join(str(first[part]) for part in ("measurement", "series", "time") if first.get(part))
+        shown = f"{place}: stored {first.get('stored') or 'nothing'}, expected {first.get('expected') or 'nothing'}"
+        count = text_of(lookup(found, ("count",)), "count")
+        rows.append((kind, f"{count}{' or more' if lookup(found, ('at_least',)) else ''}", shown))
     return rows
 
 

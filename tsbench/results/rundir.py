@@ -27,6 +27,7 @@ Seconds (`second`) count from the start of the measured window; warm-up is negat
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -34,6 +35,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake
+from tsbench.results import shapes
+from tsbench.text import MARK, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -202,14 +205,41 @@ def read_json(path: Path) -> dict[str, Any]:
         If the file is missing or damaged; the text names it.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(_printable(path.read_text(encoding="utf-8")), parse_int=_whole)
     except FileNotFoundError:
         raise UserMistake(f"{path} is missing; choose a result set of tsbench") from None
     except (ValueError, OSError) as error:
         raise UserMistake(f"{path} is damaged ({error}); run the cell again with --resume") from None
+    except RecursionError:
+        raise UserMistake(f"{path} is damaged (it nests too deep); run the cell again with --resume") from None
     if not isinstance(content, dict):
         raise UserMistake(f"{path} is damaged (not an object); run the cell again with --resume")
+    shape = shapes.SET_SUMMARY if "cells" in content else shapes.FILES.get(path.name, {})
+    wrong = "it nests too deep" if shapes.is_deeper(content, _DEPTH) else shapes.misfit(content, shape)
+    if wrong:
+        raise UserMistake(f"{path} is damaged ({wrong}); run the cell again with --resume")
     return content
+
+
+_DEPTH = 30
+_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[0-9a-f]{4})|.)", re.IGNORECASE)
+
+
+def _printable(text: str) -> str:
+    r"""Return a JSON text without characters that a terminal obeys, as they are or as `\u001b`."""
+
+    def seen(found: re.Match[str]) -> str:
+        number = found[1] or ""
+        kept = len(number) != 4 or chr(int(number, 16)) in "\t\n\r" or printable(chr(int(number, 16))) != MARK
+        return found[0] if kept else MARK
+
+    return _ESCAPE.sub(seen, printable(text))
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 25:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def find_runs(results: Path) -> Iterator[RunDir]:

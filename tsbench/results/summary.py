@@ -184,7 +184,9 @@ class Summary:
             validity = Validity.from_json(content.get("validity"))
             names = [each.name for each in fields(GateResult)]
             found = [
-                gate for gate in content.get("gates") or [] if isinstance(gate, Mapping) and {*names} <= gate.keys()
+                gate
+                for gate in content.get("gates") or []
+                if isinstance(gate, Mapping) and {*names} <= gate.keys() and gate["state"] in _GATE_WORDS
             ]
             gates = [GateResult(**{name: gate[name] for name in names}) for gate in found]
         left_out = {"format", "validity", "gates", "verdict", "verdicts"}
@@ -205,7 +207,8 @@ def _believable(content: Mapping[str, Any]) -> Mapping[str, float]:
     found = content.get("believable_percentile")
     if isinstance(found, (int, float)):
         return {"write": float(found), "query": float(found)}
-    return dict(found) if isinstance(found, Mapping) else {}
+    limits = found.items() if isinstance(found, Mapping) else ()
+    return {str(kind): float(limit) for kind, limit in limits if isinstance(limit, int | float)}
 
 
 def _check(content: Mapping[str, Any], valid: bool | None) -> Verdict:

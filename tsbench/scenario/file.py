@@ -8,6 +8,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
+from tsbench.results.shapes import is_deeper
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
@@ -64,18 +65,6 @@ def parsed(text: str) -> dict[str, Any]:
         raise
     except ValueError:
         raise ValueError("a number has more than 4,300 digits") from None
-    if _is_deeper(document, MAX_DEPTH):
+    if is_deeper(document, MAX_DEPTH):
         raise ValueError(deep)
     return document
-
-
-def _is_deeper(document: dict[str, Any], most: int) -> bool:
-    layer: list[Any] = [document]
-    for _ in range(most):
-        layer = [
-            inner
-            for value in layer
-            for inner in (value.values() if isinstance(value, dict) else value)
-            if isinstance(inner, dict | list)
-        ]
-    return bool(layer)

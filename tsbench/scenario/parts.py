@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from tsbench import units
 from tsbench.model import WriteMode
 from tsbench.scenario.types import DurationNs, Mode, SecondsNs, SizeBytes, TimeNs, Waits
 from tsbench.servers import cgroup
+from tsbench.text import printable_line
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import Disorder, WorldSpec
 
@@ -40,6 +41,14 @@ class Part(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _printable(cls, value: Any) -> Any:
+        texts = [value] if isinstance(value, str) else [*value, *value.values()] if isinstance(value, dict) else []
+        if any(printable_line(text) != " ".join(text.split()) for text in texts):
+            raise ValueError("has a character that cannot be shown, such as a control character; take it out")
+        return value
 
 
 class WorldPart(Part):

@@ -84,8 +84,12 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if reason := undrivable(target, spec.drive.processes):
         key = "target.name" if target.access is Access.OPENER else "drive.processes"
         raise UserMistake(f"{place}: {key}: {reason}")
-    if wanted.endpoint:
+    if wanted.endpoint is not None:
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
+        try:
+            target.check_endpoint(wanted.endpoint)
+        except UserMistake as error:
+            raise UserMistake(f"{place}: target.endpoint: {error}") from None
         for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
             if given:
                 text = "needs a server that tsbench starts; take it out, or take target.endpoint out"

@@ -263,6 +263,16 @@ class Target(Protocol):
     def requirements(self) -> Sequence[Requirement]:
         """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint; nothing is connected or opened.
+
+        Raises
+        ------
+        tsbench.errors.UserMistake
+            If the endpoint is malformed: one line with the cure.
+        """
+        ...
+
     def connect(
         self,
         endpoint: str,

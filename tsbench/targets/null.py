@@ -139,6 +139,10 @@ class NullTarget:
         """The only schema, `none`."""
         return {"none": NullSchema()}
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        _parse(endpoint)
+
     def connect(
         self,
         endpoint: str,

@@ -45,6 +45,10 @@ class DuckdbTarget:
     startable: bool = True
     requirements: tuple[Requirement, ...] = (Requirement("DuckDB", "duckdb", "pip install 'tsbench[duckdb]'"),)
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        file_of(endpoint, "duckdb", "DuckDB", "path.duckdb")
+
     def connect(
         self,
         endpoint: str,

@@ -36,6 +36,10 @@ class Connected(Protocol):
         ...
 
 
+# Labels of 1 to 63 letters, digits, hyphens or underscores, as resolvers take them; or an address of IPv6.
+_HOST = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*\.?|[0-9a-f.]*:[0-9a-f:.]*(?:%\w+)?", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class WaitForCompactions(Operation):
     """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
@@ -70,6 +74,10 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
         raise UserMistake(f"'{shown}' is not an InfluxDB endpoint ({error}); write {form}") from None
     if url.scheme not in {"http", "https"} or not url.hostname or url.fragment:
         raise UserMistake(f"'{shown}' is not an InfluxDB endpoint; write {form}")
+    if port == 0:
+        raise UserMistake(f"'{shown}': port 0 is out of range (1-65535)")
+    if not _HOST.fullmatch(url.hostname):
+        raise UserMistake(f"'{shown}': '{url.hostname}' is no host name; write {form}")
     options = dict(parse_qsl(url.query, keep_blank_values=True))
     unknown = sorted(options.keys() - known)
     if unknown:

@@ -218,6 +218,10 @@ class Influx1Target:
     startable: bool = True
     requirements: tuple[Requirement, ...] = ()
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        _parse(endpoint)
+
     def connect(
         self,
         endpoint: str,

@@ -253,6 +253,10 @@ class Influx2Target:
     startable: bool = True
     requirements: tuple[Requirement, ...] = ()
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        _parse(endpoint)
+
     def connect(
         self,
         endpoint: str,

