@@ -35,6 +35,21 @@ def require(module: str, extra: str) -> None:
         raise UserMistake(f"{module} is not installed; pip install 'tsbench[{extra}]'")
 
 
+def is_disk_full(text: str) -> bool:
+    """Return True if a message of a program, database or system call says that a disk or a quota is full."""
+    return any(
+        words in text.lower() for words in ("no space left on device", "disk full", "disk is full", "quota exceeded")
+    )
+
+
+def advise(text: str) -> str:
+    """Return a message with the cure if it is about a full disk and does not say it yet."""
+    cure = "free some room or choose another place with --out"
+    if not is_disk_full(text) or "free some room" in text:
+        return text
+    return f"{text if 'disk full' in text else f'disk full: {text}'}; {cure}"
+
+
 def one_line(error: BaseException) -> str:
     """Return the text of an error as one line, or the name of its type if the text is empty."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -208,3 +208,12 @@ def test_ctrl_c_while_a_bare_locustfile_stores_its_first_data_leaves_nothing_run
     says(command.stderr, "interrupted before the test began")
     assert content(only(place, "results/*/*.partial/status.json"))["state"] == "interrupted"
     assert not list(place.glob(stored))
+
+
+def test_ctrl_c_while_generating_leaves_no_file(place: Path) -> None:
+    command = Command(place, "tsbench", "generate", "--out", "points", "--scale", "10000")
+    command.wait_until(lambda: list(place.glob("points*")))
+    command.signal(signal.SIGINT)
+    assert command.wait() == 130, command.stderr
+    assert "Traceback" not in command.stderr
+    assert not list(place.glob("points*"))

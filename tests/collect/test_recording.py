@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tsbench.collect.recording import Attached, attach_sar, write_rows
-from tsbench.errors import UserMistake
+from tsbench.collect.recording import Attached, attach_sar, watching, write_rows
+from tsbench.errors import Broken, UserMistake
 from tsbench.report import frames
 from tsbench.results.rundir import RunDir, write_json
 
@@ -91,3 +91,31 @@ def test_collected_rows_count_from_the_measured_window(tmp_path: Path) -> None:
     run = run_at(tmp_path, "one", 100.0)
     write_rows(run, "counters", [{"second": 100.5, "name": "x", "value": 7}])
     assert pl.read_parquet(run / "counters.parquet").rows() == [(-0.5, "x", 7.0)]
+
+
+class _Quiet:
+    """A collector without rows that counts how often it is stopped."""
+
+    trouble = ""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.stops = name, 0
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> list[dict[str, float | str]]:
+        self.stops += 1
+        return []
+
+
+def test_a_file_that_cannot_be_written_is_one_line_and_the_other_collectors_are_stopped(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "one")
+    (run / "host.parquet").mkdir()  # stops root too
+    collectors = [_Quiet("host"), _Quiet("server")]
+    with (
+        pytest.raises(Broken, match=r"cannot write .*host\.parquet: Is a directory; free some room"),
+        watching(run, collectors),
+    ):
+        pass
+    assert [collector.stops for collector in collectors] == [1, 1]

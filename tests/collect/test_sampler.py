@@ -3,6 +3,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from tsbench.collect.sampler import Sampler
 
 
@@ -27,8 +29,18 @@ def test_rows_lie_on_a_grid_and_carry_the_second_that_they_are_about() -> None:
     assert sampler.spent_s > 0.15
 
 
-def test_an_expected_error_costs_its_rows_and_is_counted() -> None:
-    answers = iter([None, OSError("away"), OSError("still away")])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (OSError, "still away"),
+        (KeyError, "KeyError: 'still away'"),
+        (ZeroDivisionError, "ZeroDivisionError: still away"),
+    ],
+)
+def test_any_error_costs_its_rows_and_is_counted_and_the_next_samples_are_taken(
+    kind: type[Exception], text: str
+) -> None:
+    answers = iter([None, kind("away"), kind("still away")])
 
     def sample(_seconds: float) -> list[dict[str, float | str]]:
         answer = next(answers, None)
@@ -36,11 +48,11 @@ def test_an_expected_error_costs_its_rows_and_is_counted() -> None:
             raise answer
         return [{"x": 1.0}]
 
-    sampler = Sampler(sample, expected=(OSError,), period_s=0.02)
+    sampler = Sampler(sample, period_s=0.02)
     sampler.start()
     time.sleep(0.15)
     assert sampler.stop()
-    assert (sampler.missed, sampler.error) == (2, "still away")
+    assert sampler.trouble("the figures") == f"the figures could not be read 2 times: {text}"
 
 
 def test_a_sample_that_hangs_does_not_hold_up_the_end() -> None:

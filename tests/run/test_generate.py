@@ -116,3 +116,47 @@ def test_standard_output_gets_the_points():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(__file__).parents[2])
     assert done.stdout == written()
     assert done.stderr == b""
+
+
+def test_a_file_has_its_name_only_when_it_is_complete(tmp_path):
+    path = tmp_path / "points"
+    with output(str(path)) as out:
+        generate(SPEC, END_NS, "influx", out)
+        assert not path.exists()
+    assert path.read_bytes() == written()
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize(
+    "failure", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=["Ctrl-C", "full"]
+)
+@pytest.mark.parametrize("name", ["points", "points.zst"])
+def test_what_is_not_complete_leaves_no_file_and_the_earlier_one_stands(tmp_path, failure, name):
+    path = tmp_path / name
+    path.write_bytes(b"earlier")
+
+    def write_a_part() -> None:
+        with output(str(path), force=True) as out:
+            out.write(b"a part")
+            raise failure
+
+    with pytest.raises((KeyboardInterrupt, Broken)):
+        write_a_part()
+    assert path.read_bytes() == b"earlier"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_file_that_exists_is_replaced_only_by_force(tmp_path):
+    path = tmp_path / "points"
+    path.write_bytes(b"earlier")
+    with (
+        pytest.raises(UserMistake, match=r"points' exists; choose another --out, or replace it with --force"),
+        output(str(path)),
+    ):
+        pytest.fail("it would be overwritten")
+    assert path.read_bytes() == b"earlier"
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    with output(str(link), force=True) as out:
+        out.write(b"new")
+    assert (link.is_symlink(), path.read_bytes()) == (True, b"new")

@@ -139,6 +139,9 @@ class LoggedServer:
     def alive(self):
         return not (self.dies and self.driven)
 
+    def ended(self):
+        return ""
+
     def pids(self):
         return ()
 
@@ -334,3 +337,23 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
 def test_the_in_memory_target_cannot_be_driven_from_other_processes(tmp_path):
     with pytest.raises(UserMistake, match="memory"):
         check_spec(cell(tmp_path), "s.toml")
+
+
+def test_a_damaged_histogram_is_named_and_the_run_has_failed(tmp_path):
+    log = Log()
+    whole = parts(log, LoggedServer(log))
+
+    def drive(spec, run, endpoint, *, tick, alive):
+        leave_an_op(run.path)
+        path = run / "latency/local.hlog"
+        path.write_text(path.read_text().replace("HIST", "HURT"))
+
+    damaging = Parts(whole.target, KEEP, whole.server, whole.collectors, drive)
+    spec = cell(tmp_path)
+    summary = run_cell(spec, tmp_path, Quiet(), lambda *_: damaging)
+    reason = summary.validity.reason
+    assert "what the load processes recorded is damaged: " in reason
+    assert "local.hlog" in reason
+    assert "line " in reason
+    assert json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())["state"] == "failed"
+    assert log[-2:] == ["server.stop", "server.remove"]

@@ -55,7 +55,7 @@ def test_it_is_started_waited_for_and_stopped(tmp_path: Path) -> None:
 
 def test_a_server_that_ends_at_start_is_broken_with_its_last_word(tmp_path: Path) -> None:
     process = serving(tmp_path, "print('first'); print('the port is taken'); raise SystemExit(3)")
-    with pytest.raises(Broken, match=r"exit 3.*the port is taken"):
+    with pytest.raises(Broken, match=r"exit status 3.*the port is taken"):
         process.start(when(lambda: False))
 
 
@@ -85,7 +85,7 @@ def test_a_server_that_found_its_port_taken_says_so_although_another_answered(tm
     def refused_by_another() -> None:
         raise Broken("the password is wrong")
 
-    with pytest.raises(Broken, match=r"ended at start \(exit 1\): the port is taken"):
+    with pytest.raises(Broken, match=r"ended at start \(exit status 1\): the port is taken"):
         process.start(refused_by_another)
 
 

@@ -272,6 +272,7 @@ def generate(
     devops: Annotated[str, typer.Option("--form", help="bounded, or peer (as TSBS simulates).")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
     yes: Yes = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
     """Generate a use case's points into a file or pipe."""
     from tsbench.cli.progress import CellProgress
@@ -287,8 +288,8 @@ def generate(
     if not yes and (why := too_many_points(points)):
         raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
     spec = WorldSpec(use_case, scale, seed, start_ns, interval_ns, form=devops)
-    generator.checked(spec, end_ns, form, measurement)  # before the file is opened, which empties it
-    with CellProgress(stderr, use_case) as progress, generator.output(out) as file:
+    generator.checked(spec, end_ns, form, measurement)  # before the file is opened
+    with CellProgress(stderr, use_case) as progress, generator.output(out, force=force) as file:
         progress.phase(f"generate {form}", max(1, (end_ns - start_ns) // max(1, interval_ns)) * scale)
         done = generator.generate(spec, end_ns, form, file, progress.advance, measurement=measurement)
     rate = done.points / done.seconds if done.seconds else 0.0

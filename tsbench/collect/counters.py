@@ -54,20 +54,12 @@ class CounterCollector:
         self._open, self._sources = open_sources, list[Source]()
         self._panels_file = panels_file
         self._unopened = ""
-        self._sampler = Sampler(self._sample, expected=(OpError, UserMistake, OSError), period_s=period_s)
+        self._sampler = Sampler(self._sample, period_s=period_s)
 
     @property
     def trouble(self) -> str:
         """A message on samples that are missing, with the reason; "" if none are."""
-        sampler = self._sampler
-        texts = [
-            self._unopened,
-            f"the server's counters could not be read {sampler.missed} times: {sampler.error}"
-            if sampler.missed
-            else "",
-            f"the server's counters: {sampler.hung}" if sampler.hung else "",
-        ]
-        return "; ".join(filter(None, texts))
+        return "; ".join(filter(None, (self._unopened, self._sampler.trouble("the server's counters"))))
 
     def _sample(self, passed_s: float) -> Sequence[Row]:
         del passed_s  # totals are stored; readers compute rates

@@ -36,7 +36,7 @@ class HostCollector:
         self._client = client or Tree(_load_processes)
         self._disk = psutil.disk_io_counters()
         self._cpu = psutil.cpu_times()
-        self._sampler = Sampler(self._sample, expected=(psutil.Error,), period_s=period_s)
+        self._sampler = Sampler(self._sample, period_s=period_s)
 
     def _sample(self, passed_s: float) -> Sequence[Row]:
         disk, self._disk = self._disk, psutil.disk_io_counters()
@@ -57,8 +57,8 @@ class HostCollector:
 
     @property
     def trouble(self) -> str:
-        """A message if the kernel did not answer, else ""."""
-        return f"the host's figures: {self._sampler.hung}" if self._sampler.hung else ""
+        """A message on samples that are missing, with the reason; "" if none are."""
+        return self._sampler.trouble("the host's figures")
 
     def start(self) -> None:
         self._sampler.start()
@@ -74,14 +74,12 @@ class ServerCollector:
 
     def __init__(self, pids: Callable[[], Sequence[int]], *, period_s: float = PERIOD_S) -> None:
         self._tree = Tree(pids)
-        self._sampler = Sampler(
-            lambda passed_s: [self._tree.usage(passed_s)], expected=(psutil.Error,), period_s=period_s
-        )
+        self._sampler = Sampler(lambda passed_s: [self._tree.usage(passed_s)], period_s=period_s)
 
     @property
     def trouble(self) -> str:
-        """A message if the kernel did not answer, else ""."""
-        return f"the server's processes: {self._sampler.hung}" if self._sampler.hung else ""
+        """A message on samples that are missing, with the reason; "" if none are."""
+        return self._sampler.trouble("the figures of the server's processes")
 
     def start(self) -> None:
         self._sampler.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,20 +49,24 @@ def collectors_for(
 @contextmanager
 def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
     """Run collectors during a `with` block, then write their rows on the measured window's time axis."""
-    try:
+    with ExitStack() as stack:  # each one is stopped, also if the rows of another cannot be written
+        stack.callback(lambda: warn(run, [collector.trouble for collector in collectors if collector.trouble]))
         for collector in collectors:
+            stack.callback(_finish, run, collector)
             collector.start()
         yield
-    finally:
-        for collector in collectors:
-            write_rows(run, collector.name, collector.stop())
-        warn(run, [collector.trouble for collector in collectors if collector.trouble])
+
+
+def _finish(run: RunDir, collector: Collector) -> None:
+    write_rows(run, collector.name, collector.stop())
 
 
 def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:
     """Write a collector's rows as `<name>.parquet`; seconds count from the start of the measured window."""
+    from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
+
     zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0
-    _frame(name, rows, zero_s).write_parquet(run / f"{name}.parquet")
+    write_parquet(_frame(name, rows, zero_s), run / f"{name}.parquet")
 
 
 def warn(run: RunDir, texts: Sequence[str]) -> None:
@@ -118,6 +122,8 @@ def attach_sar(results: Path, file: Path, *, host: str | None = None, ahead_s: f
 def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row]) -> list[Attached]:
     import polars as pl  # noqa: PLC0415 - load workers do without
 
+    from tsbench.results.tables import write_parquet  # noqa: PLC0415
+
     go_s, start_s, end_s = clock
     inside = [row for row in rows if _covered_s([row], go_s, end_s) > 0]
     if not inside:
@@ -127,7 +133,7 @@ def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row])
     try:
         old = pl.read_parquet(path, glob=False) if path.exists() else new.clear()
         joined = pl.concat([new, old]).group_by("second", "host").agg(pl.all().drop_nulls().first())
-        joined.select(list(COLLECTED["sar"])).sort("host", "second").write_parquet(path)
+        write_parquet(joined.select(list(COLLECTED["sar"])).sort("host", "second"), path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise Broken(f"cannot write {path}: {error}") from None
     hosts = sorted({str(row["host"]) for row in inside})

@@ -6,7 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tsbench.errors import UserMistake, one_line
 from tsbench.measure.epoch import epoch_ns
+from tsbench.model import OpError
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -22,19 +24,18 @@ STOP_S = 12.0
 class Sampler:
     """Calls `sample(seconds since the last call)` every period until it is stopped, and keeps the rows.
 
-    Each row gets its `second`, the beginning of its interval. A sample that fails with one of the `expected` errors
-    yields no rows and is counted; the sampler continues.
+    Each row gets its `second`, the beginning of its interval. A sample that fails yields no rows and is counted,
+    whatever the error; the sampler continues.
     """
 
     def __init__(
         self,
         sample: Callable[[float], Sequence[Row]],
         *,
-        expected: tuple[type[Exception], ...] = (),
         period_s: float = PERIOD_S,
         stop_s: float = STOP_S,
     ) -> None:
-        self._sample, self._expected, self._period_s, self._stop_s = sample, expected, period_s, stop_s
+        self._sample, self._period_s, self._stop_s = sample, period_s, stop_s
         self._rows: list[Row] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -42,7 +43,7 @@ class Sampler:
         self.missed = 0
         """Number of samples that failed."""
         self.error = ""
-        """Text of the last of these errors."""
+        """Text of the last of these errors, with its type if it is none of ours."""
         self.hung = ""
         """A message if the last sample did not end, else ""."""
         self.spent_s = 0.0
@@ -63,6 +64,11 @@ class Sampler:
             self.hung = f"the last sample did not end within {self._stop_s:g} s"
         return list(self._rows)
 
+    def trouble(self, what: str) -> str:
+        """Return a message about missing samples of `what` with the reason, "" if none are missing."""
+        missed = f"{what} could not be read {self.missed} times: {self.error}" if self.missed else ""
+        return "; ".join(filter(None, (missed, f"{what}: {self.hung}" if self.hung else "")))
+
     def is_running(self) -> bool:
         """Return True while a sample is being taken, also after `stop` has abandoned it."""
         return self._thread.is_alive()
@@ -82,9 +88,10 @@ class Sampler:
         started = time.monotonic()
         try:
             return self._sample(passed_s)
-        except self._expected as error:
+        except Exception as error:  # noqa: BLE001 - it would end the thread, and nobody would know why rows are missing
             self.missed += 1
-            self.error = str(error)
+            ours = isinstance(error, (OpError, UserMistake, OSError))
+            self.error = one_line(error) if ours else f"{type(error).__name__}: {one_line(error)}"
             return ()
         finally:
             self.spent_s += time.monotonic() - started

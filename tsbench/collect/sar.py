@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,8 +64,9 @@ class SarCollector:
                 self._process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self.trouble = f"sadc did not end within {STOP_S:g} s and was killed"
-                return []
+                with suppress(subprocess.TimeoutExpired):  # one that waits for a broken disk never ends
+                    self._process.wait(STOP_S)
+                self.trouble = f"sadc did not end within {STOP_S:g} s and was killed; its last seconds may be missing"
         try:
             return sadf.read(self._file)
         except UserMistake as mistake:

@@ -6,8 +6,10 @@ names that the installed Locust lacks; a test asks it of the oldest and of the n
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import gevent.os
 from locust import runners, web
 from locust.event import EventHook
 from locust.rpc import zmqrpc
@@ -89,6 +91,15 @@ def allow_silence(silence_s: int) -> None:
 def count_as_lost(worker: WorkerNode) -> None:
     """Let a worker count as lost at Locust's next look. Without the name it does after its time of silence."""
     worker.heartbeat = -1
+
+
+def exit_code_of(pid: int) -> int | None:
+    """Return how a worker that was forked here ended, as `Popen.returncode`; None if it runs or was started elsewhere.
+
+    gevent has waited for it already, and its `waitpid` forgets what it returns, which Locust needs at the end.
+    """
+    seen = getattr(gevent.os, "_watched_children", {}).get(pid)
+    return os.waitstatus_to_exitcode(seen[1]) if isinstance(seen, tuple) else None
 
 
 # --- sockets ----------------------------------------------------------------------------------------------------------

@@ -184,10 +184,20 @@ class RunDir:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file atomically (by a rename)."""
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def write_atomically(path: Path, content: bytes | memoryview) -> None:
+    """Write a file atomically (by a rename).
+
+    Raises
+    ------
+    Broken
+        If the disk is full or the directory not writable: one line with the cure.
+    """
     partial = path.with_name(path.name + ".new")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
         partial.replace(path)
     except OSError as error:
         with suppress(OSError):

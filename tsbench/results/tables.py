@@ -5,12 +5,16 @@ A module of its own, which is imported where a frame is made: load workers make 
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tsbench.results.rundir import write_atomically
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 _TYPES = {"int64": pl.Int64, "double": pl.Float64, "string": pl.String}
 
@@ -21,3 +25,18 @@ def frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Mappin
     See `OPS_COLUMNS` and `COLLECTED` in `rundir`.
     """
     return pl.DataFrame(rows, schema={name: _TYPES[kind] for name, kind in columns.items()}, strict=False)
+
+
+def write_parquet(table: pl.DataFrame, path: Path) -> None:
+    """Write a frame as a Parquet file, atomically.
+
+    Polars would leave a part of the file on a full disk and raise an error of its own, which is no OSError.
+
+    Raises
+    ------
+    tsbench.errors.Broken
+        If the disk is full or the directory not writable.
+    """
+    content = io.BytesIO()
+    table.write_parquet(content)
+    write_atomically(path, content.getbuffer())

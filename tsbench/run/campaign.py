@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
 from tsbench.report.cells import read_optional
-from tsbench.results.manifest import check_world
-from tsbench.results.rundir import FORMAT, RunDir, formats, read_json, refuse_newer, write_json
+from tsbench.results.manifest import Manifest, check_world
+from tsbench.results.rundir import FORMAT, RunDir, formats, refuse_newer, write_json
 from tsbench.results.summary import SERVER_DEATHS, Summary
 from tsbench.run.claims import evaluate, expect_cells, read_claims
 from tsbench.run.lifecycle import run_cell
@@ -122,13 +122,20 @@ def _near(results: Path) -> str:
 
 
 def _done(results: Path, cell: RunSpec) -> Summary | None:
-    """Return the summary of a cell that an earlier attempt completed; None if it is missing or damaged."""
+    """Return the summary of a cell that an earlier attempt completed.
+
+    Return None if the cell is to run (again): it or one of its files is missing or damaged, or its server died.
+    """
     run = RunDir(results / cell.id)
     try:
-        if not run.path.is_dir() or run.status()["state"] != "complete":
+        if not run.path.is_dir() or run.status().get("state") != "complete":
             return None
         spec, summary = run.read_json("spec.json"), Summary.from_json(run.read_json("summary.json"))
+        if summary.cell != cell.id or spec.get("id") != cell.id or not _is_whole(run):
+            return None
     except UserMistake:
+        return None
+    if any(gate.gate == SERVER_DEATHS and gate.state == "fail" for gate in summary.gates):
         return None
     asked = cell.model_dump(mode="json", by_alias=True)
     if cell.relative_start:  # for a complete cell, `now` is the time of its run
@@ -139,15 +146,29 @@ def _done(results: Path, cell: RunSpec) -> Summary | None:
     return summary
 
 
+def _is_whole(run: RunDir) -> bool:
+    """Return True if the manifest and the table of seconds of a complete run can be read."""
+    import polars as pl  # noqa: PLC0415 - load workers do without
+
+    if Manifest.read(run) is None:
+        return False
+    try:
+        pl.read_parquet(run / "ops.parquet", glob=False)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return True
+
+
 def _partial(results: Path, cell: RunSpec) -> list[Summary]:
-    path = results / f"{cell.id}.partial" / "summary.json"
-    return [Summary.from_json(read_json(path))] if path.exists() else []
+    content = read_optional(results / f"{cell.id}.partial" / "summary.json")
+    return [Summary.from_json(content)] if content else []
 
 
 def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
     path = results / "summary.json"
-    earlier = [Summary.from_json(content) for content in read_optional(path).get("cells", [])]
+    known = read_optional(path).get("cells")
+    earlier = [Summary.from_json(one) for one in known if isinstance(one, dict)] if isinstance(known, list) else []
     cells = {summary.cell: summary for summary in [*earlier, *summaries]}
     question = next((summary.question for summary in cells.values() if summary.question), "")
     found = [summary.to_json() for summary in cells.values()]

@@ -14,6 +14,7 @@ from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.recorder import TIMES
 from tsbench.model import Verdict
+from tsbench.results.tables import write_parquet
 from tsbench.run.findings import Findings
 
 if TYPE_CHECKING:
@@ -65,7 +66,11 @@ class Processes:
 
     def verdict(self) -> Verdict:
         """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""
-        texts = [f"{s['name']} with streams {', '.join(map(str, s['streams']))}" for s in self.missing()]
+        texts = [
+            f"{share['name']} with streams {', '.join(map(str, share['streams']))}"
+            + (f" ({share['ended']})" if share.get("ended") else "")
+            for share in self.missing()
+        ]
         if texts:
             return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
         return Verdict(True, "", {"workers": max(1, len(self.planned))})
@@ -75,7 +80,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
-    merged.per_second.write_parquet(run / "ops.parquet")
+    write_parquet(merged.per_second, run / "ops.parquet")
     duration_s = processes.end_s - processes.start_s
     kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
     percents = PERCENTS | percents_of_gates(spec.demands)

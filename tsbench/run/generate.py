@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -16,6 +16,7 @@ from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
 
     from tsbench.encode.formats import Format
     from tsbench.model import Batch, Measurement
@@ -132,40 +133,62 @@ def _batches(world: World, last_tick: int, names: Collection[str]) -> Iterator[B
 
 
 @contextmanager
-def output(path: str) -> Iterator[IO[bytes]]:
+def output(path: str, *, force: bool = False) -> Iterator[IO[bytes]]:
     """Open a file to generate into: `-` is standard output, and a name that ends in `.zst` is compressed.
+
+    A file gets its name when it is complete, `<name>.partial` until then; after an error or an interrupt it is deleted.
+    Devices and pipes are written directly.
 
     Raises
     ------
     UserMistake
-        If the file cannot be opened, or the package that compresses is not installed.
+        If the file exists (unless `force`), cannot be opened, or the package that compresses is not installed.
     Broken
         If a write fails, because the disk is full or the reader has gone. The message is one line.
     """
     name = "standard output" if path == "-" else f"'{path}'"
     if path.endswith(".zst"):
         require("zstandard", "zstd")
+    final = _regular(path)
+    if final is not None and final.exists() and not force:
+        raise UserMistake(f"{name} exists; choose another --out, or replace it with --force")
+    partial = final.with_name(f"{final.name}.partial") if final is not None else None
     try:
-        raw = _open(path)
+        raw = _open(path) if partial is None else partial.open("wb")
     except OSError as error:
         raise UserMistake(f"cannot write {name}: {error.strerror}") from None
     try:
-        with raw:
-            if path.endswith(".zst"):
-                import zstandard  # noqa: PLC0415 - an extra
-
-                # One thread of zstd's own: it compresses while this one generates.
-                compressor = zstandard.ZstdCompressor(level=3, threads=1)
-                with compressor.stream_writer(raw, closefd=False) as compressed:
-                    yield compressed
-            else:
-                yield raw
+        with raw, _compressed(raw) if path.endswith(".zst") else nullcontext(raw) as out:
+            yield out
+        if final is not None and partial is not None:
+            partial.replace(final)
     except BrokenPipeError:
         raise Broken(f"{name}: its reader went away before the end") from None
     except OSError as error:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         what = "the disk is full" if full else str(error.strerror)
-        raise Broken(f"{name} is incomplete: {what}") from None
+        raise Broken(f"{name} {'is incomplete' if partial is None else 'was not written'}: {what}") from None
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def _regular(path: str) -> Path | None:
+    """Return the file that a name stands for, None for standard output, a device or a pipe."""
+    file = Path(path)
+    if path == "-" or (file.exists() and not file.is_file()):
+        return None
+    return file.resolve()  # of a link, the file is replaced and not the link
+
+
+def _compressed(raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+    import zstandard  # noqa: PLC0415 - an extra
+
+    # One thread of zstd's own: it compresses while this one generates.
+    writer: AbstractContextManager[IO[bytes]] = zstandard.ZstdCompressor(level=3, threads=1).stream_writer(
+        raw, closefd=False
+    )
+    return writer
 
 
 def _open(path: str) -> IO[bytes]:

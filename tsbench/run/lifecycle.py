@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tsbench.collect.recording import collectors_for, watching
-from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake
+from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise, one_line
 from tsbench.model import OpError
 from tsbench.results.rundir import RunDir
 from tsbench.run import assessment, counter_sources, locust_process, server_limits
@@ -28,8 +28,9 @@ from tsbench.run.findings import Findings
 from tsbench.run.preparation import create, expect_plausible, load, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
-from tsbench.servers.base import death, put_away
+from tsbench.servers.base import death, hurry, put_away
 from tsbench.servers.external import ExternalServer
+from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
 from tsbench.targets.registry import SERVERS
 from tsbench.units import format_now
@@ -152,9 +153,12 @@ def run_cell(
     phases = _Phases(progress)
     try:
         with ExitStack() as stack:
+            cleaning = Deferral(lambda: hurry(parts.server))
+            stack.push(cleaning.__exit__)  # last of all: a second Ctrl-C must not interrupt what stands below
             group = stack.enter_context(server_limits.capped(spec.server, run))
             parts = parts_of(spec, run, group)
             stack.callback(put_away, parts.server, run / "server.log")
+            stack.callback(cleaning.__enter__)
             summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:
         if not isinstance(error, Unreachable) or (spec.target.endpoint and not reached):
@@ -202,7 +206,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
             parts.group.mark()
         with watching(run, parts.collectors):
             _drive(spec, run, parts, progress)
-        found = measured(run, spec) + Findings(death=_death(parts))
+        found = _figures(run, spec) + Findings(death=_death(parts))
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": target.durable}
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
@@ -228,6 +232,13 @@ def _naming_death(parts: Parts) -> Iterator[None]:
         if died := _death(parts, within_s=DYING_S):
             raise ServerDied(died, _reason(error)) from error
         raise
+
+
+def _figures(run: RunDir, spec: RunSpec) -> Findings:
+    try:
+        return measured(run, spec)
+    except (UserMistake, ValueError) as error:
+        raise Broken(f"what the load processes recorded is damaged: {one_line(error)}") from error
 
 
 def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:
@@ -257,6 +268,6 @@ def _reason(error: BaseException) -> str:
     """Return the error as one line."""
     cause = f"{error.cause}: " if isinstance(error, OpError) else ""
     text = " ".join(f"{cause}{error}".split())
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         text = f"disk full ({error.filename or 'results'})"
-    return f"{text}; free some room or choose another place with --out" if "disk full" in text else text
+    return advise(text)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.listening import WEB_PASSWORD, secret_for
-from tsbench.servers.children import bind_to_parent
+from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import free_port
 from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
@@ -32,6 +33,7 @@ LOCUSTFILES = (Path(__file__).parent.parent / "locustfiles", Path(__file__).pare
 """Directory of the locustfiles: in an installed package, or in a checkout."""
 KILLED_S = 30.0
 """Time limit for a killed process to end, in seconds: one that waits for a broken disk never does."""
+_CAUSES_OF_DEATH = "somebody killed it, or the kernel for lack of memory (see dmesg)"
 START_S = 60.0
 """Time limit beyond the run itself for Locust's start, connecting all users and writing results, in seconds."""
 
@@ -60,9 +62,12 @@ def drive(
             cwd=run.path,
             env=environment(run, endpoint),
             start_new_session=True,
-            preexec_fn=bind_to_parent(signal.SIGTERM),  # noqa: PLW1509 - before any thread of ours touches it
+            # SIGKILL: a process that hangs does not listen to anything else, and without us nobody needs its results.
+            preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - before any thread of ours touches it
         )
     started = time.monotonic()
+    patience_s = spec.drive.stop_timeout / NS_PER_S + 10
+    stopped = ""
     limit_s = expected_s(spec) + spec.drive.stop_timeout / NS_PER_S + START_S
     try:
         while child.poll() is None:
@@ -70,16 +75,22 @@ def drive(
             if passed_s > limit_s:
                 raise Broken(f"the load processes did not end within {limit_s:.0f} s; see {run / 'locust.log'}")
             if not alive():  # no server is left to measure; the processes still write their results
+                stopped = " because the server is gone"
                 break
             tick(passed_s)
             time.sleep(0.1)
     finally:
-        end(child, patience_s=spec.drive.stop_timeout / NS_PER_S + 10)
-    if child.returncode != 0:
+        end(child, patience_s=patience_s)
+    if stopped and not run.has("process/clock.json"):
+        raise Broken(f"the load never began{stopped}")
+    if child.returncode < 0:
+        if stopped:  # by ourselves, because it did not end within the time limit
+            raise Broken(f"the load process did not stop within {patience_s:g} s and was killed; the server is gone")
+        raise Broken(f"the load process was {how_it_ended(child.returncode)}; {_CAUSES_OF_DEATH}")
+    if child.returncode:
         raise Broken(f"the load processes failed: {_last_words(run / 'locust.log')}")
     if not run.has("process/clock.json"):
-        dead = "" if alive() else " because the server is gone"
-        raise Broken(f"the load never began{dead}: {_last_words(run / 'locust.log')}")
+        raise Broken(f"the load never began: {_last_words(run / 'locust.log')}")
 
 
 def command(spec: RunSpec) -> list[str]:
@@ -127,13 +138,22 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
 
 
 def end(child: subprocess.Popen[bytes], *, patience_s: float) -> None:
-    """Ask the child to stop, wait, then kill it and everything that it started."""
-    if child.poll() is None:
-        child.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(patience_s)
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # its session: workers that outlived the master
+    """Ask the child to stop, wait, then kill it and everything that it started; an interrupt shortens the wait."""
+
+    def kill() -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # its session: also workers that outlived the master
+
+    with Deferral(kill):
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(patience_s)
+        kill()
+        _expect_end(child)
+
+
+def _expect_end(child: subprocess.Popen[bytes]) -> None:
     try:
         child.wait(KILLED_S)
     except subprocess.TimeoutExpired:

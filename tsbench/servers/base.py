@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
+
+from tsbench.servers.logs import telling_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +57,10 @@ class Server(Protocol):
         """Return True while the server runs."""
         ...
 
+    def ended(self) -> str:
+        """Return how the server's process ended, such as `killed by SIGKILL`; "" if it runs or has no process."""
+        ...
+
     def pids(self) -> Sequence[int]:
         """Return the ids of the server's processes; empty for an embedded database."""
         ...
@@ -70,7 +79,7 @@ class Server(Protocol):
 
 
 def death(server: Server, *, within_s: float = 0.0) -> str:
-    """Return a message with the last log line if the server has died, "" if it runs.
+    """Return a message with the exit status and a log line if the server has died, "" if it runs.
 
     A dying server's connections break some ms before its process has ended: `within_s` is the time to wait for that.
     """
@@ -80,9 +89,17 @@ def death(server: Server, *, within_s: float = 0.0) -> str:
             return ""
         time.sleep(0.02)
     log = server.log()
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log is not None and log.exists() else []
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    return "the server died during the run" + (f": {last.strip()}" if last else "")
+    said = log.read_text(encoding="utf-8", errors="replace") if log is not None and log.exists() else ""
+    last = telling_line(said)
+    how = server.ended()
+    return "the server died during the run" + (f" ({how})" if how else "") + (f": {last}" if last else "")
+
+
+def hurry(server: Server) -> None:
+    """Kill the server's processes (SIGKILL) without waiting, so that a `stop` in progress ends at once."""
+    for pid in server.pids():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def put_away(server: Server, log_copy: Path | None) -> None:

@@ -1,13 +1,13 @@
-"""Child processes that end with this one."""
+"""Child processes: bound to the life of this one, and how they ended."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
@@ -24,3 +24,13 @@ def bind_to_parent(death_signal: signal.Signals) -> Callable[[], None]:
             os._exit(1)
 
     return bind
+
+
+def how_it_ended(returncode: int) -> str:
+    """Return a description of a `Popen.returncode`: `killed by SIGKILL`, or `exit status 3`."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"killed by signal {-returncode}"

@@ -75,6 +75,9 @@ class EmbeddedServer:
         """Return True while the directory exists."""
         return self._directory.is_dir()
 
+    def ended(self) -> str:
+        return ""
+
     def pids(self) -> Sequence[int]:
         return ()
 

@@ -54,6 +54,9 @@ class ExternalServer:
         """Return True, without asking the server."""
         return True
 
+    def ended(self) -> str:
+        return ""
+
     def pids(self) -> Sequence[int]:
         """Return no ids: tsbench does not know the processes."""
         return ()

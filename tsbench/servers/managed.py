@@ -90,6 +90,10 @@ class ManagedServer(ABC):
         """Return True while the server runs."""
         return self._process is not None and self._process.alive()
 
+    def ended(self) -> str:
+        """Return how the server's process ended, such as `killed by SIGKILL`; "" if it runs or was never started."""
+        return self._process.ended() if self._process is not None else ""
+
     def pids(self) -> Sequence[int]:
         """Return the ids of the server's process and its children at this moment."""
         return self._process.pids() if self._process is not None else ()

@@ -14,7 +14,9 @@ import psutil
 
 from tsbench.errors import Broken
 from tsbench.servers import cgroup
-from tsbench.servers.children import bind_to_parent
+from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.servers.interrupts import Deferral
+from tsbench.servers.logs import telling_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +90,8 @@ class ServerProcess:
         if self.alive():
             return
         bind = bind_to_parent(self._death_signal)
-        with self._log.open("ab") as log, cgroup.spawn_hook(group) as enter:
+        # An interrupt between the fork and the assignment would leave a process that nobody knows.
+        with self._log.open("ab") as log, cgroup.spawn_hook(group) as enter, Deferral():
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -111,7 +114,7 @@ class ServerProcess:
             self.kill()
             if ended is None:
                 raise
-            raise Broken(f"{self.name} ended at start (exit {ended}): {self.tail()}") from error
+            raise Broken(f"{self.name} ended at start ({how_it_ended(ended)}): {self._last_words()}") from error
 
     def _wait_until(self, ready: Callable[[], object], timeout_s: float, every_s: float) -> None:
         give_up = time.monotonic() + timeout_s
@@ -122,7 +125,7 @@ class ServerProcess:
             except NotReady as reason:
                 if not self.alive() or time.monotonic() > give_up:
                     text = f"{self.name} did not answer within {timeout_s:g} s ({reason})"
-                    raise Broken(f"{text}; its log ends with: {self.tail()}") from None
+                    raise Broken(f"{text}; its log ends with: {self._last_words()}") from None
             time.sleep(every_s)
 
     def stop(self, *, timeout_s: float = 60.0) -> None:
@@ -160,6 +163,11 @@ class ServerProcess:
         """Return True while the process runs."""
         return self._process is not None and self._process.poll() is None
 
+    def ended(self) -> str:
+        """Return how the process ended, such as `killed by SIGKILL`; "" if it runs or was never started."""
+        code = self._process.poll() if self._process is not None else None
+        return how_it_ended(code) if code is not None else ""
+
     def pids(self) -> Sequence[int]:
         """Return the ids of the process and its children; empty if it is not running."""
         return [p.pid for p in self._family()]
@@ -171,6 +179,9 @@ class ServerProcess:
         except OSError:
             found = []
         return "\n".join(found[-lines:]) or "its log is empty"
+
+    def _last_words(self) -> str:
+        return telling_line(self.tail(100))
 
     def _family(self) -> list[psutil.Process]:
         if self._process is None or not self.alive():

@@ -31,6 +31,7 @@ from tsbench.model import OpError
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
+from tsbench.servers.children import how_it_ended
 from tsbench.targets import credentials, registry
 from tsbench.units import NS_PER_S
 
@@ -158,7 +159,15 @@ class MasterProtocol:
             gevent.sleep(WATCH_PERIOD_S)
             for client, pid in self._pids.items():
                 if client in self._runner.clients and not _runs(pid):
+                    self._note_end(client, pid)
                     locust_internals.count_as_lost(self._runner.clients[client])
+
+    def _note_end(self, client: str, pid: int) -> None:
+        """Record how a lost worker ended, which is known for those that Locust forked from this process."""
+        code = locust_internals.exit_code_of(pid)
+        if code is not None:
+            share = next(share for share in self.shares if share["client"] == client)
+            share["ended"] = how_it_ended(code)
 
     def _offset_of(self, client: str) -> int:
         pings = []

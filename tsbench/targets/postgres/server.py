@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
+from tsbench.servers.children import how_it_ended
+from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 
@@ -119,8 +121,8 @@ class PostgresServer(ManagedServer):
         finally:
             note.unlink()
         if done.returncode:
-            last = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-            raise Broken(f"initdb failed in {self.data}: {last[-1]}")
+            last = telling_line(done.stderr or done.stdout) or "it said nothing"
+            raise Broken(f"initdb failed in {self.data} ({how_it_ended(done.returncode)}): {last}")
         self._passfile.touch(mode=0o600)  # libpq ignores a passfile that others may read
         self._passfile.write_text(f"127.0.0.1:*:*:{_USER}:{password}\n", encoding="utf-8")
 

@@ -1,0 +1,100 @@
+"""A result set with damaged cells is taken up, and those cells run again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.support import scenario
+from tests.drive.support import Quiet
+from tests.run.test_lifecycle import Log, LoggedServer, parts_of
+from tsbench.run import campaign
+from tsbench.run.lifecycle import run_cell
+from tsbench.scenario.spec import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tsbench.results.summary import Summary
+    from tsbench.scenario.spec import RunSpec
+
+TWO_CELLS = (
+    ('name = "sqlite"\n', 'name = "sqlite"\n[matrix]\n"drive.users" = [2, 3]\n'),
+    ("write = 1\nweight = 10\n[[op]]\n", ""),
+)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Scenario:
+    return Scenario.load(scenario(tmp_path, *TWO_CELLS))
+
+
+@pytest.fixture
+def resumed(asked: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Return a function that resumes the set `tmp_path / "set"` and returns the cells that ran."""
+    ran: list[str] = []
+
+    def carry_out(cell: RunSpec, results: Path, progress: Any, *, reached: bool = False) -> Summary:
+        del reached
+        ran.append(cell.id)
+        log = Log()
+        return run_cell(cell, results, progress, parts_of(log, LoggedServer(log)))
+
+    def resume() -> list[str]:
+        ran.clear()
+        cells, results = asked.expand(), tmp_path / "set"
+        campaign.prepare(asked, cells, tmp_path, results)
+        campaign.campaign(asked, cells, results, lambda _title: nullcontext(Quiet()))
+        return list(ran)
+
+    monkeypatch.setattr(campaign, "run_cell", carry_out)
+    monkeypatch.setattr("tsbench.report.html.write_report", lambda _results: None)
+    (tmp_path / "set").mkdir()
+    shutil.copyfile(asked.path, tmp_path / "set/scenario.toml")
+    assert resume() == ["users=2", "users=3"]
+    assert resume() == []
+    return resume
+
+
+def halve(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_text("{}")
+
+
+@pytest.mark.parametrize("damage", [halve, empty, lambda path: path.unlink()], ids=["halved", "emptied", "deleted"])
+@pytest.mark.parametrize("name", ["summary.json", "status.json", "spec.json", "env.json", "ops.parquet"])
+def test_a_cell_with_a_damaged_file_runs_again(
+    resumed: Callable[[], list[str]], tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    damage(tmp_path / "set/users=2" / name)
+    assert resumed() == (["users=2"] if (name, damage) != ("env.json", empty) else [])
+    assert resumed() == []
+
+
+@pytest.mark.parametrize("text", ['{"format": 3, "cells": null}', '{"format": 3, "cells": [7]}', "{", "[]"])
+def test_a_damaged_summary_of_the_set_is_written_again(
+    resumed: Callable[[], list[str]], tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "set/summary.json"
+    path.write_text(text)
+    assert resumed() == []
+    assert [cell["cell"] for cell in json.loads(path.read_text())["cells"]] == ["users=2", "users=3"]
+
+
+def test_a_cell_whose_server_died_runs_again(resumed: Callable[[], list[str]], tmp_path: Path) -> None:
+    path = tmp_path / "set/users=3/summary.json"
+    summary = json.loads(path.read_text())
+    (gate,) = (gate for gate in summary["gates"] if gate["gate"] == "server deaths<=0")
+    gate |= {"state": "fail", "text": "the server died during the run (killed by SIGKILL)"}
+    path.write_text(json.dumps(summary))
+    assert resumed() == ["users=3"]
+    assert resumed() == []

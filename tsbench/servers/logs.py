@@ -1,0 +1,18 @@
+"""The line of a program's log that names the cause of its end."""
+
+from __future__ import annotations
+
+from tsbench.errors import is_disk_full
+
+_RECENT = 200
+"""Number of last lines in which a full disk is looked for."""
+
+
+def telling_line(text: str) -> str:
+    """Return the last line about a full disk among the recent ones, else the last line that is not empty, or "".
+
+    A program that ends because of a full disk writes more lines afterwards, such as that it has shut down.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    full = [line for line in lines[-_RECENT:] if is_disk_full(line)]
+    return (full or lines or [""])[-1]
