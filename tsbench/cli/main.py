@@ -22,7 +22,7 @@ from tsbench import __version__, units
 from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages
-from tsbench.text import printable_line
+from tsbench.text import printable_line, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +33,9 @@ Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Wri
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Run it although it would take days or much memory.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
+
+MOST_CHARACTERS = 1_000
+"""Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
 
 app = typer.Typer(
     name="tsbench",
@@ -51,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         with _stoppable():
             result = app(arguments, standalone_mode=False)
     except (TyperException, UserMistake) as error:
-        return _fail(str(getattr(error, "format_message", error.__str__)()), 2)
+        message = printable_line(str(getattr(error, "format_message", error.__str__)()))
+        return _fail(shortened(message, MOST_CHARACTERS), 2)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
