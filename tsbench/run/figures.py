@@ -14,7 +14,6 @@ from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.recorder import TIMES
 from tsbench.model import Verdict
-from tsbench.results.tables import write_parquet
 from tsbench.run.findings import Findings
 
 if TYPE_CHECKING:
@@ -80,6 +79,8 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+    from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
+
     write_parquet(merged.per_second, run / "ops.parquet")
     duration_s = processes.end_s - processes.start_s
     kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
