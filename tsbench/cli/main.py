@@ -54,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         with _stoppable():
             result = app(arguments, standalone_mode=False)
     except (TyperException, UserMistake) as error:
-        message = printable_line(str(getattr(error, "format_message", error.__str__)()))
+        text = str(getattr(error, "format_message", error.__str__)())
+        message = printable_line(text.replace(": Value error, ", ": "))  # pydantic's words, by way of typer
         return _fail(shortened(message, MOST_CHARACTERS), 2)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
