@@ -1,6 +1,7 @@
 """Every second has the CPU that was used in it, and no other."""
 
 import socket
+import statistics
 import threading
 import time
 
@@ -52,11 +53,15 @@ def test_a_late_answer_is_the_event_loops_if_it_lay_unread(tmp_path):
 
     answer_after(0.1)
     user("slow server")
-    answer_after(0.01)
-    burner = gevent.spawn_later(0.005, time.sleep, 0.1)  # the loop stands still from 5 ms to 105 ms
-    user("slow loop")
-    burner.join()
+    slow_loop = []
+    for _ in range(5):
+        answer_after(0.01)
+        burner = gevent.spawn_later(0.005, time.sleep, 0.1)  # the loop stands still from 5 ms to 105 ms
+        user("slow loop")
+        slow_loop.append(found["slow loop"])
+        burner.join()
     probe.close()
     ms = 1_000_000
     assert found["slow server"] < 10 * ms
-    assert 40 * ms < found["slow loop"] < 110 * ms  # the middle of what the loop cannot know: 47 to 95 ms
+    # The middle of what the loop cannot know: 47 to 95 ms. A poll that the system interrupts looks as if it had waited.
+    assert 40 * ms < statistics.median(slow_loop) < 110 * ms

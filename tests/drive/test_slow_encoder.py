@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -140,13 +141,19 @@ def _measuring(directory: Path) -> list[int]:
     """Return the encoders below this process, once ops have been recorded."""
     if not any(path.stat().st_size for path in directory.glob("*/process/*.ledger")):
         return []
-    return [
-        child.pid for child in psutil.Process().children(recursive=True) if "run.encoder" in " ".join(child.cmdline())
-    ]
+    return _encoders()
+
+
+def _encoders() -> list[int]:
+    """Return the encoders below this process; one that has ended has no command line any more."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "run.encoder" in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
 
 
 def test_no_encoder_outlives_its_run(tmp_path: Path) -> None:
     run(tmp_path, writes({"write": 1}, users=4, processes=2, wait="1ms", duration="2s"))
-    assert [
-        child for child in psutil.Process().children(recursive=True) if "encoder" in " ".join(child.cmdline())
-    ] == []
+    assert _encoders() == []

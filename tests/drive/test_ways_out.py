@@ -209,7 +209,7 @@ def test_ctrl_c_ends_the_measuring_and_the_checks_follow(place: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
-    run = Bare(place, "-u", "4", "-r", "4", "-t", "4s", "--scale", "20", "--load-window", "24h")
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "4s", "--scale", "20", "--load-window", "96h")
     run.until("checking answers and writes")
     run.command.signal(number)
     code, status, summary = run.ended()

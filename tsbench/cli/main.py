@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -48,14 +49,27 @@ stderr = Console(stderr=True)
 stdout = Console()
 
 
+_OF_PYDANTIC = (
+    (re.compile(r": Value error, "), ": "),
+    (re.compile(r"Input should be "), "must be "),
+    (re.compile(r", unable to parse .*"), ""),
+)
+"""Words of pydantic's messages, which typer passes on, and the plain words for them."""
+
+
+def _plain(message: str) -> str:
+    for pattern, words in _OF_PYDANTIC:
+        message = pattern.sub(words, message)
+    return message
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 all valid and passed, 1 not, 2 the user's mistake, 130 interrupted."""
     try:
         with _stoppable():
             result = app(arguments, standalone_mode=False)
     except (TyperException, UserMistake) as error:
-        text = str(getattr(error, "format_message", error.__str__)())
-        message = printable_line(text.replace(": Value error, ", ": "))  # pydantic's words, by way of typer
+        message = printable_line(_plain(str(getattr(error, "format_message", error.__str__)())))
         return _fail(shortened(message, MOST_CHARACTERS), 2)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
