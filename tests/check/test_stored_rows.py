@@ -7,7 +7,7 @@ import pytest
 
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, S
-from tsbench.check.stored_rows import EXAMPLES, Differences, Kind, compare_stored
+from tsbench.check.stored_rows import EXAMPLES, Differences, Kind, canonical_stored, compare_canonical
 from tsbench.model import OTHERS, Rows, Stored
 from tsbench.workload.answer_key import AnswerKey
 
@@ -32,7 +32,13 @@ def found(
     expected: list[tuple[Any, ...]] = ROWS,
     maybe: list[tuple[Any, ...]] = NONE,
 ) -> list[Located]:
-    return compare_stored(QUERY, Rows(COLUMNS, expected), Rows(COLUMNS, maybe), Rows(COLUMNS, stored))
+    return compared(QUERY, expected, maybe, stored)
+
+
+def compared(query: Stored, *records: list[tuple[Any, ...]]) -> list[Located]:
+    """Compare the expected, the possible and the stored records of a query."""
+    must, maybe, stored = (canonical_stored(Rows(query.columns, one)) for one in records)
+    return compare_canonical(query, must, maybe, stored)
 
 
 def changed(row: int, **values: Any) -> list[tuple[Any, ...]]:
@@ -132,11 +138,9 @@ def test_rows_of_every_form_of_measurement_are_paired(measurement: Any) -> None:
     for batch in data.scattered(measurement, data.shared_tags(), 40, 3):
         key.add(batch)
     query = Stored(measurement)
-    rows = key.answer(query)
-    records = [*rows.records]
-    empty = Rows(query.columns, [])
-    assert compare_stored(query, rows, empty, rows) == []
-    (one,) = compare_stored(query, rows, empty, Rows(query.columns, records[1:]))
+    records = [*key.answer(query).records]
+    assert compared(query, records, [], records) == []
+    (one,) = compared(query, records, [], records[1:])
     assert (one.kind, one.measurement, one.series is None) == (Kind.MISSING, measurement.name, not measurement.tags)
 
 

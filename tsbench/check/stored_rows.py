@@ -98,7 +98,7 @@ class Differences:
         self.cut |= other.cut
 
     def add(self, found: Iterable[Located]) -> None:
-        """Count differences."""
+        """Count each difference by its kind; keep it as an example if it is one of the first EXAMPLES of that kind."""
         for difference in found:
             self.counts[difference.kind] += 1
             examples = self.first.setdefault(difference.kind, [])
@@ -123,23 +123,17 @@ class Differences:
         }
 
 
-def compare_stored(query: Stored, expected: Rows, maybe: Rows, stored: Rows) -> list[Located]:
-    """Return all differences between stored rows and the expected ones, in the order of their times.
-
-    All have the query's columns. The rows in `maybe` may be stored or not, each as often as it occurs in `maybe`.
-    """
-    must, perhaps, found = map(canonical_stored, (expected, maybe, stored))
-    return compare_canonical(query, must, perhaps, found)
-
-
 def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], found: list[Row]) -> list[Located]:
-    """Compare stored rows as `compare_stored` does, all in canonical form and sorted."""
+    """Return all differences between the rows in `found` and those in `must`, in the order of their times.
+
+    All rows have the query's columns, are in canonical form (`canonical_stored`) and sorted. The rows in `maybe` may be
+    stored or not, each as often as it occurs there.
+    """
     if must == found:
         return []
-    missing, more = Counter(must), Counter(found)
-    missing, more = missing - more, more - missing
-    more -= Counter(maybe)
-    return _Pairing(query.measurement, query.columns, Counter(must)).differences(missing, more)
+    written, stored = Counter(must), Counter(found)
+    more = stored - written - Counter(maybe)
+    return _Pairing(query.measurement, query.columns, written).differences(written - stored, more)
 
 
 @dataclass(frozen=True, slots=True)
