@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -85,16 +86,19 @@ class Gold:
         self._series_of = {key: series for series, key in enumerate(self._keys)}
         self._stored: int | None = None
         self.writes = bool(len(self._ledger))
-        self.until_ns = end_of_writes(self._feed, self._ledger)
-        """A time after all points that were sent, also after those of failed writes."""
 
-    @property
+    @cached_property
+    def until_ns(self) -> int:
+        """A time after all points that were sent, also after those of failed writes."""
+        return end_of_writes(self._feed, self._ledger)  # which generates the writes of a world with disorder
+
+    @cached_property
     def unknown_points(self) -> int:
         """Number of points of which nobody knows whether they are stored."""
         unsure = [outcome for outcome, sure in SURE.items() if not sure]
         return int(self._ledger["points"][np.isin(self._ledger["outcome"], unsure)].sum(dtype=np.int64))
 
-    @property
+    @cached_property
     def _in_part(self) -> int:
         """Number of acknowledged points of writes that were refused in part."""
         partial = self._ledger["outcome"] == Outcome.PARTIAL
@@ -194,8 +198,10 @@ class Gold:
 
     def _is_moving(self, question: Question[Query]) -> bool:
         """Return True if the answer to a question for the newest rows depends on the moment, or on unknown writes."""
-        unsure = self.writes and (not question.quiet or self.unknown_points > 0)
-        return unsure and isinstance(question.query, Latest) and question.query.before_ns is None
+        query = question.query
+        if not isinstance(query, Latest) or query.before_ns is not None:
+            return False
+        return self.writes and (not question.quiet or self.unknown_points > 0)
 
     def _tracker(self, group: Sequence[Any]) -> Tracker:
         """Return the tracker for questions that are alike."""
