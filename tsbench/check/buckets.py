@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from tsbench.check.packed import Packed
+from tsbench.check.points import NEVER_NS
 from tsbench.check.questions import compare_answer
 
 if TYPE_CHECKING:
@@ -87,19 +88,12 @@ class BucketTracker:
     def __init__(self, question: Question[Bucketed], names: Names, all_names: Names, scale: int) -> None:
         query = question.query
         self._question, self._query, self._names, self._scale = question, query, names, scale
+        self.begin_ns, self.end_ns = query.window.start_ns, query.window.end_ns
         self._chosen = chosen_series(query, all_names, scale)
         self._first = query.window.start_ns // query.bucket_ns
         buckets = (query.window.end_ns - 1) // query.bucket_ns - self._first + 1
         self._values = np.full((len(query.fields), buckets), NOTHING[query.aggregate])
         self._counts = np.zeros(buckets)
-
-    @property
-    def begin_ns(self) -> int:
-        return self._query.window.start_ns
-
-    @property
-    def end_ns(self) -> int:
-        return self._query.window.end_ns
 
     def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
         query = self._query
@@ -159,16 +153,9 @@ class GroupTracker:
         self._aggregates = sorted({query.aggregate for query in queries} - {"count"})
         self._starts = np.sort([query.window.start_ns for query in queries])
         self._ends = np.sort([query.window.end_ns for query in queries])
+        self.begin_ns, self.end_ns = int(self._starts[0]), int(self._ends[-1])
         self._edges = np.unique(np.concatenate([self._starts, self._ends]))
         self._segments: dict[int, _Segment] = {}
-
-    @property
-    def begin_ns(self) -> int:
-        return int(self._starts[0])
-
-    @property
-    def end_ns(self) -> int:
-        return int(self._ends[-1])
 
     def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
         if not len(known):
@@ -252,14 +239,10 @@ class NewestBucketTracker:
         self._names = names
         self._open = sorted(questions, key=lambda question: question.query.before_ns, reverse=True)
         self._query = self._open[0].query
-        self.end_ns = self._query.before_ns
+        self.begin_ns, self.end_ns = NEVER_NS, self._query.before_ns
         self._newest: list[tuple[int, float, Floats]] = []
         """Start, number of points and aggregates of the newest buckets, the oldest first."""
         self._done: list[Checked] = []
-
-    @property
-    def begin_ns(self) -> int:
-        return -(2**63)
 
     def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
         low = 0

@@ -72,10 +72,10 @@ def _missing(feed: Feed, ledger: NDArray[np.void], stream: int, ticks: int) -> I
     turns = len(feed.world.measurements)
     for turn in range(turns):
         known = own[own["block"] % turns == turn]
-        known = known[np.argsort(feed.own_rows(known), kind="stable")]
-        starts = feed.own_rows(known).tolist()
-        ends = np.maximum.accumulate(feed.own_rows(known) + known["points"]).tolist()
-        for gap, end in zip([0, *ends], [*starts, rows], strict=True):
+        starts = feed.own_rows(known)
+        order = np.argsort(starts, kind="stable")
+        ends = np.maximum.accumulate((starts + known["points"])[order])
+        for gap, end in zip([0, *ends.tolist()], [*starts[order].tolist(), rows], strict=True):
             at = gap
             while at < min(end, rows):
                 last = min(end, rows, (at // size + 1) * size)

@@ -11,7 +11,7 @@ import numpy as np
 from tsbench.check.buckets import chosen_series
 from tsbench.check.comparison import EXACT, Difference, IncompleteRow
 from tsbench.check.packed import Packed, join_packed, pack
-from tsbench.check.points import EVER_NS
+from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.rows import Newest, packed_rows
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ MOMENTS_VALUES = 2**23
 """Series times moments for which the newest acknowledged times are kept (64 MB); of more, moments are left out."""
 CLOCK_NS = 10_000_000
 """Time by which clocks of two load processes may differ: their offsets are measured over the network."""
-
-NEVER_NS = -(2**63)
 
 _UNSEEN, _NEVER, _LATER, _SEEN = range(4)
 """What was found of a row: nothing yet; another row at its place; a row that was sent too late; the row itself."""
@@ -69,6 +67,7 @@ class MovingTracker:
     def __init__(
         self, questions: Sequence[Question[Latest]], names: Names, all_names: Names, scale: int, *, loaded_ns: int
     ) -> None:
+        self.begin_ns, self.end_ns = NEVER_NS, EVER_NS
         self._names, self._scale, self._loaded_ns = names, scale, loaded_ns
         self._fields = questions[0].query.fields
         self._given: list[_Given] = []
@@ -97,14 +96,6 @@ class MovingTracker:
         step = -(-len(sent_ns) * scale // MOMENTS_VALUES) or 1
         self._moments = sent_ns[::step].astype(np.int64)
         self._acknowledged = np.full((len(self._moments) + 1, scale), NEVER_NS, dtype=np.int64)
-
-    @property
-    def begin_ns(self) -> int:
-        return NEVER_NS
-
-    @property
-    def end_ns(self) -> int:
-        return EVER_NS
 
     def _read(
         self, question: Question[Latest], first: int, chosen: NDArray[np.bool_] | None

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SLAB_ROWS = 32_768
 """Approximate number of rows of a slab: as many as the world computes at a time; a slab has at least one tick."""
 EVER_NS = 2**63 - 1
+"""A time after every point."""
+NEVER_NS = -(2**63)
+"""A time before every point; as the time of a row: there is none."""
 SURE = {Outcome.OK: True, Outcome.UNKNOWN: False, Outcome.PARTIAL: False}
 """Outcomes of writes whose points are stored for certain (True) or perhaps (False)."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from tsbench.check.buckets import chosen_series, column, rows_of
 from tsbench.check.comparison import Difference, compare_rows, in_order, tolerance
 from tsbench.check.packed import Packed
-from tsbench.check.points import EVER_NS
+from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.questions import compare_answer
 from tsbench.check.stored_rows import compare_canonical
 from tsbench.model import Above
@@ -36,19 +36,12 @@ class RowTracker:
     def __init__(self, question: Question[Raw | Above], names: Names, all_names: Names, scale: int) -> None:
         query = question.query
         self._question, self._query, self._names, self._scale = question, query, names, scale
+        self.begin_ns, self.end_ns = query.window.start_ns, query.window.end_ns
         self._chosen = chosen_series(query, all_names, scale)
         self._answer: Packed | None = None
         self._compared = 0
         self._expected_rows = self._found_rows = 0
         self._difference: Difference | None = None
-
-    @property
-    def begin_ns(self) -> int:
-        return self._query.window.start_ns
-
-    @property
-    def end_ns(self) -> int:
-        return self._query.window.end_ns
 
     def add(self, slab: Slab, known: Slab) -> None:
         answer = self._answer
@@ -149,13 +142,9 @@ class NewestTracker:
     def __init__(self, questions: Sequence[Question[Latest]], names: Names, all_names: Names, scale: int) -> None:
         self._names, self._all_names, self._scale = names, all_names, scale
         self._open = sorted(questions, key=_before_ns, reverse=True)
-        self.end_ns = _before_ns(self._open[0])
+        self.begin_ns, self.end_ns = NEVER_NS, _before_ns(self._open[0])
         self._newest = Newest(self._open[0].query.measurement.field_names, scale)
         self._done: list[Checked] = []
-
-    @property
-    def begin_ns(self) -> int:
-        return -(2**63)
 
     def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - these answers have no rows of unknown writes
         low = 0
@@ -189,7 +178,7 @@ class Newest:
 
     def __init__(self, fields: Sequence[str], scale: int) -> None:
         self._fields, self._scale = fields, scale
-        self.time_ns = np.full(scale, -(2**63), dtype=np.int64)
+        self.time_ns = np.full(scale, NEVER_NS, dtype=np.int64)
         self._values = np.zeros((len(fields), scale))
 
     def add(self, slab: Slab, low: int, high: int) -> None:
@@ -205,7 +194,7 @@ class Newest:
 
     def rows(self, fields: Sequence[str], chosen: NDArray[np.bool_] | None) -> Packed:
         """Return the newest rows of the chosen series (None: all) that have one."""
-        there = self.time_ns > -(2**63)
+        there = self.time_ns > NEVER_NS
         some = np.flatnonzero(there if chosen is None else there & chosen)
         which = [self._fields.index(name) for name in fields]
         return Packed(self.time_ns[some], some, self._values[which][:, some].T)
