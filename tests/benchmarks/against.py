@@ -5,6 +5,9 @@
 Both do the same work by their own `tsbench` command, in turn, so that a machine whose speed drifts favours neither. Of
 each pair the ratio of the rates is taken; printed are the median of the ratios and their range, which for 7 pairs is
 the 98 % confidence interval of the median. A ratio above 1 means that this checkout is faster.
+
+The HTTP server of either run is started by this checkout, anew and in the same way: it is the clients that are compared.
+(As another user, or from another place, the same influxd takes up to a fifth more CPU time for a request.)
 """
 
 from __future__ import annotations
@@ -17,8 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench_http import serving
 
 HERE = Path(__file__).parents[2]
 LINES = 24 * 360 * 400  # of one day of cpu-only, 400 hosts, every 10 s
@@ -46,6 +52,9 @@ name = "{target}"
 """
 
 
+SCENARIO_KEYS = ("use_case", "scale", "window", "users", "processes", "target")
+
+
 @dataclass(frozen=True)
 class Work:
     """One kind of work: the scenario of a run (none: `tsbench generate`), and where in its summary the rate is."""
@@ -58,6 +67,7 @@ class Work:
     processes: int = 1
     target: str = ""
     is_load: bool = False
+    is_served: bool = False
 
     def rate(self, checkout: Path, directory: Path) -> float:
         """Do the work with a checkout's command and return its rate."""
@@ -67,10 +77,11 @@ class Work:
             run([tsbench, "generate", "--scale", "400", "--out", os.devnull])
             return LINES / (time.perf_counter() - began_s)
         scenario = directory / "scenario.toml"
-        of = vars(self)
-        scenario.write_text(SCENARIO.format(**{key: of[key] for key in of if key not in {"unit", "is_load"}}))
+        scenario.write_text(SCENARIO.format(**{key: getattr(self, key) for key in SCENARIO_KEYS}))
         results = directory / f"results-{time.monotonic_ns()}"
-        run([tsbench, "run", str(scenario), "--out", str(results)])
+        with serving(directory) if self.is_served else nullcontext(("", directory)) as (endpoint, _):
+            place = ["--endpoint", endpoint] if endpoint else []
+            run([tsbench, "run", str(scenario), *place, "--out", str(results)])
         (path,) = results.glob("*/*/summary.json")
         summary = json.loads(path.read_text(encoding="utf-8"))
         if self.is_load:
@@ -81,7 +92,7 @@ class Work:
 WORKS = {
     "generate": Work("lines/s"),
     "load": Work("points/s", window="12h", target="postgres", is_load=True),
-    "http": Work("requests/s", users=50, target="influxdb1", use_case="sensors"),
+    "http": Work("requests/s", users=50, target="influxdb1", use_case="sensors", is_served=True),
     "ceiling": Work("ops/s", target="null"),
     "workers": Work("ops/s", users=50, processes=2, target="null", use_case="sensors"),
 }
