@@ -6,8 +6,8 @@ Both do the same work by their own `tsbench` command, in turn, so that a machine
 each pair the ratio of the rates is taken; printed are the median of the ratios and their range, which for 7 pairs is
 the 98 % confidence interval of the median. A ratio above 1 means that this checkout is faster.
 
-The HTTP server of either run is started by this checkout, anew and in the same way: it is the clients that are compared.
-(As another user, or from another place, the same influxd takes up to a fifth more CPU time for a request.)
+The HTTP server of either run is started by this checkout, anew and in the same way, since the clients are compared: as
+another user the same influxd takes up to a fifth more CPU time for a request.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def _send(outgoing: int, content: bytes) -> None:
 
 
 def _yield_to_others() -> None:
-    """Never take the core from a process that runs: the queue lasts longer than the encoder must then wait.
+    """Take no core from a process that runs: the queue lasts longer than the encoder must then wait.
 
     On two cores the client and a database each fill one, and sent 5 % more requests a second with that.
     """
