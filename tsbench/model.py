@@ -390,3 +390,8 @@ class WriteMode(StrEnum):
     SINGLE = "single"  # one point, one request, prepared where the database can
     MULTI = "multi"  # many points in one ordinary write statement
     BULK = "bulk"  # the database's own bulk path
+
+    @classmethod
+    def usual(cls, points: int) -> WriteMode:
+        """Return the mode of a write of so many points where none is configured."""
+        return cls.SINGLE if points == 1 else cls.MULTI

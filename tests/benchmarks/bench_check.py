@@ -26,6 +26,7 @@ from tsbench.check import answers as answers_module
 from tsbench.check import buckets, gold, rows
 from tsbench.check.answers import READ_BACK, Answers, given_answers, read_back
 from tsbench.check.packed import Packed
+from tsbench.check.points import Feed
 from tsbench.check.questions import Question
 from tsbench.model import Outcome, Rows
 from tsbench.results.ledger import LEDGER_DTYPE
@@ -87,8 +88,8 @@ class Run:
         return found
 
     def gold(self) -> gold.Gold:
-        place = {"loaded_ticks": self.loaded, "block_points": BLOCK, "last_tick": self.ticks}
-        return gold.Gold(self.world(), keeps_duplicates=True, ledger=self.ledger(), **place)
+        feed = Feed(self.world(), self.loaded, BLOCK, self.ticks)
+        return gold.Gold(feed, self.ledger(), keeps_duplicates=True)
 
 
 class Files:

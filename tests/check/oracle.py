@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tsbench.check.points import Feed
 from tsbench.model import Count, Outcome
 from tsbench.workload.answer_key import AnswerKey
 
@@ -12,32 +11,22 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tsbench.check.points import Feed
     from tsbench.model import Query, Rows
-    from tsbench.workload.world import World
 
 
 class Oracle:
     """The points that are stored for certain in `known`, those that may be stored in `maybe`."""
 
-    def __init__(
-        self,
-        world: World,
-        ledger: NDArray[np.void],
-        *,
-        loaded_ticks: int,
-        block_points: int,
-        keeps_duplicates: bool,
-        last_tick: int | None = None,
-    ) -> None:
-        self.world = world
+    def __init__(self, feed: Feed, ledger: NDArray[np.void], *, keeps_duplicates: bool) -> None:
+        self.world = world = feed.world
         self.known, self.maybe = AnswerKey(keeps_duplicates), AnswerKey()
         for measurement in world.measurements:
             self.known.create(measurement, world.tags())
             self.maybe.create(measurement, world.tags())
         for stream in range(world.spec.streams):
-            for batch in world.batches(stream, points=1_000, last_tick=loaded_ticks):
+            for batch in world.batches(stream, points=1_000, last_tick=feed.loaded_ticks):
                 self.known.add(batch)
-        feed = Feed(world, loaded_ticks, block_points, last_tick)
         for outcomes, key in (
             ([Outcome.OK], self.known),
             ([Outcome.UNKNOWN, Outcome.PARTIAL], self.maybe),

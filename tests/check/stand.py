@@ -14,6 +14,7 @@ from tests.check.oracle import Oracle
 from tsbench.check.answers import Answers, ask, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
+from tsbench.check.points import Feed
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
@@ -128,19 +129,15 @@ class Stand:
 
     def gold(self) -> Gold:
         """Return the gold answers."""
-        return Gold(self.world, **self._written())
+        return Gold(self._feed, self.ledger, keeps_duplicates=self.schema.keeps_duplicates)
 
     def oracle(self) -> Oracle:
         """Return the answers of a key that has all points in memory."""
-        return Oracle(self.world, **self._written())
+        return Oracle(self._feed, self.ledger, keeps_duplicates=self.schema.keeps_duplicates)
 
-    def _written(self) -> dict[str, Any]:
-        return {
-            "ledger": self.ledger,
-            "loaded_ticks": self.ticks,
-            "block_points": BLOCK,
-            "keeps_duplicates": self.schema.keeps_duplicates,
-        }
+    @property
+    def _feed(self) -> Feed:
+        return Feed(self.world, self.ticks, BLOCK)
 
     def copy(self, path: Path) -> Stand:
         """Return the same stand on a copy of the file, for planting defects."""

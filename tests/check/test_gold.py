@@ -99,8 +99,7 @@ BLOCKS = blocks(CPU_WORLD, 0)  # stream 0 has the series 0, 2, 4: a block of 12 
 
 
 def gold(*entries: Entry, keeps: bool = True, at: World = CPU_WORLD, in_part: tuple[int, int] = (0, 0)) -> Gold:
-    records = ledger(*entries, in_part=in_part)
-    return Gold(at, loaded_ticks=LOADED, keeps_duplicates=keeps, ledger=records, block_points=BLOCK)
+    return Gold(Feed(at, LOADED, BLOCK), ledger(*entries, in_part=in_part), keeps_duplicates=keeps)
 
 
 def database(*batches: Batch, keeps: bool = True, at: World = CPU_WORLD) -> MemorySession:

@@ -42,8 +42,8 @@ def judged(stand: Stand, *, streams: tuple[int, ...]) -> Answers:
     """Check what is stored, where workers with these streams were lost."""
     session = stand.connect()
     newest_ns = newest_stored_ns(session, WAL, stand.world.measurements)
-    ledger = with_unrecorded(Feed(stand.world, stand.ticks, BLOCK), stand.ledger, streams, newest_ns)
-    gold = Gold(stand.world, loaded_ticks=TICKS, keeps_duplicates=True, ledger=ledger, block_points=BLOCK)
+    feed = Feed(stand.world, stand.ticks, BLOCK)
+    gold = Gold(feed, with_unrecorded(feed, stand.ledger, streams, newest_ns), keeps_duplicates=True)
     answers = Answers()
     read_back(gold, session, WAL, 10**9, answers)
     ask(gold, session, WAL, ["last-value"], 14, SEED, answers)

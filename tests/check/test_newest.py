@@ -12,6 +12,7 @@ import pytest
 from tests.check.stand import START_NS, world_of
 from tsbench.check.gold import Gold
 from tsbench.check.newest import CLOCK_NS
+from tsbench.check.points import Feed
 from tsbench.check.questions import Question
 from tsbench.model import Latest, Outcome, Rows
 from tsbench.results.ledger import LEDGER_DTYPE
@@ -59,7 +60,7 @@ def gold(blocks: int = 4, **outcomes: Outcome) -> Gold:
         fates = BLOCK * (outcome is Outcome.OK), BLOCK * (outcome is Outcome.FAILED), int(outcome)
         entries += [(stream, block, 0, BLOCK, *fates, sent_ns, sent_ns + NS_PER_S) for stream in range(2)]
     ledger = np.array(entries, dtype=LEDGER_DTYPE)
-    return Gold(WORLD, loaded_ticks=LOADED, keeps_duplicates=True, ledger=ledger, block_points=BLOCK)
+    return Gold(Feed(WORLD, LOADED, BLOCK), ledger, keeps_duplicates=True)
 
 
 def judged(key: Gold, answer: list[Row], sent_s: float = 0.0, ended_s: float = 0.0, **other: Any) -> Difference | None:
@@ -178,7 +179,7 @@ def test_without_tags_there_is_one_newest_row() -> None:
     world = world_of("replication", 1, interval_s=60, streams=1)
     query = Latest(world.measurements[0], world.measurements[0].field_names)
     ledger = np.array([(0, 0, 0, BLOCK, BLOCK, 0, 0, 0, 0)], dtype=LEDGER_DTYPE)
-    key = Gold(world, loaded_ticks=LOADED, keeps_duplicates=True, ledger=ledger, block_points=BLOCK)
+    key = Gold(Feed(world, LOADED, BLOCK), ledger, keeps_duplicates=True)
     (batch,) = world.batches(0, points=100, last_tick=LOADED + BLOCK)
     every: list[Row] = list(
         zip(batch.time_ns.tolist(), *(column.tolist() for column in batch.fields.values()), strict=True)

@@ -12,6 +12,7 @@ from tests.check.oracle import Oracle
 from tests.check.stand import START_NS
 from tests.examples import examples
 from tsbench.check.gold import Gold
+from tsbench.check.points import Feed
 from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.units import NS_PER_S
@@ -124,13 +125,8 @@ def test_the_streaming_gold_accepts_the_answer_keys_answers_and_no_others(data: 
     last = data.draw(st.sampled_from([None, loaded + 6, loaded + 40]))
     ledger = data.draw(ledgers(world, loaded=loaded, block=block, last=last))
     keeps = data.draw(st.booleans())
-    place: dict[str, Any] = {
-        "loaded_ticks": loaded,
-        "block_points": block,
-        "last_tick": last,
-        "keeps_duplicates": keeps,
-    }
-    oracle, gold = Oracle(world, ledger, **place), Gold(world, ledger=ledger, **place)
+    feed = Feed(world, loaded, block, last)
+    oracle, gold = Oracle(feed, ledger, keeps_duplicates=keeps), Gold(feed, ledger, keeps_duplicates=keeps)
     assert gold.count() == oracle.count()
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     for query in queries_of(world, rng, loaded):

@@ -11,7 +11,7 @@ import numpy as np
 
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.newest import MovingTracker
-from tsbench.check.points import EVER_NS, SURE, Feed, end_of_writes, slabs
+from tsbench.check.points import EVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
 from tsbench.check.stored_rows import canonical_stored
@@ -28,7 +28,6 @@ from tsbench.model import (
     Stored,
     Window,
 )
-from tsbench.results.ledger import read_ledgers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
     from tsbench.check.buckets import Checked, Tracker
     from tsbench.check.comparison import Difference, Row
     from tsbench.check.packed import Packed
+    from tsbench.check.points import Feed
     from tsbench.check.questions import Answer
     from tsbench.check.stored_rows import Located
-    from tsbench.workload.world import World
 
 
 class Gold:
@@ -53,35 +52,19 @@ class Gold:
 
     Parameters
     ----------
-    world
-        The world of the run.
-    loaded_ticks
-        Number of ticks of the bulk load.
-    keeps_duplicates
-        Whether the schema keeps two points of a series at the same time.
+    feed
+        What the run sent.
     ledger
         The writes after the load (`results.ledger`).
-    block_points
-        Number of rows of the blocks that the writes were cut from.
-    last_tick
-        Tick at which the writes' feed ended; None: it had no end.
+    keeps_duplicates
+        Whether the schema keeps two points of a series at the same time.
     """
 
-    def __init__(
-        self,
-        world: World,
-        *,
-        loaded_ticks: int,
-        keeps_duplicates: bool,
-        ledger: NDArray[np.void] | None = None,
-        block_points: int = 1,
-        last_tick: int | None = None,
-    ) -> None:
-        self.world = world
-        self.loaded = Window(world.time_ns(0), world.time_ns(loaded_ticks))
+    def __init__(self, feed: Feed, ledger: NDArray[np.void], *, keeps_duplicates: bool) -> None:
+        self.world = world = feed.world
+        self.loaded = Window(world.time_ns(0), world.time_ns(feed.loaded_ticks))
         self._keeps = keeps_duplicates
-        self._ledger = read_ledgers([]) if ledger is None else ledger
-        self._feed = Feed(world, loaded_ticks, block_points, last_tick)
+        self._feed, self._ledger = feed, ledger
         self._keys = world.keys()
         self._series_of = {key: series for series, key in enumerate(self._keys)}
         self._stored: int | None = None

@@ -59,9 +59,9 @@ def floor_ns(spec: RunSpec, endpoint: str, op: str, seconds: float) -> int:
 def _payloads(spec: RunSpec, schema: Schema, op: str) -> Iterator[Payload]:
     points = int(op.removeprefix("write-"))
     modes = {one.name: one.write_mode for one in spec.writes}
-    mode = modes.get(op) or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI)  # bare Locust names no ops
+    mode = modes.get(op) or WriteMode.usual(points)  # bare Locust names no ops
     world = spec.world_at()
-    first_tick = world.ticks(spec.load.window)
+    first_tick, _ = spec.write_ticks(world)
     if mode is WriteMode.SINGLE:
         blocks = world.batches(0, points=spec.block_points, first_tick=first_tick)
         return chain.from_iterable(map(schema.encode_singles, blocks))

@@ -77,7 +77,7 @@ class LoadProcess:
         require_driver(self.target)
         self.schema = schema_of(spec, self.target)
         self.world = spec.world_at()
-        self.loaded_ticks = self.world.ticks(spec.load.window)
+        self.loaded_ticks, _ = spec.write_ticks(self.world)
         self.timebase = timebase
         self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
         self.probe = LoopMonitor(directory, share.name, timebase)

@@ -68,8 +68,7 @@ class TimeSeriesUser(User):
         process, session = self._process, self._session
         if process is None or session is None or not process.due_times.wait(self._turn):
             raise StopUser
-        mode = mode or (WriteMode.SINGLE if points == 1 else WriteMode.MULTI)
-        write = process.next_write(points, mode, self._turn)
+        write = process.next_write(points, mode or WriteMode.usual(points), self._turn)
         if write is None:
             self._nothing_left(process)
             return

@@ -186,9 +186,7 @@ class WriteStreams:
     def of(cls, spec: RunSpec, streams: Sequence[int]) -> WriteStreams:
         """Return the writes of a run after its bulk load."""
         world = spec.world_at()
-        first = world.ticks(spec.load.window)
-        window = spec.drive.window
-        last = None if window is None else first + world.ticks(window)
+        first, last = spec.write_ticks(world)
         schema = schema_of(spec, registry.get(spec.target.name))
         return cls(world, schema, streams, block_points=spec.block_points, first_tick=first, last_tick=last)
 

@@ -102,17 +102,9 @@ class Examiner:
         self._gold = self._gold_of_all()
 
     def _gold_of_all(self) -> Gold:
-        world, spec = self._world, self._spec
-        ticks = world.ticks(spec.load.window)
-        last_tick = None if spec.drive.window is None else ticks + world.ticks(spec.drive.window)
-        return Gold(
-            world,
-            loaded_ticks=ticks,
-            keeps_duplicates=self._schema.keeps_duplicates,
-            ledger=self._with_unrecorded(Feed(world, ticks, spec.block_points, last_tick)),
-            block_points=spec.block_points,
-            last_tick=last_tick,
-        )
+        first, last = self._spec.write_ticks(self._world)
+        feed = Feed(self._world, first, self._spec.block_points, last)
+        return Gold(feed, self._with_unrecorded(feed), keeps_duplicates=self._schema.keeps_duplicates)
 
     def _with_unrecorded(self, feed: Feed) -> NDArray[np.void]:
         """Return the ledger with the writes that lost workers may have made and not recorded."""

@@ -10,7 +10,7 @@ from tsbench import units
 from tsbench.model import WriteMode
 from tsbench.scenario.types import DurationNs, Mode, SecondsNs, SizeBytes, TimeNs, Waits
 from tsbench.servers import cgroup
-from tsbench.text import printable_line
+from tsbench.text import printable
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import Disorder, WorldSpec
 
@@ -46,7 +46,7 @@ class Part(BaseModel):
     @classmethod
     def _printable(cls, value: Any) -> Any:
         texts = [value] if isinstance(value, str) else [*value, *value.values()] if isinstance(value, dict) else []
-        if any(printable_line(text) != " ".join(text.split()) for text in texts):
+        if any(printable(text) != text for text in texts):
             raise ValueError("has a character that cannot be shown, such as a control character; take it out")
         return value
 
@@ -206,7 +206,7 @@ class Op(Part):
     @property
     def write_mode(self) -> WriteMode:
         """Mode of the op's writes: as configured, else single for one point and multi for more."""
-        return self.mode or (WriteMode.SINGLE if self.write == 1 else WriteMode.MULTI)
+        return self.mode or WriteMode.usual(self.write or 1)
 
 
 class CheckPart(Part):

@@ -111,6 +111,14 @@ class RunSpec(Part):
         """Return the simulated world of the run."""
         return World(self.world.spec(self.resolution_ns))
 
+    def write_ticks(self, world: World) -> tuple[int, int | None]:
+        """Return the first tick of the run's writes and the one after the last (None: no end).
+
+        `world` is the run's (`world_at`); the ticks before are those of the bulk load.
+        """
+        first = world.ticks(self.load.window)
+        return first, None if self.drive.window is None else first + world.ticks(self.drive.window)
+
 
 def block_points(sizes: Sequence[int]) -> int:
     """Return the number of rows of a block that writes of these sizes divide without a remainder.
