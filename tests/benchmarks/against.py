@@ -24,7 +24,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_http import serving
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.bench_http import serving
 
 HERE = Path(__file__).parents[2]
 LINES = 24 * 360 * 400  # of one day of cpu-only, 400 hosts, every 10 s

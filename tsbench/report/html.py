@@ -198,6 +198,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "causes": view.causes(cell),
         "first_ops": view.first_ops(cell),
         "failures": view.failures(cell),
+        "steadiness": view.steadiness_rows(cell),
         "stalls": view.stall_rows(found),
         "stall_count": len(found),
         "unsupported": view.unsupported(cell),

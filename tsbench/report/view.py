@@ -240,6 +240,23 @@ def stall_rows(found: pd.DataFrame, most: int = 10) -> list[tuple[str, ...]]:
     return rows
 
 
+def steadiness_rows(cell: Cell) -> list[tuple[str, ...]]:
+    """Return how the rates went on: what, when settled, drift, variation, stalls, the worst stall."""
+    rows: list[tuple[str, ...]] = []
+    for kind, steady in _items(cell.summary.get("steadiness")):
+        if not isinstance(steady, dict):
+            continue
+        settled, drift, number = steady.get("settled_s"), steady.get("drift") or 0.0, steady.get("stall_count") or 0
+        when = "never" if settled is None else "at once" if settled <= 0 else f"after {settled} s"
+        worst = next(iter(steady.get("stalls") or ()), None)
+        deepest = f"{worst['length_s']} s down to {worst['lowest']:.0%}, at {worst['start_s']} s" if worst else ""
+        stalled = f"{number} ({steady.get('stalled_s')} s)" if number else "none"
+        trend = f"{drift:+.0%}" if drift else "none"
+        name = {"write": "points/s written", "query": "queries/s"}.get(kind, kind)
+        rows.append((name, when, trend, f"{steady.get('variation', 0.0):.1%}", stalled, deepest))
+    return rows
+
+
 def first_ops(cell: Cell) -> list[tuple[str, str]]:
     """Return the response time of a cold run's first op of each name, and its service time."""
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.believable import believable_percentile, own_percentiles_ns
@@ -13,6 +13,7 @@ from tsbench.measure.gates import failed_connections, failed_ops, percents_of_ga
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.recorder import TIMES
+from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
 from tsbench.run.findings import Findings
 
@@ -112,6 +113,12 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limited_by": limit_name,
         "limit": client.summary(spec, sums, percents),
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
+        "steadiness": {
+            kind: asdict(steady)
+            for kind, steady in steadiness_by_kind(
+                merged.per_second, of_kind, end_s=min(duration_s, int(processes.stopped_s) - processes.start_s)
+            ).items()
+        },
         "failures": _failures(processes),
         "firsts": _firsts(processes),
     }

@@ -1,0 +1,105 @@
+"""Each case is made by hand, so that the truth is known: a start-up, a drift, stalls, or none of them."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tsbench.measure.steadiness import LEAST_S, MOST_STALLS, Stall, Steadiness, steadiness, steadiness_by_kind
+
+RATE = 10_000.0
+
+
+def judged(per_s: np.ndarray, first_s: int = 0) -> Steadiness:
+    found = steadiness(per_s, first_s)
+    assert found is not None
+    return found
+
+
+def noise(seconds: int, seed: int = 1, share: float = 0.05) -> np.ndarray:
+    return RATE * (1 + share * np.random.default_rng(seed).standard_normal(seconds))
+
+
+@pytest.mark.parametrize("seconds", [LEAST_S, 60, 600, 3_600])
+def test_a_flat_rate_has_settled_at_once_and_has_neither_drift_nor_stalls(seconds):
+    outcomes = [judged(noise(seconds, seed), -2) for seed in range(200)]
+    at_once = [o.settled_s is not None and o.settled_s <= -2 + seconds // 4 for o in outcomes]
+    assert sum(at_once) >= 180
+    assert sum(o.drift != 0 for o in outcomes) <= 8  # 2 are expected at the 1 % level
+    assert all(not o.stalls for o in outcomes)
+    assert outcomes[0].variation == pytest.approx(0.05, rel=0.4)
+    assert outcomes[0].median_per_s == pytest.approx(RATE, rel=0.05)
+
+
+@pytest.mark.parametrize(("seconds", "start_up"), [(60, 10), (600, 60), (3_600, 900)])
+def test_the_end_of_a_start_up_is_found(seconds, start_up):
+    rate = noise(seconds)
+    rate[:start_up] *= np.linspace(0.3, 0.9, start_up)
+    found = judged(rate)
+    assert found.settled_s == pytest.approx(start_up, rel=0.25)
+    assert found.median_per_s == pytest.approx(RATE, rel=0.02)
+
+
+@pytest.mark.parametrize("change", [-0.4, 0.4])
+def test_a_rate_that_drifts_never_settles(change):
+    found = judged(noise(600) * np.linspace(1, 1 + change, 600))
+    assert found.settled_s is None
+    assert np.sign(found.drift) == np.sign(change)
+    assert abs(found.drift) >= 0.15
+
+
+def test_a_small_drift_is_said_of_a_rate_that_settled():
+    found = judged(noise(3_600, share=0.02) * np.linspace(1, 0.95, 3_600))
+    assert found.settled_s is not None
+    assert -0.06 < found.drift < -0.02
+
+
+def test_stalls_have_start_length_and_depth_and_the_deepest_is_first():
+    rate = noise(300)
+    rate[100:104] = 0.1 * RATE
+    rate[200] = 0.4 * RATE
+    found = judged(rate, -5)
+    first, second = found.stalls
+    assert (first.start_s, first.length_s) == (95, 4)
+    assert first.lowest == pytest.approx(0.1, rel=0.05)
+    assert (second.start_s, second.length_s) == (195, 1)
+    assert (found.stall_count, found.stalled_s) == (2, 5)
+    assert found.settled_s is not None
+
+
+def test_a_rate_that_stalls_to_nothing_every_minute_is_kept_short():
+    rate = noise(7_200)
+    rate[30::60] = 0.0
+    found = judged(rate)
+    assert len(found.stalls) == MOST_STALLS
+    assert found.stall_count == found.stalled_s == pytest.approx(120, abs=2)
+    assert found.stalls[0] == Stall(found.stalls[0].start_s, 1, 0.0)
+
+
+@pytest.mark.parametrize("rate", [noise(LEAST_S - 1), np.zeros(100)], ids=["too short", "nothing"])
+def test_of_too_little_nothing_is_said(rate):
+    assert steadiness(rate, 0) is None
+
+
+def test_ops_that_come_by_chance_do_not_stall():
+    rate = np.random.default_rng(1).poisson(3, 300).astype(float)
+    assert not judged(rate).stalls
+
+
+def test_a_day_of_seconds_is_judged_too():
+    found = judged(noise(86_400))
+    assert found.settled_s is not None
+
+
+def test_seconds_without_a_row_are_stalled_and_the_warm_up_counts_as_a_start_up():
+    rows = [
+        {"second": second, "op": op, "points": points // 4 if second < -3 else points, "done": 100}
+        for second in range(-10, 60)
+        for op, points in {"write-1": 100, "write-10": 1_000, "lastpoint": 0}.items()
+        if second not in {30, 31}
+    ]
+    kinds = {"write-1": "write", "write-10": "write", "lastpoint": "query"}
+    found = steadiness_by_kind(pl.DataFrame(rows), kinds, end_s=58)
+    assert (found["write"].settled_s, found["query"].settled_s) == (-3, -9)
+    assert (found["write"].median_per_s, found["query"].median_per_s) == (1_100, 100)
+    assert found["write"].stalls == found["query"].stalls == (Stall(30, 2, 0.0),)
+    assert steadiness_by_kind(pl.DataFrame(rows)[:0], {"write-1": "write"}, end_s=58) == {}
