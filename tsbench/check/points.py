@@ -23,7 +23,7 @@ SLAB_ROWS = 32_768
 EVER_NS = 2**63 - 1
 """A time after every point."""
 NEVER_NS = -(2**63)
-"""A time before every point; in place of the time of a row it says that no row exists."""
+"""A time before every point; also the time of a row that does not exist."""
 SURE = {Outcome.OK: True, Outcome.UNKNOWN: False, Outcome.PARTIAL: False}
 """Outcomes of writes whose points are stored for certain (True) or perhaps (False)."""
 

@@ -21,6 +21,7 @@ from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
 from tsbench.errors import UserMistake
+from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
@@ -58,8 +59,8 @@ class Share:
 @dataclass(slots=True)
 class _State:
     asked: dict[str, int] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
-    unconnected: dict[str, int] = field(default_factory=dict)
+    failures: ErrorTexts = field(default_factory=ErrorTexts)
+    unconnected: ErrorTexts = field(default_factory=ErrorTexts)
 
 
 class LoadProcess:
@@ -143,7 +144,7 @@ class LoadProcess:
         outcome, cause = _sort(error)
         now_ns = self.timebase.now_ns()
         self.recorder.op("connect", due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
-        self._state.unconnected[str(error)] = self._state.unconnected.get(str(error), 0) + 1
+        self._state.unconnected.add(error)
 
     def _import_driver(self) -> None:
         """Open and close a session in this thread, so that the threads of the pool find all modules imported.
@@ -236,7 +237,7 @@ class LoadProcess:
         if result.error is not None:
             outcome, cause = _sort(result.error)
             acknowledged = result.error.acknowledged if isinstance(result.error, PartialWrite) else 0
-            self._state.failures[str(result.error)] = self._state.failures.get(str(result.error), 0) + 1
+            self._state.failures.add(result.error)
         elif type(result.value) is int:  # a session knows better than its payload
             acknowledged = result.value
         delays = turn.delayed_ns, result.unread_ns
@@ -291,8 +292,8 @@ class LoadProcess:
             "payload_wait_ns": self.due_times.payload_wait_ns,
             "clock_offset_ns": self.timebase.offset_ns,
             "schedule": asdict(self.due_times.schedule) if self.due_times.is_open_loop else None,
-            "unconnected": self._state.unconnected,
-            "failures": dict(sorted(self._state.failures.items(), key=lambda item: -item[1])[:20]),
+            "unconnected": self._state.unconnected.most_common(),
+            "failures": self._state.failures.most_common(20),
         }
         (place / f"{self.share.name}.json").write_text(json.dumps(content), encoding="utf-8")
 

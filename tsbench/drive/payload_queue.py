@@ -176,11 +176,6 @@ class PayloadQueue:
         """True if all points were handed out, in writes of any kind, or nothing more can be encoded."""
         return all(kind.ended and not kind.count and not kind.pending for kind in self._kinds.values())
 
-    @property
-    def ready_bytes(self) -> int:
-        """Encoded bytes of the writes that are ready, without those of the bursts that are unpacked."""
-        return sum(len(frame.content) for kind in self._kinds.values() for frame in kind.bursts)
-
     def _add_kind(self, points: int, mode: WriteMode) -> _Kind:
         if self._block_points % points:
             text = f"writes of {points} points do not fit blocks of {self._block_points}"
