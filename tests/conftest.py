@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from markupsafe import escape
 
-import tests.examples  # noqa: F401 - registers the profile that `--hypothesis-profile` may name
+import tests.examples  # noqa: F401 - loads the usual profile of Hypothesis, and registers the thorough one
 from tests.namespaces import three_hosts
 from tests.warm import WarmLocust
 from tsbench.errors import UserMistake

@@ -7,6 +7,8 @@ from hypothesis import settings
 USUAL = 100
 """Examples of Hypothesis's own profile."""
 
+settings.register_profile("usual", deadline=None)  # on a busy machine any example may take longer than 0.2 s
+settings.load_profile("usual")
 settings.register_profile("thorough", max_examples=10 * USUAL, deadline=None)
 
 

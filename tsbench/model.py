@@ -393,5 +393,5 @@ class WriteMode(StrEnum):
 
     @classmethod
     def usual(cls, points: int) -> WriteMode:
-        """Return the mode of a write where none is configured."""
+        """Return the mode of a write of `points` points if none is configured."""
         return cls.SINGLE if points == 1 else cls.MULTI
