@@ -542,10 +542,12 @@ SOUND = (
     Sound("sqlite", "clustered", "sensors", 180, 8, 180, 7, MESSY),
     Sound("sqlite", "wal", "replication", 250, 1, 10, 1),
     Sound("sqlite", "clustered", "replication", 250, 1, 10, 1, MESSY),
+    Sound("sqlite", "clustered", "stocks", 60, 3, 60, 49, MESSY),
 )
 SOUND_POSTGRES = (
     Sound("postgres", "btree", "cpu-only", 150, 32, 900, 25),
     Sound("postgres", "brin", "sensors", 60, 8, 300, 7, MESSY),
+    Sound("postgres", "btree", "stocks", 60, 3, 60, 49),
 )
 
 

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from tests.cli.support import TINY as SMALLEST
 from tests.cli.support import Command
-from tsbench.run.claims import Claim
+from tsbench.run.claims import TABLES
 from tsbench.scenario import matrix
 from tsbench.scenario.reference import FileKeys, json_schema, markdown
 from tsbench.scenario.spec import INTERNAL, SCENARIO_KEYS, RunSpec, Scenario
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
-SCHEMA = json_schema(Claim)
+SCHEMA = json_schema(TABLES)
 VALIDATOR = Draft202012Validator(SCHEMA)
 
 
@@ -132,13 +132,13 @@ def test_the_defaults_are_those_of_the_models_and_written_as_a_file_would() -> N
 
 
 def test_the_file_has_the_keys_that_the_parser_knows() -> None:
-    assert {*FileKeys.model_fields, "claim"} == SCENARIO_KEYS
+    assert {*FileKeys.model_fields, *TABLES} == SCENARIO_KEYS
     assert set(SCHEMA["properties"]) == {*RunSpec.model_fields, *SCENARIO_KEYS} - INTERNAL
 
 
 def test_the_page_of_keys_is_what_the_command_prints(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "scenario-keys.md").read_text(encoding="utf-8")
-    assert page == markdown(Claim), "write it again: tsbench schema --markdown > docs/scenario-keys.md"
+    assert page == markdown(TABLES), "write it again: tsbench schema --markdown > docs/scenario-keys.md"
     command = Command(tmp_path, "tsbench", "schema", "--markdown")
     assert (command.wait(), command.stdout) == (0, page)
 
@@ -150,7 +150,7 @@ def test_the_command_prints_the_schema(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_key_with_its_value_and_default() -> None:
-    page = markdown(Claim)
+    page = markdown(TABLES)
     for row in (
         '| `duration` | duration, whole seconds | `"10s"` | Length of the measured window; above 0. |',
         "| `use_case` | text | required |",

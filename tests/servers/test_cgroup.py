@@ -79,6 +79,27 @@ class TestHeld:
             assert share > 0.35
         assert not any(path.exists() for path in group.directories)
 
+    def test_lifted_caps_hold_no_more_and_the_summary_ends_with_them(self, tmp_path: Path) -> None:
+        program = "print('ready'); x = b'x' * 30_000_000\nwhile len(x) < 10**9 and not input(): x += b'x' * 80_000_000"
+        process = server(tmp_path, "import os; os.dup2(os.open('go', os.O_RDWR), 0)\n" + program, directory=tmp_path)
+        os.mkfifo(tmp_path / "go")
+        group = cgroup.create(Caps(0.3, 64 * MB))
+        process.start(when(lambda: "ready" in process.tail()), group=group)
+        group.mark()
+        group.lift()
+        before = group.summary()
+        with (tmp_path / "go").open("w") as file:
+            file.write("\n")
+        _until(lambda: group.counters()["memory_bytes"] > 80 * MB)
+        assert (process.alive(), group.killed()) == (True, "")
+        assert group.summary() == before
+        assert before["lifted_for_checks"]
+        assert before["in_all"]["memory_peak_bytes"] <= 64 * MB
+        limits = [path / name for path in group.directories for name in ("cpu.cfs_quota_us", "cpu.max")]
+        assert {limit.read_text().split()[0] for limit in limits if limit.exists()} <= {"-1", "max"}
+        process.kill()
+        group.remove()
+
     def test_a_server_that_needs_too_much_memory_is_killed_and_told_apart(self, tmp_path: Path) -> None:
         program = "print('ready'); import time; time.sleep(0.2); x = b'x' * 200_000_000; time.sleep(60)"
         process = server(tmp_path, program)
@@ -186,6 +207,7 @@ class TestHeld:
         assert summary["caps"]["oom_kills"] == 0
         (run,) = [RunDir(path) for path in tmp_path.iterdir() if path.is_dir()]
         assert run.read_json("env.json")["server"]["caps"]["in_all"]["memory_peak_bytes"] > 10 * MB
+        assert run.read_json("env.json")["server"]["caps"]["lifted_for_checks"] is True
         assert run.has("counters.parquet")
 
     @pytest.mark.postgres
@@ -247,6 +269,9 @@ def test_under_cgroups_2_the_group_is_made_beside_its_own_where_controllers_are_
         "oom_kills": 1,
     }
     assert "cap 64.0 MB" in group.killed()
+    group.lift()
+    assert ((path / "cpu.max").read_text(), (path / "memory.max").read_text()) == ("max", "max")
+    assert group.summary()["lifted_for_checks"] is True
 
 
 def test_where_nobody_hands_controllers_down_the_cure_is_told(second: Path) -> None:

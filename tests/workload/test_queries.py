@@ -16,6 +16,7 @@ from tsbench.workload.world import World
 WORLD = World(spec("cpu-only", scale=40))
 LOADED = Window(WORLD.spec.start_ns, WORLD.spec.start_ns + 48 * HOUR_NS)
 SENSORS = World(spec("sensors", scale=40))
+STOCKS = World(spec("stocks", scale=3))
 STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000)
 
 #                          type, hours, bucket, aggregate, keys, fields: as the peers' code has them
@@ -86,10 +87,19 @@ def test_sensors_have_the_studys_two_reads():
     assert asked == [m.name for m in SENSORS.measurements]
 
 
+def test_stocks_have_the_studys_day_and_daily_mean():
+    day = make("prices-day", STOCKS, LOADED, 1, 0)
+    assert isinstance(day, Raw)
+    assert (day.window.length_ns, day.keys) == (24 * HOUR_NS, None)
+    daily = make("prices-daily", STOCKS, LOADED, 1, 0)
+    assert isinstance(daily, Grouped)
+    assert (daily.aggregate, daily.bucket_ns, daily.window, daily.keys) == ("mean", 24 * HOUR_NS, LOADED, None)
+
+
 @settings(deadline=None)
 @given(st.sampled_from(sorted(QUERIES)), st.integers(0, 2**32), st.integers(0, 10**9), st.sampled_from(STEPS_NS))
 def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed, number, step_ns):
-    world = SENSORS if QUERIES[name].use_cases == ("sensors",) else WORLD
+    world = {"sensors": SENSORS, "stocks": STOCKS}.get((QUERIES[name].use_cases or ("",))[0], WORLD)
     world = World(replace(world.spec, resolution_ns=step_ns))
     query = make(name, world, LOADED, seed, number)
     assert query == make(name, world, LOADED, seed, number)

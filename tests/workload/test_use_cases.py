@@ -168,6 +168,25 @@ def test_replication_is_one_series_without_tags():
     assert measurement.field_names == ("receive_lag_kb", "replay_lag_kb", "seconds_since_last_commit")
 
 
+def test_stocks_have_a_symbol_and_a_currency_and_prices_that_rise_by_less_than_one_a_minute():
+    world = World(spec("stocks", scale=3))
+    (measurement,) = world.measurements
+    assert (measurement.tags, world.key, measurement.field_names) == (("symbol", "currency"), "symbol", ("price",))
+    assert world.keys() == ("Apple", "Orange", "Banana")
+    assert set(world.tags()["currency"].tolist()) <= {"dollar", "euro", "yen"}
+    price: dict[int, list[float]] = {s: [] for s in range(3)}
+    for stream in range(world.spec.streams):
+        for batch in world.batches(stream, points=3_000, last_tick=1_000):
+            for series, value in zip(batch.series.tolist(), batch.fields["price"].tolist(), strict=True):
+                price[series].append(value)
+    for values in price.values():
+        steps = np.diff(values)
+        assert len(values) == 1_000
+        assert (steps >= 0).all()
+        assert (steps < 1).all()
+        assert 0.4 < steps.mean() < 0.6
+
+
 @pytest.mark.parametrize("name", sorted(USE_CASES))
 def test_every_use_case_says_in_a_sentence_what_it_is(name):
     assert USE_CASES[name].name == name

@@ -20,6 +20,7 @@ SPECS: dict[str, WorldSpec] = {
     "replication": spec("replication", scale=1),
     "sensors": spec("sensors"),
     "sensors, disordered": spec("sensors", disorder=Disorder(late=0.1, out_of_order=0.1, duplicate=0.1, missing=0.1)),
+    "stocks": spec("stocks", scale=3),
 }
 PINNED: dict[int, dict[str, str]] = {
     1: {
@@ -37,6 +38,7 @@ PINNED: dict[int, dict[str, str]] = {
         "replication": "458716a8560022549719979288fd91f0e64f71fac2d72eb43d6ced77d11a4d14",
         "sensors": "c80da20c01332ceb1c35cbb9e65cd3bfd06ba622b5bc2d99edeb1bc9fb12a296",
         "sensors, disordered": "f8409e2a87d6a7feafd9ca2dbc1fb3a9a583dbc0697a13c44fb65aff4fdd627a",
+        "stocks": "6767013438a7f8db36e9d6d48885ed38737f363ea788578213d876e4f5b47c94",
     },
 }
 """By version of the worlds: the hash of the first blocks of every stream. Never change one; add those of a new version.

@@ -148,6 +148,7 @@ GOLDEN = {
     "devops": "f4a285476dc6d369",
     "replication": "a318c145a7a3fda7",
     "sensors": "5906639022dd20e0",
+    "stocks": "a560169bf0ba19d8",
 }
 
 

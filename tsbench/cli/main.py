@@ -260,11 +260,11 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON Schema of a scenario file, for editors."""
-    from tsbench.run.claims import Claim
+    from tsbench.run.claims import TABLES
     from tsbench.scenario import reference
 
     typer.echo(
-        reference.markdown(Claim) if markdown else dumps(reference.json_schema(Claim), indent=2), nl=not markdown
+        reference.markdown(TABLES) if markdown else dumps(reference.json_schema(TABLES), indent=2), nl=not markdown
     )
 
 

@@ -141,6 +141,24 @@ def figure_of(name: str, summary: Mapping[str, Any]) -> tuple[float | None, str]
     return _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
 
 
+def believed_figure(name: str, summary: Mapping[str, Any], validity: Validity) -> tuple[float | None, str]:
+    """Return a figure that can be compared with others; or None and the reason.
+
+    A figure cannot be compared if it is missing, not valid, struck out, or only a lower bound.
+    """
+    gate = parse_figure(name)
+    value, why = figure_of(name, summary)
+    if value is None:
+        return None, why
+    if not validity.is_valid:
+        return None, f"the run is {validity.state}"
+    if gate.is_latency and gate.figure in (_ops(gate, summary) or {}).get(f"{_time_of(gate, summary)}_at_least", ()):
+        return None, f"{gate.figure} is only known to be >= {units.format_duration(value)}"
+    if gate.is_latency and not validity.believes(gate.figure, _kind_of(gate, summary)):
+        return None, f"the load generator delayed ops, so {gate.figure} is not known"
+    return value, ""
+
+
 def figure_text(name: str, value: float) -> str:
     """Return a figure with its unit, as it is printed."""
     return _shown(parse_figure(name), value)

@@ -163,22 +163,53 @@ def _load(run: RunDir, name: str) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """One published claim and what was measured here; `word` says whether the claim holds."""
+    """A finding of a published study, what was measured here, and the verdict with its reason."""
 
     claim: str
     published: str
+    reproduced_if: str
     measured: str
-    word: str
+    verdict: str
+    reason: str
+
+    @property
+    def outcome(self) -> str:
+        """The verdict, with the reason of one that could not be judged."""
+        return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class FigureTable:
+    """Published figures behind a study's findings: per run, each figure as (published, measured)."""
+
+    figures: tuple[str, ...]
+    runs: Mapping[str, Sequence[tuple[str, str]]]
+
+
+_CLAIM_TEXTS = ("claim", "published", "reproduced_if", "measured", "reason")
 
 
 def claims_of(results: Path) -> list[ClaimRow]:
     """Return the claims table of a result set; empty if its scenario has no claims."""
     found = read_optional(results / "summary.json").get("claims") or []
     return [
-        ClaimRow(str(row["claim"]), str(row["published"]), str(row["measured"]), _claim_word(row))
+        ClaimRow(**{key: str(row.get(key) or "") for key in _CLAIM_TEXTS}, verdict=_verdict_word(row))
         for row in found
         if isinstance(row, dict) and {"claim", "published", "measured"} <= row.keys()
     ]
+
+
+def figures_of(results: Path) -> FigureTable | None:
+    """Return the published figures behind the claims of a result set; None if its scenario has none."""
+    found = [row for row in read_optional(results / "summary.json").get("figures") or [] if isinstance(row, dict)]
+    if not found:
+        return None
+    texts = {
+        (row.get("cell"), row.get("figure")): (str(row.get("published")), str(row.get("measured"))) for row in found
+    }
+    names = tuple(dict.fromkeys(str(row.get("figure")) for row in found))
+    cells = dict.fromkeys(str(row.get("cell")) for row in found)
+    return FigureTable(names, {cell: [texts.get((cell, name), ("", "")) for name in names] for cell in cells})
 
 
 def knee_of(results: Path) -> str:
@@ -194,8 +225,9 @@ def knee_of(results: Path) -> str:
     return f"{found}; {broke} {what}: {knee.get('reason')}"
 
 
-def _claim_word(row: Mapping[str, Any]) -> str:
-    if row.get("judged") == "shown":
-        return "not judged"
-    words: dict[object, str] = {True: "holds", False: "does not hold"}
-    return words.get(row.get("holds"), "could not tell")
+def _verdict_word(row: Mapping[str, Any]) -> str:
+    """Return the verdict; earlier results have `holds` and `judged` instead."""
+    if row.get("verdict"):
+        return str(row["verdict"])
+    words: dict[object, str] = {True: "reproduced", False: "not reproduced"}
+    return "not judged" if row.get("judged") == "shown" else words.get(row.get("holds"), "not judged")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
-from tsbench.report.cells import load_cells, question_of
+from tsbench.report.cells import claims_of, figures_of, load_cells, question_of
 from tsbench.results.rundir import read_json
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class Exports:
         if self.junit is not None:
             _write(self.junit, junit.document([(name, cells) for name, _, cells in sets]))
         if self.markdown is not None:
-            _write(self.markdown, markdown.document(sets))
+            studies = [markdown.Study(claims_of(path), figures_of(path)) for path in results]
+            _write(self.markdown, markdown.document(sets, studies))
         if self.json is not None:
             found = [read_json(path / "summary.json") for path in results]
             content = found[0] if len(found) == 1 else found

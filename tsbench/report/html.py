@@ -10,7 +10,7 @@ import jinja2
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import cases, compare, frames, manifest, plots, style, system_plots, view
-from tsbench.report.cells import Cell, claims_of, knee_of, load_cells, question_of
+from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
 from tsbench.results.panels import read_panels
 from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
@@ -89,6 +89,7 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "conduct": load_text,
         "time": time_label(cells),
         "claims": claims_of(results),
+        "figures_behind": figures_of(results),
         "knee": knee_of(results),
         "comparison": _comparison(cells, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],

@@ -6,6 +6,7 @@ Texts from scenarios and servers are in code spans, which have no markup, mentio
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
@@ -14,18 +15,30 @@ from tsbench.text import printable_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tsbench.report.cells import Cell
+    from tsbench.report.cells import Cell, ClaimRow, FigureTable
 
 MOST = 300
 """Maximum length of a reason: comments should be short, and report.html has the whole text."""
 
 
-def document(sets: Sequence[tuple[str, str, Sequence[Cell]]]) -> str:
-    """Return the Markdown of result sets, each with its scenario's name, its question and its runs."""
-    return "\n\n".join(_section(*one) for one in sets) + "\n"
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a result set says about a published study: its findings, and the figures behind them."""
+
+    claims: Sequence[ClaimRow] = ()
+    figures: FigureTable | None = None
 
 
-def _section(name: str, question: str, cells: Sequence[Cell]) -> str:
+def document(sets: Sequence[tuple[str, str, Sequence[Cell]]], studies: Sequence[Study] = ()) -> str:
+    """Return the Markdown of result sets, each with its scenario's name, its question and its runs.
+
+    `studies` are those of the result sets, in the same order; none by default.
+    """
+    of = [*studies, *[Study()] * (len(sets) - len(studies))]
+    return "\n\n".join(_section(*one, study) for one, study in zip(sets, of, strict=True)) + "\n"
+
+
+def _section(name: str, question: str, cells: Sequence[Cell], study: Study) -> str:
     valid = sum(cell.validity.is_valid for cell in cells)
     passed = sum(cell.outcome.passed for cell in cells)
     parts = [f"### tsbench: {_code(name)}"]
@@ -46,7 +59,31 @@ def _section(name: str, question: str, cells: Sequence[Cell]) -> str:
     if gates:
         rows = [(_code(cell.name), _code(g.gate), _strong(g.state, "pass"), _code(g.text)) for cell, g in gates]
         parts.append(_table(("run", "gate", "outcome", "measured"), rows, right=0))
+    parts.extend(_study(study))
     return "\n\n".join(parts)
+
+
+def _study(study: Study) -> list[str]:
+    """Return the table of findings, and the folded table of figures."""
+    found = []
+    if study.claims:
+        heads = ("finding", "published", "reproduced if", "measured here", "verdict")
+        rows = [
+            (*map(_code, (row.claim, row.published, row.reproduced_if, row.measured)), _outcome(row))
+            for row in study.claims
+        ]
+        found.append(_table(heads, rows, right=0))
+    if study.figures is not None:
+        titles = [_code(f"{name} {which}") for name in study.figures.figures for which in ("published", "here")]
+        lines = [(_code(run), *(_code(text) for pair in pairs for text in pair))
+                 for run, pairs in study.figures.runs.items()]  # fmt: skip
+        found.append("<details><summary>Figures behind the findings, published and measured here</summary>")
+        found += [_table(("run", *titles), lines, right=len(titles)), "</details>"]
+    return found
+
+
+def _outcome(row: ClaimRow) -> str:
+    return f"{_strong(row.verdict, 'reproduced')}{f': {_code(row.reason)}' if row.reason else ''}"
 
 
 def _runs(cells: Sequence[Cell]) -> str:

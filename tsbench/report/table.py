@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from tsbench.report.cells import Cell
 
-_COLOURS = {"valid": "green", "invalid": "red", "inconclusive": "yellow", "pass": "green", "not judged": "yellow"}
+_COLOURS = {
+    **dict.fromkeys(("valid", "pass", "reproduced"), "green"),
+    **dict.fromkeys(("invalid", "not reproduced"), "red"),
+    **dict.fromkeys(("inconclusive", "not judged"), "yellow"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,11 @@ def print_summary(console: Console, results: Path) -> None:
     rows = claims_of(results)
     if rows:
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for head in ("claim", "published", "measured here", "holds?"):
+        for head in ("finding", "published", "reproduced if", "measured here", "verdict"):
             table.add_column(head, overflow="fold")
         for row in rows:
-            table.add_row(Text(row.claim), Text(row.published), Text(row.measured), Text(row.word))
+            outcome = Text(row.outcome, style=_COLOURS.get(row.verdict, ""))
+            table.add_row(*map(Text, (row.claim, row.published, row.reproduced_if, row.measured)), outcome)
         console.print(table)
         console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")

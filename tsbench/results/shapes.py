@@ -24,6 +24,7 @@ _FIRST: Shape = {"kind": "text", "difference": "text", "row": "any"}
 _PLACE: Shape = dict.fromkeys(("measurement", "series", "time", "stored", "expected"), "text")
 SUMMARY: dict[str, Shape] = {
     **dict.fromkeys(("cell", "scenario", "question", "target", "schema", "loop", "started", "limited_by"), "text"),
+    "server_version": "text",
     **dict.fromkeys(("users", "processes", "settled_s"), "number"),
     "labels": {"*": "text"},
     "validity": {
@@ -62,7 +63,14 @@ SET_SUMMARY: dict[str, Shape] = {
     "scenario": "text",
     "question": "text",
     "cells": [SUMMARY],
-    "claims": [{"claim": "text", "published": "text", "measured": "text", "judged": "text", "holds": "flag"}],
+    "claims": [
+        {
+            **dict.fromkeys(("claim", "published", "reproduced_if", "measured", "verdict", "reason"), "text"),
+            "judged": "text",
+            "holds": "flag",  # these two before there were verdicts
+        }
+    ],
+    "figures": [dict.fromkeys(("figure", "cell", "published", "measured"), "text")],
     "knee": {"held": "text", "broke": "text", "reason": "text", "judged": "flag"},
 }
 """summary.json of a result set."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.gates import evaluate_gates, server_deaths
 from tsbench.model import Verdict
+from tsbench.results.manifest import Manifest
 from tsbench.results.summary import Summary, Validity
 from tsbench.run.figures import measured
 from tsbench.run.findings import Findings
@@ -28,12 +29,21 @@ def conclude(run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Find
         unasked = [name for name in ("answers", "writes", "size") if checks.get(name, Verdict(None)).valid is None]
         checks = {name: check for name, check in checks.items() if name not in unasked}
         death += f"; not checked therefore: {', '.join(unasked)}" if unasked else ""
-    parts = {**heading, **found.parts}
+    parts = {**heading, "server_version": _server_version(run), **found.parts}
     validity = Validity.of(checks, (found.parts.get("limit") or {}).get("believable_percentile"))
     built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
     summary = Summary.of(parts, validity, [*built_in, *evaluate_gates(spec.demands, parts, validity)])
     run.write_json("summary.json", summary.to_json())
     return summary
+
+
+def _server_version(run: RunDir) -> str:
+    """Return the name and version of the server that was measured; "" if it was never reached."""
+    try:
+        manifest = Manifest.read(run)
+    except UserMistake:  # the report has a note of it
+        return ""
+    return str(manifest.server.get("version") or "") if manifest is not None else ""
 
 
 def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summary:

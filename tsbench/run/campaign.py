@@ -13,8 +13,9 @@ from tsbench.report.cells import read_optional
 from tsbench.results.manifest import Manifest, check_world
 from tsbench.results.rundir import FORMAT, RunDir, formats, refuse_newer, write_json
 from tsbench.results.summary import SERVER_DEATHS, Summary
-from tsbench.run.claims import evaluate, expect_cells, read_claims
+from tsbench.run.claims import expect_cells, read_claims, read_figures
 from tsbench.run.lifecycle import run_cell
+from tsbench.run.verdicts import evaluate, shown_figures
 from tsbench.scenario.validation import check_spec
 from tsbench.workload.version import WORLD_VERSION
 
@@ -37,9 +38,7 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     UserMistake
         If a cell cannot run, the directory is not writable, or the result set is of another scenario.
     """
-    claims = read_claims(scenario.path)
-    if claims:
-        expect_cells(claims, [cell.id for cell in scenario.expand()], scenario.path)
+    expect_cells(scenario.path, [cell.id for cell in scenario.expand()])
     for cell in cells:
         check_spec(cell, str(scenario.path))
     if resume is not None:
@@ -175,6 +174,8 @@ def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> N
     content = {"format": FORMAT, "scenario": scenario.name, "question": question, "cells": found}
     claims = evaluate(read_claims(scenario.path), cells)
     content |= {"claims": claims} if claims else {}
+    figures = shown_figures(read_figures(scenario.path), cells)
+    content |= {"figures": figures} if figures else {}
     content |= {"knee": _knee(list(cells.values()))} if scenario.knee else {}
     write_json(path, content)
 

@@ -1,10 +1,15 @@
-"""Comparison with published claims: directions and rough ratios, not figures of other hardware."""
+"""Findings of a published study, as a scenario file states them: `[[claim]]`, and the `[[figure]]`s behind them.
+
+A claim is about what another machine should show too: which of two is faster, smaller or steadier, at which load it
+breaks, what grows with what. Times and rates of other hardware are figures: shown beside the measured ones, not judged.
+"""
 
 from __future__ import annotations
 
 import difflib
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -17,46 +22,145 @@ from tsbench.text import listed, shortened
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
-    from tsbench.results.summary import Summary
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Range = Annotated[list[Number], Field(min_length=2, max_length=2)]
+NEVER = "never"
+"""What a study published about a ramp that nothing broke."""
+_NEAR_ONE = 1.25
+"""A published ratio below this (and above its inverse) has no direction; the claim must say how far it may lie."""
+_NEEDS = {
+    "ratio": ("figure", "cell", "over"),
+    "value": ("figure", "cell"),
+    "break": ("gate", "rungs"),
+    "growth": ("figure", "rungs"),
+}
+_KEYS = ("figure", "cell", "over", "gate", "rungs")
 
 
 class Claim(Part):
-    """[[claim]]: a published figure of one cell, or its ratio to another cell's.
-
-    `holds` says what must agree: the `value` within a share, the `direction` of a ratio and its rough size, or nothing
-    (`shown`): times and sizes may differ on other hardware.
-    """
+    """[[claim]]: a finding of a published study, judged as reproduced, not reproduced, or not judged."""
 
     text: str
-    """Text of the claim in the report."""
-    cell: str
-    """Id of the run with the figure."""
-    figure: str
-    """A figure as in a gate, such as `ops/s` or `write:service:p50`."""
-    published: Annotated[float, Field(allow_inf_nan=False)] | str
-    """The published figure; a time with its unit."""
+    """The finding in the words of the report."""
+    kind: Literal["ratio", "value", "break", "growth"] = "ratio"
+    """`ratio`: the figure of `cell` over that of `over`. `value`: a figure that does not depend on the hardware.
+    `break`: the first of the `rungs` that misses the `gate`. `growth`: how the figure grows along the `rungs`."""
+    figure: str | None = None
+    """The judged figure as in a gate, such as `points/s` or `write:service:p99`. Not for `break`."""
+    cell: str | None = None
+    """Id of the run with the figure, for `ratio` and `value`."""
     over: str | None = None
-    """Id of another run: the claim is about the ratio of `cell` to it."""
-    holds: Literal["value", "direction", "shown"] = "value"
-    """What must agree: the value within a share, the direction of a ratio, or nothing: both are only shown."""
-    within: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.25
-    """Share by which the value may differ."""
+    """Id of the run that it is compared with, for `ratio`."""
+    gate: str | None = None
+    """Condition that holds on calm rungs and not on broken ones, such as `write:failures<=0.1%`, for `break`."""
+    rungs: dict[str, Number] = Field(default_factory=dict)
+    """Ids of runs with their load in rising order, such as `{ "clients=25" = 25, "clients=50" = 50 }`."""
+    published: Number | str | Range
+    """The published ratio; value; loads between which it breaks (`[60, 75]`), or `"never"`; growth per doubled load."""
+    band: Range | None = None
+    """Lowest and highest measurement that reproduces the finding. Default for a ratio and a growth: from the square
+    root to the square of what was published; for a value: from half to double. A `break` has none."""
+    product: str = ""
+    """The database of the study, as its version begins (`MongoDB`); on any other the claim is not judged."""
 
     @model_validator(mode="after")
     def _checked(self) -> Claim:
-        gates.parse_figure(self.figure)
-        if self.holds == "direction" and self.over is None:
-            raise ValueError("holds = 'direction' is about a ratio; name the other cell with over = '...'")
-        _ = self.published_value
+        needs = _NEEDS[self.kind]
+        for key in _KEYS:
+            if bool(getattr(self, key)) != (key in needs):
+                raise ValueError(
+                    f"{key}: " + ("is missing" if key in needs else "is not a key") + f" of a '{self.kind}'"
+                )
+        if self.figure is not None and self.kind == "value" and gates.parse_figure(self.figure).is_latency:
+            raise ValueError("figure: a time depends on the hardware; compare two runs with kind = 'ratio'")
+        if self.figure is not None:
+            gates.parse_figure(self.figure)
+        loads = list(self.rungs.values())
+        if loads and (len(loads) < 2 or loads[0] <= 0 or any(a >= b for a, b in pairwise(loads))):
+            raise ValueError("rungs: must be at least two runs with loads above 0, in rising order")
+        if self.kind == "break":
+            self._check_break(loads)
+        else:
+            self._check_number()
         return self
 
+    def _check_break(self, loads: Sequence[float]) -> None:
+        gates.parse_gate(self.gate or "")
+        if self.band is not None:
+            raise ValueError("band: a 'break' has none; published = [lowest, highest] is the range of loads")
+        if self.published == NEVER:
+            return
+        if not isinstance(self.published, list):
+            text = f"published: must be [lowest, highest] load at which it breaks, or '{NEVER}'"
+            raise ValueError(text)  # noqa: TRY004 - pydantic's
+        low, high = self.published
+        if not any(low <= load <= high for load in loads):
+            raise ValueError("published: no rung has a load in this range")
+        if low <= loads[0]:
+            raise ValueError("published: the range must begin above the first rung, which was calm")
+
+    def _check_number(self) -> None:
+        if not isinstance(self.published, float | int) or self.published <= 0:
+            raise ValueError("published: must be a number above 0")
+        if self.band is None and self.kind != "value" and 1 / _NEAR_ONE < self.published < _NEAR_ONE:
+            raise ValueError("band: is missing; a published ratio near 1 does not say how far from it is too far")
+        if self.band is not None and not 0 <= self.band[0] < self.band[1]:
+            raise ValueError("band: must be [lowest, highest], the lowest at least 0")
+
     @property
-    def published_value(self) -> float:
-        """The published figure in the unit of the measurement: ns for a time."""
-        return float(parse_duration_ns(self.published)) if isinstance(self.published, str) else self.published
+    def cells(self) -> tuple[str, ...]:
+        """Ids of all runs that the claim is about."""
+        return tuple(cell for cell in (self.cell, self.over, *self.rungs) if cell is not None)
+
+    @property
+    def number(self) -> float:
+        """The published ratio, value or growth; not of a `break`."""
+        if isinstance(self.published, str | list):
+            raise TypeError("a 'break' has no published number")
+        return self.published
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Lowest and highest measurement that reproduces the finding; not of a `break`."""
+        if self.band is not None:
+            return self.band[0], self.band[1]
+        published = self.number
+        if self.kind == "value":
+            return published / 2, published * 2
+        low, high = sorted((math.sqrt(published), published**2))
+        return low, high
+
+
+class Figure(Part):
+    """[[figure]]: a published figure of several runs, shown beside the measured one and not judged."""
+
+    figure: str
+    """A figure as in a gate, such as `ops/s` or `write:service:p50`."""
+    published: dict[str, Number | str]
+    """The published figures by the runs' ids; a time with its unit."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Figure:
+        gates.parse_figure(self.figure)
+        for cell in self.published:
+            _ = self.value(cell)
+        return self
+
+    def value(self, cell: str) -> float:
+        """Return the published figure in the unit of the measurement: ns for a time."""
+        found = self.published[cell]
+        is_time = gates.parse_figure(self.figure).is_latency
+        if is_time != isinstance(found, str):
+            raise ValueError(f"published.{cell}: must be " + ('a time such as "9ms"' if is_time else "a number"))
+        return float(parse_duration_ns(found)) if isinstance(found, str) else float(found)
+
+
+TABLES: dict[str, type[Part]] = {"claim": Claim, "figure": Figure}
+"""The tables of a scenario file about a published study."""
+P = TypeVar("P", bound=Part)
 
 
 def read_claims(path: Path) -> list[Claim]:
@@ -67,67 +171,49 @@ def read_claims(path: Path) -> list[Claim]:
     UserMistake
         If a claim is malformed: one line that names file and key.
     """
-    tables = read_document(path)[1].get("claim", [])
+    return list(_read(path, "claim", Claim))
+
+
+def read_figures(path: Path) -> list[Figure]:
+    """Return the published figures of a scenario file; most have none.
+
+    Raises
+    ------
+    UserMistake
+        If one is malformed: one line that names file and key.
+    """
+    return list(_read(path, "figure", Figure))
+
+
+def _read(path: Path, key: str, model: type[P]) -> Iterator[P]:
+    tables = read_document(path)[1].get(key, [])
     if not isinstance(tables, list):
-        raise UserMistake(f"{path}: claim: must be a list of tables; write [[claim]]")
-    found = []
+        raise UserMistake(f"{path}: {key}: must be a list of tables; write [[{key}]]")
     for number, table in enumerate(tables):
         try:
-            found.append(Claim.model_validate(table))
+            yield model.model_validate(table)
         except ValidationError as error:
-            why = explain(error, Claim, {}, hidden={"matrix", "name"}, within=f"claim.{number}")
+            why = explain(error, model, {}, hidden={"matrix", "name"}, within=f"{key}.{number}")
             raise UserMistake(f"{path}: {why}") from None
-    return found
 
 
-def expect_cells(claims: Sequence[Claim], cells: Collection[str], path: Path) -> None:
-    """Verify that claims are about cells of the scenario.
+def expect_cells(path: Path, cells: Collection[str]) -> None:
+    """Verify that the claims and figures of a scenario file are well-formed and about cells of the scenario.
 
     Raises
     ------
     UserMistake
         One line that names file, key and the nearest cell.
     """
-    for number, claim in enumerate(claims):
-        for key, cell in (("cell", claim.cell), ("over", claim.over)):
-            if cell is not None and cell not in cells:
-                near = difflib.get_close_matches(cell, cells, 1)
-                hint = f"did you mean '{near[0]}'?" if near else f"there are {listed(cells)}"
-                raise UserMistake(f"{path}: claim.{number}.{key}: no cell is called '{shortened(cell)}'; {hint}")
+    places = [(f"claim.{number}.{_key_of(claim, cell)}", cell)
+              for number, claim in enumerate(read_claims(path)) for cell in claim.cells]  # fmt: skip
+    places += [(f"figure.{n}.published", cell) for n, one in enumerate(read_figures(path)) for cell in one.published]
+    for place, cell in places:
+        if cell not in cells:
+            near = difflib.get_close_matches(cell, cells, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {listed(list(cells))}"
+            raise UserMistake(f"{path}: {place}: no cell is called '{shortened(cell)}'; {hint}")
 
 
-def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[dict[str, Any]]:
-    """Return the claims table of a result set: claim, published, measured, holds (None: undecided).
-
-    A claim about an invalid cell is not judged, whatever its figures are; a cell with a failed gate is.
-    """
-    return [_row(claim, summaries) for claim in claims]
-
-
-def _row(claim: Claim, summaries: Mapping[str, Summary]) -> dict[str, Any]:
-    row: dict[str, Any] = {"claim": claim.text, "published": _text(claim, claim.published_value), "judged": claim.holds}
-    cells = [claim.cell] + ([claim.over] if claim.over else [])
-    values = []
-    for cell in cells:
-        summary = summaries.get(cell)
-        if summary is None:
-            return {**row, "measured": f"{cell} was not run", "holds": None}
-        value, why = gates.figure_of(claim.figure, summary.to_json())
-        if value is None:
-            return {**row, "measured": f"{cell}: {why}", "holds": None}
-        values.append(value)
-    measured = values[0] if len(values) == 1 else values[0] / values[1] if values[1] else math.inf
-    believed = all(summaries[cell].validity.is_valid for cell in cells)
-    holds = _holds(claim, measured) if believed and claim.holds != "shown" else None
-    return {**row, "measured": _text(claim, measured), "holds": holds}
-
-
-def _holds(claim: Claim, measured: float) -> bool:
-    published = claim.published_value
-    if claim.holds == "direction":
-        return (measured > 1) == (published > 1)
-    return math.isclose(measured, published, rel_tol=0, abs_tol=claim.within * abs(published) or claim.within)
-
-
-def _text(claim: Claim, value: float) -> str:
-    return f"{value:.2f} times" if claim.over else gates.figure_text(claim.figure, value)
+def _key_of(claim: Claim, cell: str) -> str:
+    return "cell" if cell == claim.cell else "over" if cell == claim.over else "rungs"

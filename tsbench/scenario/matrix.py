@@ -95,8 +95,8 @@ def override(document: dict[str, Any], text: str) -> None:
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise UserMistake(f"--set {shortened(text)}: write --set key=value, for example --set drive.users=20")
-    if key.strip().partition(".")[0] == "claim":
-        raise UserMistake(f"--set {shortened(key)}: claims are part of a file; change them there")
+    if key.strip().partition(".")[0] in {"claim", "figure"}:
+        raise UserMistake(f"--set {shortened(key)}: claims and figures are part of a file; change them there")
     if key.count(".") >= MAX_DEPTH:
         raise UserMistake(f"--set {shortened(key)}: a key has at most {MAX_DEPTH} parts")
     try:

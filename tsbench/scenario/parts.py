@@ -46,7 +46,7 @@ class Part(BaseModel):
     @classmethod
     def _printable(cls, value: Any) -> Any:
         texts = [value] if isinstance(value, str) else [*value, *value.values()] if isinstance(value, dict) else []
-        if any(printable(text) != text for text in texts):
+        if any(printable(text) != text for text in texts if isinstance(text, str)):
             raise ValueError("has a character that cannot be shown, such as a control character; take it out")
         return value
 
@@ -247,7 +247,7 @@ LEAST_BYTES = 4 * 2**20
 
 
 class ServerPart(Part):
-    """[server]: limits on CPU and memory of the server that tsbench starts."""
+    """[server]: limits on CPU and memory of the server that tsbench starts, up to the end of the measured window."""
 
     cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False)] | None = None
     """Cores that the server may use, by a control group."""

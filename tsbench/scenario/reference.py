@@ -43,12 +43,12 @@ class FileKeys(Part):
     """If true, the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 
 
-def json_schema(claim: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a scenario file; `claim` is the model of a `[[claim]]` table.
+def json_schema(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+    """Return the JSON Schema of a scenario file; `lists` has the models of its tables about a study (`[[claim]]`).
 
     The schema has no rules on several keys at once, such as: a rate needs an open loop. `tsbench run` checks them.
     """
-    document = _document(claim)
+    document = _document(lists)
     parts = document["$defs"]
     parts["WorldPart"]["properties"]["use_case"]["enum"] = sorted(USE_CASES)
     parts["TargetPart"]["properties"]["name"]["enum"] = sorted(
@@ -68,9 +68,9 @@ _FILLED_BY_A_MATRIX = {"world": "WorldPart", "target": "TargetPart"}
 """Tables with required keys that an axis of the matrix may set instead."""
 
 
-def markdown(claim: type[BaseModel]) -> str:
-    """Return the reference of all keys as a Markdown page; `claim` is the model of a `[[claim]]` table."""
-    document = _document(claim)
+def markdown(lists: Mapping[str, type[BaseModel]]) -> str:
+    """Return the reference of all keys as a Markdown page; `lists` is as in `json_schema`."""
+    document = _document(lists)
     parts = document["$defs"]
     lines = [_HEAD, "## Top level", "", *_table(document)]
     for key, value in document["properties"].items():
@@ -93,15 +93,19 @@ This page is the output of `tsbench schema --markdown`. [Scenarios](scenarios.md
 """
 
 
-def _document(claim: type[BaseModel]) -> dict[str, Any]:
+def _document(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     """Return pydantic's schema in the form of a file: with the file's keys, texts with units, and without null."""
     document = RunSpec.model_json_schema()
-    for model in (FileKeys, claim):
+    models: list[type[BaseModel]] = [FileKeys, *lists.values()]
+    for model in models:
         found = model.model_json_schema()
         document["$defs"] |= {**found.pop("$defs", {}), model.__name__: found}
     whole = document["$defs"].pop(FileKeys.__name__)
-    claims = {"type": "array", "items": {"$ref": f"#/$defs/{claim.__name__}"}, "default": []}
-    properties = {**whole["properties"], **document["properties"], "claim": claims}
+    tables = {
+        key: {"type": "array", "items": {"$ref": f"#/$defs/{model.__name__}"}, "default": []}
+        for key, model in lists.items()
+    }
+    properties = {**whole["properties"], **document["properties"], **tables}
     document["properties"] = {name: value for name, value in properties.items() if name not in INTERNAL}
     document["properties"]["op"] = {**document["properties"]["op"], "minItems": 1}
     document["required"] = [name for name in document["required"] if name not in INTERNAL] + ["op"]
@@ -161,7 +165,7 @@ def _table(part: Mapping[str, Any]) -> Iterator[str]:
         if key in part.get("required", ()):
             default = "required"
         about = value.get("description", "") if not _part_of(value) else f"See {_link(key, value)}."
-        yield f"| `{key}` | {_value_text(value)} | {default} | {about} |".replace("  ", " ")
+        yield f"| `{key}` | {_value_text(value)} | {default} | {' '.join(about.split())} |".replace("  ", " ")
 
 
 def _part_of(value: Mapping[str, Any]) -> str:

@@ -186,7 +186,7 @@ class Scenario:
         return [cell.model_copy(update={"resolution_ns": resolution_ns}) for cell in cells]
 
     def _check_keys(self) -> None:
-        """Verify the keys that concern all cells; `claim` is verified where claims are read."""
+        """Verify the keys that concern all cells; `claim` and `figure` are verified where they are read."""
         name, knee = self._document.get("name", self.name), self._document.get("knee", False)
         if not isinstance(name, str) or not name.strip():
             raise UserMistake(f"{self.path}: name: must be text in quotes")
@@ -268,7 +268,7 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block"}
 """Fields of a RunSpec that files cannot set."""
-SCENARIO_KEYS = {"matrix", "name", "claim", "knee"}
+SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee"}
 """Keys of a file that concern all cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,

@@ -1,7 +1,7 @@
 """The kinds of query, under the names that other benchmarks use, and the n-th query of each kind.
 
 Source: the names, windows, buckets and numbers of hosts are those of TSBS's devops queries as its code has them (its
-README differs); the sensors' two kinds are study F's, the `raw` ones study D's.
+README differs); the sensors' two kinds are study F's, the stocks' two study B's, the `raw` ones study D's.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 60 * MINUTE_NS
+DAY_NS = 24 * HOUR_NS
 CPU_USE_CASES = ("cpu-only", "devops")
 
 
@@ -83,6 +84,10 @@ def _bucketed(pick: Pick, bucket_ns: int) -> Query:
 
 def _grouped(pick: Pick) -> Query:
     return Grouped(pick.measurement, pick.fields, "mean", HOUR_NS, pick.window, pick.keys)
+
+
+def _daily(pick: Pick) -> Query:
+    return Grouped(pick.measurement, pick.fields, "mean", DAY_NS, pick.window, pick.keys)
 
 
 def _newest_buckets(pick: Pick) -> Query:
@@ -152,6 +157,16 @@ QUERIES: dict[str, QueryKind] = {
         _latest,
         measurements=tuple(layout.name for layout in SENSORS.forms["peer"]),
         use_cases=("sensors",),
+    ),
+    "prices-day": QueryKind(
+        "every price of every stock, 1 day", _raw, DAY_NS, measurements=("prices",), use_cases=("stocks",)
+    ),
+    "prices-daily": QueryKind(
+        "mean price per day and stock of everything that was loaded",
+        _daily,
+        share=1.0,
+        measurements=("prices",),
+        use_cases=("stocks",),
     ),
 }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tsbench.workload.use_cases.devops import CPU_ONLY, DEVOPS
 from tsbench.workload.use_cases.replication import REPLICATION
 from tsbench.workload.use_cases.sensors import SENSORS
+from tsbench.workload.use_cases.stocks import STOCKS
 
 if TYPE_CHECKING:
     from tsbench.workload.layout import UseCase
@@ -16,4 +17,5 @@ USE_CASES: dict[str, UseCase] = {
     "devops": DEVOPS,
     "replication": REPLICATION,
     "sensors": SENSORS,
+    "stocks": STOCKS,
 }

@@ -1,0 +1,72 @@
+"""The findings of a study in every form of the report, with the figures behind them folded."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from tsbench.report.cells import claims_of
+from tsbench.report.export import Exports
+from tsbench.report.html import write_report
+from tsbench.report.table import print_summary
+from tsbench.results.rundir import read_json, write_json
+
+from .synthetic import Shape, make_results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = [
+    {"claim": "breaks | early", "published": "breaks at 60 to 75", "reproduced_if": "missed at 60 to 75",
+     "measured": "b: 0.3 %", "verdict": "reproduced", "reason": ""},
+    {"claim": "is <smaller>", "published": "4.1 times", "reproduced_if": "2.02 to 16.8 times",
+     "measured": "", "verdict": "not judged", "reason": "not MongoDB, but FerretDB 2.7.0"},
+    {"claim": "is slower", "published": "2 times", "reproduced_if": "1.41 to 4 times",
+     "measured": "1.1 times", "verdict": "not reproduced", "reason": ""},
+]  # fmt: skip
+FIGURES = [{"figure": "ops/s", "cell": "sqlite-wal", "published": "4.94 ops/s", "measured": "4.51 ops/s"}]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    results = make_results(tmp_path / "set", [Shape(cell="sqlite-wal", seconds=6, warmup=1, rate=40)])
+    write_json(results / "summary.json", {**read_json(results / "summary.json"), "claims": ROWS, "figures": FIGURES})
+    return results
+
+
+def test_every_report_has_the_verdicts_and_folds_the_figures_behind_them(study: Path, tmp_path: Path) -> None:
+    page = write_report(study).read_text(encoding="utf-8")
+    (found,) = re.findall(r'<section id="claims">.*?</section>', page, re.DOTALL)
+    before, _, folded = found.partition("<details")
+    assert re.findall(r'class="badge (\w+)">([^<]*)', before) == [
+        ("yes", "reproduced"), ("unsure", "not judged"), ("no", "not reproduced")]  # fmt: skip
+    assert "is &lt;smaller&gt;" in before
+    assert "not MongoDB, but FerretDB 2.7.0" in before
+    assert "4.94 ops/s" not in before
+    assert "4.51 ops/s" in folded
+    assert not folded.startswith(" open")
+
+    Exports(markdown=tmp_path / "x.md").write([study])
+    text = (tmp_path / "x.md").read_text(encoding="utf-8")
+    assert r"| `breaks \| early` | `breaks at 60 to 75` | `missed at 60 to 75` | `b: 0.3 %` | reproduced |" in text
+    assert "| **not judged**: `not MongoDB, but FerretDB 2.7.0` |" in text
+    assert re.search(
+        r"</summary>\n\n\| run \|.*\n.*\n\| `sqlite-wal` \| `4.94 ops/s` \| `4.51 ops/s` \|\n\n</details>", text
+    )
+
+    console = Console(file=io.StringIO(), width=200)
+    print_summary(console, study)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "not judged: not MongoDB, but FerretDB 2.7.0" in shown
+    assert "4.94 ops/s" not in shown
+
+
+def test_claims_of_earlier_results_are_shown_in_the_words_of_today(tmp_path: Path) -> None:
+    old = {"claim": "t", "published": "1", "measured": "1"}
+    rows = [{**old, "judged": "value", "holds": True}, {**old, "judged": "shown", "holds": None}]
+    write_json(tmp_path / "summary.json", {"claims": [*rows, {**old, "judged": "direction", "holds": False}]})
+    assert [row.verdict for row in claims_of(tmp_path)] == ["reproduced", "not judged", "not reproduced"]
