@@ -184,13 +184,30 @@ def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
     assert content(next(place.rglob("summary.json")))["validity"]["state"] == "inconclusive"
 
 
+def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Path) -> None:
+    port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
+    master = Bare(place, "-u", "4", "-r", "4", "-t", "60s", "--master", "--master-bind-port", port)
+    (place / "worker").mkdir()
+    file = ("locust", "-f", str(LOCUSTFILES / "sqlite.py"))
+    worker = Command(place / "worker", *file, "--worker", "--master-port", port, env=env)
+    master.until_measured()
+    assert any("encoder" in " ".join(p.cmdline()) for p in worker.family())  # `place` finds it if it is left
+    master.command.signal(signal.SIGKILL)
+    assert master.command.wait() == -signal.SIGKILL
+    began = time.monotonic()
+    assert worker.wait() == 1, worker.stderr
+    assert time.monotonic() - began < 20  # Locust itself looks for its master for 60 s
+    assert "tsbench: the master of this worker has ended" in worker.stderr
+    assert "Traceback" not in worker.stderr
+
+
 @pytest.mark.postgres
 def test_a_killed_server_is_named(place: Path, postgres_server: PostgresServer) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "6s", target="postgres")
     run.until_measured()
     run.command.child("postgres").kill()
     code, status, summary = run.ended()
-    assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "valid")
+    assert (code, status["state"], summary["validity"]["state"]) == (1, "server died", "valid")
     assert failed_gates(summary)["server deaths<=0"].startswith("the server died during the run")
     assert "gate server deaths<=0 failed: the server died" in run.said.strip().splitlines()[-1]
     assert summary["measured"]["ops"]["write-1"]["count"] > 10

@@ -93,6 +93,9 @@ class LoggedSession:
         self._log.note("sizes")
         return {"table": 1_000}
 
+    def objects(self, measurements):
+        return self._session.objects(measurements)
+
     def close(self):
         self._log.note("close")
 

@@ -12,6 +12,8 @@ import pytest
 from tests.cli.support import scenario
 from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, parts_of
+from tsbench.report.cells import load_cells
+from tsbench.results.summary import Summary
 from tsbench.run import campaign
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.spec import Scenario
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tsbench.results.summary import Summary
     from tsbench.scenario.spec import RunSpec
 
 TWO_CELLS = (
@@ -98,3 +99,14 @@ def test_a_cell_whose_server_died_runs_again(resumed: Callable[[], list[str]], t
     path.write_text(json.dumps(summary))
     assert resumed() == ["users=3"]
     assert resumed() == []
+
+
+def test_a_cell_whose_server_died_is_not_complete(asked: Scenario, tmp_path: Path) -> None:
+    """Also if its results are whole; they keep their place and say it, in the status and in tables."""
+    log, (cell, *_) = Log(), asked.expand()
+    run_cell(cell, tmp_path, Quiet(), parts_of(log, LoggedServer(log, dies=True)))
+    status = json.loads((tmp_path / cell.id / "status.json").read_text())
+    assert (status["state"], status["error"].startswith("the server died during the run")) == ("server died", True)
+    (found,) = load_cells(tmp_path)
+    assert (found.state, found.gates_text) == ("server died", "server died")
+    assert found.validity == Summary.from_json(found.summary).validity

@@ -26,7 +26,11 @@ from tsbench.report import expect_packages
 from tsbench.text import printable_line, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tsbench.report.export import Exports
+    from tsbench.run.cleanup import Cleaned
+    from tsbench.scenario.spec import RunSpec, Scenario
 
 T = TypeVar("T")
 
@@ -138,17 +142,18 @@ def run(
     out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     yes: Yes = False,
+    clean: Annotated[
+        bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
+    ] = False,
     junit: Junit = None,
     markdown: Markdown = None,
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
     expect_packages()
-    from tsbench.cli.progress import CellProgress
     from tsbench.measure import gates
     from tsbench.report.export import Exports
-    from tsbench.report.table import print_summary
-    from tsbench.run.campaign import campaign, is_knee, prepare, short
+    from tsbench.run.campaign import prepare, short
     from tsbench.scenario.plausibility import expect_plausible
     from tsbench.scenario.spec import Scenario, select
 
@@ -166,13 +171,27 @@ def run(
     exports = Exports(junit, markdown, json)
     exports.check()
     results = prepare(asked, cells, out, resume)
+    words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
+    words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
+    words += [*(["--yes"] if yes else []), *(["--cleanup"] if clean else []), "--resume", short(results)]
+    cleaned = 0
+    try:
+        code = _carry_out(asked, cells, results, exports, shlex.join(words))
+    finally:
+        cleaned = _leave(results, clean=clean)
+    return code or cleaned
+
+
+def _carry_out(asked: Scenario, cells: Sequence[RunSpec], results: Path, exports: Exports, again: str) -> int:
+    """Run the cells, report, and return the exit code; `again` is the command that continues an interrupted run."""
+    from tsbench.cli.progress import CellProgress
+    from tsbench.report.table import print_summary
+    from tsbench.run.campaign import campaign, is_knee, short
+
     try:
         summaries = campaign(asked, cells, results, lambda title: CellProgress(stderr, title))
     except KeyboardInterrupt:
-        words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
-        words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
-        go_on = shlex.join([*words, *(["--yes"] if yes else []), "--resume", short(results)])
-        return _fail(f"interrupted; what was measured is kept; continue with: {go_on}", 130)
+        return _fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     exports.write([results])
     print_summary(stdout, results)
     _say(f"report: {short(results / 'report.html')}")
@@ -181,6 +200,43 @@ def run(
         count = f"{len(bad)} of {len(summaries)} cells did not pass"
         return _fail(f"{count}, first {bad[0].cell}: {bad[0].headline}", 1)
     return 0
+
+
+def _leave(results: Path, *, clean: bool) -> int:
+    """Print which objects the runs have left on servers of the user, or remove them; return the exit code."""
+    from tsbench.run.campaign import short
+    from tsbench.run.cleanup import clean_up, described, leftovers
+
+    if not clean:
+        for left in leftovers(results) if any(results.glob("*/spec.json")) else []:
+            names = described(left.made) or "what it had begun to create"
+            _say(f"left on {left.spec.target.endpoint}: {names}; remove it with: tsbench cleanup {short(results)}")
+        return 0
+    return _cleaned(clean_up(results) if any(results.glob("*/spec.json")) else [])
+
+
+def _cleaned(places: Iterable[Cleaned]) -> int:
+    code = 0
+    for place in places:
+        if place.code:
+            _fail(place.text, place.code)
+        else:
+            _say(place.text)
+        code = max(code, place.code)
+    return code
+
+
+@app.command()
+def cleanup(
+    results: Annotated[Path, typer.Argument(help="A result set or one run, for example results/20261120-101500-mine.")],
+) -> int:
+    """Remove the objects that a run created on the server at --endpoint, and no others."""
+    from tsbench.run.cleanup import clean_up
+
+    places = list(clean_up(results))
+    if not places:
+        _say(f"nothing to remove: the runs of {results} used no server of yours, or ended before they created anything")
+    return _cleaned(places)
 
 
 @app.command()

@@ -136,6 +136,14 @@ class Coordinator:
         if self.environment.runner is not None:
             gevent.spawn(self.environment.runner.quit)
 
+    def abandoned(self, reason: str) -> None:
+        """Write what was measured and end this worker with 1: nobody will start or end a test in it any more."""
+        logger.error("tsbench: %s", reason)
+        self.environment.process_exit_code = 1
+        self.close_process()
+        if self.environment.runner is not None:
+            self.environment.runner.quit()
+
     def _abort(self) -> None:
         """End the test, also one that is just starting, as Locust's own stop button does."""
         locust_internals.kill_start(self.environment)

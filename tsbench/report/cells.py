@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
 from tsbench.results.manifest import Manifest, check_same_world
-from tsbench.results.rundir import RunDir, find_runs, read_json
+from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, find_runs, read_json
 from tsbench.results.summary import Summary, Validity
 
 if TYPE_CHECKING:
@@ -33,8 +33,13 @@ class Cell:
 
     @property
     def state(self) -> str:
-        """State of the run: `complete`, `failed` or `interrupted`."""
+        """State of the run: `complete`, `server died`, `failed` or `interrupted`."""
         return str(self.status.get("state", "interrupted"))
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the run's results are whole, though they may end at its server's death."""
+        return self.state in {COMPLETE, SERVER_DIED}
 
     @property
     def loop(self) -> str | None:
@@ -61,7 +66,7 @@ class Cell:
     def outcome(self) -> Summary:
         """The run's summary with validity and gates; a run that did not complete is not valid."""
         found = Summary.from_json(self.summary)
-        if self.state == "complete":
+        if self.is_whole:
             return found
         error = str(self.status.get("error") or "")
         reasons = [f"{self.state}: {error}" if error else self.state]
@@ -84,8 +89,10 @@ class Cell:
 
     @property
     def gates_text(self) -> str:
-        """Result of the gates in one to three words: `pass`, `1 of 4 fail`, `not judged`, `none`."""
+        """Result of the gates in some words: `pass`, `1 of 4 fail`, `not judged`, `none`; or `server died`."""
         outcome = self.outcome
+        if outcome.death and outcome.gate_state == "fail":
+            return SERVER_DIED
         if outcome.gate_state == "fail":
             return f"{len(self.failed_gates)} of {len(outcome.gates)} fail"
         return outcome.gate_state if outcome.gates else "none"

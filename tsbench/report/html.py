@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
+    from tsbench.results.manifest import Manifest as RunManifest
     from tsbench.results.panels import Panel
 
 
@@ -94,7 +95,7 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "comparison": _comparison(cells, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
         "manifests": [
-            ("Environment", manifest.compare([cell.manifest.to_json() if cell.manifest else {} for cell in cells])),
+            ("Environment", manifest.compare([_shown(cell.manifest) for cell in cells])),
             ("Specification", manifest.compare([cell.spec for cell in cells])),
         ],
         "scenario": scenario.read_text(encoding="utf-8", errors="replace") if scenario.is_file() else "",
@@ -102,6 +103,12 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
         "STALL_FACTOR": frames.STALL_FACTOR,
     }
     return _environment().get_template("report.html.j2").render(context)
+
+
+def _shown(found: RunManifest | None) -> dict[str, Any]:
+    """Return a manifest's entries without the ids of what the run created, which differ in every run."""
+    entries = found.to_json() if found else {}
+    return {name: entry for name, entry in entries.items() if name != "created"}
 
 
 def _environment() -> jinja2.Environment:

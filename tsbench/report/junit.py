@@ -68,7 +68,7 @@ def cases(cell: Cell) -> list[Case]:
         for name, check in validity.checks.items()
     ]
     found += [Case(f"gate {gate.gate}", _TAGS[gate.state], gate.state, gate.text) for gate in cell.outcome.gates]
-    if found and (cell.state == "complete" or "run" in validity.checks):
+    if found and (cell.is_whole or "run" in validity.checks):
         return found
     return [Case("run", _TAGS[validity.state], validity.state, validity.reason), *found]
 

@@ -30,6 +30,8 @@ class Manifest:
         Versions, and what the machine is and was doing before the run. `clock` has `source` and `utc_s`, when it began.
     server
         The server's version and settings, and its caps with what the kernel counted under them.
+    created
+        What the run created on a server that tsbench did not start (see `run.cleanup`).
     warnings
         What makes the results shaky, one sentence each.
     more
@@ -43,6 +45,7 @@ class Manifest:
     packages: Mapping[str, str] = field(default_factory=dict)
     clock: Mapping[str, Any] = field(default_factory=dict)
     server: Mapping[str, Any] = field(default_factory=dict)
+    created: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
     scenario.toml                  a copy of the scenario file
     summary.json                   {"format", "scenario", "question", "cells": [summary of each run]}
     report.html
-    <cell id>/                     one run; `<cell id>.partial/` until it is complete, and for good when it failed
+    <cell id>/                     one run; `<cell id>.partial/` until its results are, and for good when it failed
         spec.json                  what was to be done (scenario.spec.RunSpec)
         env.json                   host, versions, settings (results.manifest.Manifest)
         latency/<process>.hlog     HdrHistogram V2 log: a line per op, kind and second, `<op>|response` or `|service`
@@ -19,18 +19,20 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         validate.json audit.json   the checks and their results
         locust.log server.log
         summary.json               the figures, their validity and the gates (results.summary.Summary)
-        status.json                written last: {"format", "state": complete|failed|interrupted, "error", ...}
+        status.json                written last: {"format", "state": COMPLETE, SERVER_DIED, failed or interrupted, ...}
 
 Seconds (`second`) count from the start of the measured window; warm-up is negative.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,9 @@ FORMAT = 3
 1: the first, where a gate that failed made the run's verdict false; 2: see `Summary`; 3: writes that were refused in
 part are counted separately, and the manifest has the version of the simulated worlds.
 """
+
+COMPLETE, SERVER_DIED = "complete", "server died"
+"""States of runs whose results are whole; of the second one they end at the server's death, so that it is resumed."""
 
 OPS_COLUMNS = {
     "second": "int64",
@@ -139,6 +144,30 @@ class RunDir:
             raise UserMistake(f"cannot write to {path}: {error.strerror}; choose another place with --out") from None
         return cls(path)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Mark the run as going on, for as long as this process lives at most: the kernel ends the mark."""
+        mark = os.open(self.path, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(mark)
+
+    def is_held(self) -> bool:
+        """Return True if a process marks the run as going on."""
+        mark = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            os.close(mark)
+        return False
+
     @property
     def cell_id(self) -> str:
         """Id of the run."""
@@ -166,9 +195,9 @@ class RunDir:
         return (self.path / name).exists()
 
     def finish(self, state: str, *, error: str = "") -> RunDir:
-        """Write status.json, and rename the directory of a complete run to its final name."""
+        """Write status.json, and rename the directory of a run whose results are whole to its final name."""
         self.write_json("status.json", {"format": FORMAT, "state": state, "error": error, "finished_s": time.time()})
-        if state != "complete":
+        if state not in {COMPLETE, SERVER_DIED}:
             return self
         final = self.path.with_name(self.cell_id)
         if final.exists():

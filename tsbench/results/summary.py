@@ -155,6 +155,12 @@ class Summary:
         return "fail" if "fail" in states else "not judged" if "not judged" in states else "pass"
 
     @property
+    def death(self) -> str:
+        """How the server died during the run; "" if it did not."""
+        found = (gate for gate in self.gates if gate.gate == SERVER_DEATHS)
+        return next((gate.text for gate in found if gate.measured or gate.state == "fail"), "")
+
+    @property
     def headline(self) -> str:
         """Validity and gates in one line, with reasons unless all is well."""
         if self.passed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import UserMistake
 from tsbench.report.cells import read_optional
 from tsbench.results.manifest import Manifest, check_world
-from tsbench.results.rundir import FORMAT, RunDir, formats, refuse_newer, write_json
+from tsbench.results.rundir import COMPLETE, FORMAT, RunDir, formats, refuse_newer, write_json
 from tsbench.results.summary import SERVER_DEATHS, Summary
 from tsbench.run.claims import expect_cells, read_claims, read_figures
 from tsbench.run.lifecycle import run_cell
@@ -127,14 +127,14 @@ def _done(results: Path, cell: RunSpec) -> Summary | None:
     """
     run = RunDir(results / cell.id)
     try:
-        if not run.path.is_dir() or run.status().get("state") != "complete":
+        if not run.path.is_dir() or run.status().get("state") != COMPLETE:
             return None
         spec, summary = run.read_json("spec.json"), Summary.from_json(run.read_json("summary.json"))
         if summary.cell != cell.id or spec.get("id") != cell.id or not _is_whole(run):
             return None
     except UserMistake:
         return None
-    if any(gate.gate == SERVER_DEATHS and gate.state == "fail" for gate in summary.gates):
+    if summary.death:  # earlier versions called such a run complete, too
         return None
     asked = cell.model_dump(mode="json", by_alias=True)
     if cell.relative_start:  # for a complete cell, `now` is the time of its run

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise, one_line
 from tsbench.model import OpError
-from tsbench.results.rundir import RunDir
-from tsbench.run import assessment, counter_sources, locust_process, server_limits
+from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir
+from tsbench.run import assessment, cleanup, counter_sources, locust_process, server_limits
 from tsbench.run.client_floor import client_floor
 from tsbench.run.counter_sources import server_counters
 from tsbench.run.examination import Examiner
@@ -153,6 +153,7 @@ def run_cell(
     phases = _Phases(progress)
     try:
         with ExitStack() as stack:
+            stack.enter_context(run.held())
             cleaning = Deferral(lambda: hurry(parts.server))
             stack.push(cleaning.__exit__)  # last of all: a second Ctrl-C must not interrupt what stands below
             group = stack.enter_context(server_limits.capped(spec.server, run))
@@ -177,7 +178,8 @@ def run_cell(
         summary = assessment.salvage(run, spec, reason, death=error.death if isinstance(error, ServerDied) else "")
         run.finish("failed", error=reason)
     else:
-        run.finish("complete")
+        death = summary.death
+        run.finish(SERVER_DIED if death else COMPLETE, error=death)
     return summary
 
 
@@ -189,9 +191,11 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
     server.start()
     with _naming_death(parts):
         limits = Limits(spec.timeout, server.endpoint)
+        new = cleanup.is_new(spec, target)
         with closing(limits.connect(target, schema)) as session:
-            started = write_manifest(run, spec, target, server, session)
+            started = write_manifest(run, spec, target, server, session, new=new)
             create(session, schema, world, limits)
+            cleanup.note_made(run, spec, session)
             progress.phase("load", world.count(None, 0, world.ticks(spec.load.window)))
             loaded = load(spec, target, schema, server.endpoint, progress.advance)
             progress.phase("settle")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
-from tsbench.run import environment
+from tsbench.run import cleanup, environment
 from tsbench.run.bulk_load import bulk_load
 from tsbench.targets.base import Unsupported
 from tsbench.units import NS_PER_S, format_time
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
 NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"
 
 
-def write_manifest(run: RunDir, spec: RunSpec, target: Target, server: Server, session: Session) -> str:
-    """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now."""
+def write_manifest(
+    run: RunDir, spec: RunSpec, target: Target, server: Server, session: Session, *, new: bool = False
+) -> str:
+    """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now.
+
+    `new` means that the session has made its database's file.
+    """
     missing = {"not_recorded": NOT_RECORDED} if spec.target.endpoint else {}
     manifest = environment.manifest(target.driver.distributions if target.driver is not None else ()).with_server(
         {**server.settings(), **session.facts(), **missing}
     )
+    manifest = replace(manifest, created=cleanup.note_found(spec, session, new=new))
     manifest.write(run)
     return format_time(int(manifest.clock["utc_s"] * NS_PER_S))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement, Rows
     from tsbench.scenario.parts import TimeoutPart
-    from tsbench.targets.base import Command, Payload, Schema, Session, Statement, Target
+    from tsbench.targets.base import Command, Payload, Schema, ServerObject, Session, Statement, Target
 
 Key = Literal["connect", "create", "load", "settle", "check"]
 
@@ -127,6 +127,10 @@ class LimitedSession:
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         with self.limits.step(self.key, "reading the sizes of the tables"):
             return self.session.sizes(measurements)
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        with self.limits.step(self.key, "listing what exists on the server"):
+            return self.session.objects(measurements)
 
     def close(self) -> None:
         self.session.close()

@@ -36,6 +36,18 @@ def file_of(endpoint: str, scheme: str, name: str, example: str) -> Path:
     return path
 
 
+def makes_file(endpoint: str) -> bool:
+    """Return True if connecting to this endpoint of an embedded database would make its file."""
+    path = Path(unquote(urlsplit(endpoint).path))
+    return path.is_absolute() and not path.exists()
+
+
+def delete_file(path: Path) -> None:
+    """Delete a closed database file, with its logs and locks."""
+    for suffix in ("-wal", "-shm", "-journal", ".wal", ""):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
 class EmbeddedServer:
     """The directory of a database in one file, without a process; subclasses set file name and URL scheme."""
 

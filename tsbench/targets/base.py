@@ -48,6 +48,20 @@ Command: TypeAlias = Statement | Operation
 """One step of administration, as `Session.run` takes it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServerObject:
+    """Something on a server that `Schema.create` makes: a table, a bucket, or a container (a namespace, a file).
+
+    `id` is the database's own, which a later object of the same name does not have; "" where it has none. `remove` are
+    the commands that remove it. `holds` is the number of things in a container, None for anything else.
+    """
+
+    name: str
+    remove: tuple[Command, ...]
+    id: str = ""
+    holds: int | None = None
+
+
 @dataclass(slots=True, eq=False)  # not frozen: one is made for every point, and a frozen one takes five times as long
 class Payload:
     """An encoded batch: the session of the same target sends `data` unchanged.
@@ -152,6 +166,10 @@ class Session(Protocol):
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes on disk by part (`table`, `index`, ...) as the server counts; their sum is the total."""
+        ...
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the objects of these measurements that exist now; containers come last."""
         ...
 
     def close(self) -> None:

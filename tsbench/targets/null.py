@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tsbench.net.tcp import NewWaiter
     from tsbench.servers.cgroup import Group
-    from tsbench.targets.base import Command
+    from tsbench.targets.base import Command, ServerObject
 
 NOTHING = "it keeps nothing, so there is no answer to check"
 
@@ -113,6 +113,10 @@ class NullSession:
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002
         """Return no sizes: nothing is stored."""
         return {}
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:  # noqa: ARG002
+        """Return no objects: nothing is stored."""
+        return ()
 
     def close(self) -> None:
         """Do nothing."""

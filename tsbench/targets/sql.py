@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
-from tsbench.targets.base import Statement, others_text
+from tsbench.targets.base import Operation, ServerObject, Statement, others_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from tsbench.model import Aggregate, Measurement
 
@@ -27,6 +29,24 @@ TAGS_FOLLOW = "(tags)"
 """Name of the column in the answer to `Stored` that stands between the columns of the points and those of the tags."""
 OWN_TAGS = "additional_tags"
 """Name of the column with a measurement's own tags as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile(Operation):
+    """Close the session and delete the file that is its database."""
+
+    text: str = "delete file"
+
+
+def objects_in_file(path: Path, tables: Iterable[str], holds: int) -> list[ServerObject]:
+    """Return the tables of a database in one file, which `holds` that many tables of anybody's, and the file."""
+    found = [ServerObject(f"table {name}", (Statement(f"DROP TABLE {quoted(name)}"),)) for name in tables]
+    return [*found, ServerObject(f"file {path}", (DeleteFile(),), str(path.stat().st_ino), holds)]
+
+
+def table_names(measurements: Iterable[Measurement]) -> list[str]:
+    """Return the names of the tables of measurements, with that of the tags."""
+    return [*(measurement.name for measurement in measurements), "tags"]
 
 
 def quoted(name: str) -> str:

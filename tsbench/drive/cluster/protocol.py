@@ -125,6 +125,8 @@ class MasterProtocol:
                 "directory": str(run.directory),
                 "token": token,
                 "share": share,
+                "machine": _machine(),
+                "pid": os.getpid(),
             }
             self._runner.send_message(SHARE, message, client_id=client)
         self._await_ready()
@@ -246,6 +248,10 @@ class Role(Protocol):
         """Finish the ops in flight and write all files."""
         ...
 
+    def abandoned(self, reason: str) -> None:
+        """End the process, whose master is gone."""
+        ...
+
 
 class WorkerProtocol:
     """The messages of a run from a worker's side."""
@@ -257,10 +263,36 @@ class WorkerProtocol:
         self.unable = ""
         """Why this worker cannot take the streams that the master assigned; "" if it can."""
         self._sends_from: Path | None = None
+        self._master_pid: int | None = None
+        """The master's process, while a test is running, if this process can see it."""
+        runner.environment.events.test_stopping.add_listener(self._on_test_stopping)
+        gevent.spawn(self._watch_master)
         runner.register_message(PING, self._on_ping)
         runner.register_message(SHARE, self._on_share)
         runner.register_message(GO, self._on_go)
         runner.register_message(STOP, self._on_stop, concurrent=True)
+
+    def _watch_master(self) -> None:
+        """End this process if its master has ended or does not answer.
+
+        Locust's worker would wait for a minute, and end with exit code 0. The time without an answer is counted in
+        periods of this loop, not by a clock: a suspended machine receives no answers either.
+        """
+        last, silent_s = None, 0.0
+        while True:
+            gevent.sleep(WATCH_PERIOD_S)
+            heard = self._runner.last_heartbeat_timestamp
+            silent_s = silent_s + WATCH_PERIOD_S if heard == last and heard is not None else 0.0
+            last = heard
+            if self._master_pid is not None and not _runs(self._master_pid):
+                self._role.abandoned("the master of this worker has ended")
+                return
+            if silent_s >= SILENCE_S + (self._runner.environment.stop_timeout or 0.0):
+                self._role.abandoned(f"the master of this worker has not answered for {silent_s:g} s")
+                return
+
+    def _on_test_stopping(self, **_: Any) -> None:
+        self._master_pid = None  # which may end now, before this process does
 
     def _on_ping(self, **_: Any) -> None:
         self._runner.send_message(PONG, {"time_ns": epoch_ns()})
@@ -280,6 +312,7 @@ class WorkerProtocol:
             credentials.entitle(given["endpoint"])
         place, sends = files.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
+        self._master_pid = given["pid"] if _machine() == given["machine"] != "" else None
         share = given["share"]
         own = Share(share["name"], share["index"], share["of"], tuple(share["streams"]))
         spec = RunSpec.model_validate(given["spec"])
@@ -296,7 +329,7 @@ class WorkerProtocol:
         self._role.go(Clock(msg.data["go_ns"], msg.data["start_ns"], msg.data["end_ns"]))
 
     def _on_stop(self, *_: Any, **__: Any) -> None:  # before 2.47 Locust calls concurrent listeners by position
-        self.has_share = False
+        self.has_share, self._master_pid = False, None
         self._role.close_process()
         if self._sends_from is not None:
             for piece in files.pieces(self._sends_from):

@@ -12,15 +12,17 @@ import duckdb
 
 from tsbench.errors import one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
 from tsbench.targets.duckdb.schemas import BATCH
-from tsbench.targets.sql import stored_records
+from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tsbench.model import Measurement
+    from tsbench.targets.base import ServerObject
 
 
 class DuckdbSession:
@@ -41,6 +43,10 @@ class DuckdbSession:
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute statements in order, each committed."""
         for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            if isinstance(command, DeleteFile):
+                self.close()
+                delete_file(self._path)
+                return
             statement = statement_of(command)
             with self._errors(left_s):
                 self._connection.execute(statement.text, statement.params).fetchall()
@@ -88,6 +94,15 @@ class DuckdbSession:
             ((table,),) = self._connection.execute(text).fetchall()
         log = self._path.with_name(f"{self._path.name}.wal")
         return {"table": int(table), "log": log.stat().st_size if log.exists() else 0}
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the tables, and the file."""
+        ours = "SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()"
+        all_of_them = "SELECT count(*) FROM information_schema.tables WHERE table_catalog = current_database()"
+        with self._errors(self._timeout_s):
+            there = {name for (name,) in self._connection.execute(ours).fetchall()}
+            ((holds,),) = self._connection.execute(all_of_them).fetchall()
+        return objects_in_file(self._path, [name for name in table_names(measurements) if name in there], holds)
 
     def close(self) -> None:
         """Close the connection; the last one of a process writes the log into the file and unlocks it."""

@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Driver, Requirement, Statement, others_text, statement_of, timed
+from tsbench.targets.base import Access, Driver, Requirement, ServerObject, Statement, others_text, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
 
@@ -102,9 +102,8 @@ class Influx1Session(Counting):
                 http_api.settle(self._busy, left_s)
                 continue
             statement = statement_of(command)
-            text = re.sub(r"\$(?:database|policy|retention)", lambda name: self._names[name[0]], statement.text)
             try:
-                self._execute(text, timeout_s=left_s)
+                self._execute(self._filled(statement.text), timeout_s=left_s)
             except OpError as error:
                 if not statement.optional or error.cause != "permission":
                     raise
@@ -144,6 +143,35 @@ class Influx1Session(Counting):
         del measurements
         shards = [dict(zip(s["columns"], s["values"][0], strict=True)) for s in self._own("shard")]
         return {"shards": sum(int(shard["diskBytes"]) for shard in shards)}
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the policy, and the database; neither has an id."""
+        del measurements
+        database, policy = self._place["database"], self._place["retentionPolicy"]
+        if database not in self._column("SHOW DATABASES", "databases"):
+            return ()
+        policies = self._column("SHOW RETENTION POLICIES ON $database")
+        drop = Statement("DROP RETENTION POLICY $policy ON $database")
+        ours = [ServerObject(f"retention policy {policy} of database {database}", (drop,))] * (policy in policies)
+        try:
+            shards = self._column("SHOW SHARDS", database, column="id")
+            queries = self._column("SHOW CONTINUOUS QUERIES", database)
+        except OpError as error:
+            if error.cause != "permission":
+                raise
+            shards, queries = ["not shown"], []  # whoever may not see them may not drop the database either
+        own = {"autogen"}  # which InfluxDB makes with the database
+        holds = len({*policies} - own) + len(shards) + len(queries)
+        return (*ours, ServerObject(f"database {database}", (Statement("DROP DATABASE $database"),), holds=holds))
+
+    def _column(self, text: str, series: str = "", *, column: str = "name") -> list[Any]:
+        """Return one column of a statement's answer, of the series of that name (default: of all)."""
+        found = [one for one in self._execute(self._filled(text)) if series in {"", one.get("name")}]
+        return [row[one["columns"].index(column)] for one in found for row in one.get("values", ())]
+
+    def _filled(self, text: str) -> str:
+        """Return a statement with the names of the database and the policy."""
+        return re.sub(r"\$(?:database|policy|retention)", lambda name: self._names[name[0]], text)
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of requests, writes, cache and compactions."""

@@ -18,7 +18,17 @@ from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Driver, Operation, Requirement, Statement, require_driver, statement_of, timed
+from tsbench.targets.base import (
+    Access,
+    Driver,
+    Operation,
+    Requirement,
+    ServerObject,
+    Statement,
+    require_driver,
+    statement_of,
+    timed,
+)
 from tsbench.targets.influxdb import counters, flux, http_api
 
 if TYPE_CHECKING:
@@ -148,6 +158,14 @@ class Influx2Session(Counting):
         # `storage_shard_disk_size` would be both together, but it is up to ten seconds old.
         names = {"data": "storage_tsm_files_disk_bytes{", "log": "storage_wal_size{"}
         return {part: int(sum(self._metrics(name, label))) for part, name in names.items()}
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the bucket, if it exists and is ours."""
+        del measurements
+        bucket = self._found()
+        if bucket is None or bucket.get("description") != MARK:
+            return ()
+        return (ServerObject(f"bucket {self._bucket}", (DeleteBucket(),), bucket["id"]),)
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of requests, writes, storage and memory."""

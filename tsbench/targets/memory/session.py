@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tsbench.model import Batch, Measurement
-    from tsbench.targets.base import Command, Payload, Schema, Statement
+    from tsbench.targets.base import Command, Payload, Schema, ServerObject, Statement
 
 
 @dataclass(slots=True)
@@ -80,6 +80,10 @@ class MemorySession:
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the columns in memory."""
         return {"table": sum(self._key.table(m.name).size_bytes() for m in measurements)}
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:  # noqa: ARG002
+        """Return no objects: the store ends with its process."""
+        return ()
 
     def close(self) -> None:
         """Do nothing; the store stays for the other sessions of its endpoint."""

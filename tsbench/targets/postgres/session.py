@@ -13,12 +13,12 @@ from psycopg.pq import Format, TransactionStatus
 from tsbench.collect.counters import Counting
 from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
-from tsbench.targets.base import statement_of, timed
+from tsbench.targets.base import ServerObject, Statement, statement_of, timed
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
 from tsbench.targets.postgres.login import parameters, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
-from tsbench.targets.sql import stored_records
+from tsbench.targets.sql import quoted, stored_records, table_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload, Statement
+    from tsbench.targets.base import Command, Payload
 
 
 class _Nanoseconds(Loader):
@@ -159,6 +159,31 @@ class PostgresSession(Counting):
         with self._errors(self._timeout_s) as connection:
             sizes = connection.execute(text, (tables,)).fetchall()[0]
         return dict(zip(("table", "index", "toast"), sizes, strict=True))
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the tables, and our namespace."""
+        tables = (
+            "SELECT n.nspname, c.relname, c.oid::text\n"
+            "FROM unnest($1::text[]) AS t(name) JOIN pg_class c ON c.oid = to_regclass(quote_ident(t.name))\n"
+            "JOIN pg_namespace n ON n.oid = c.relnamespace"
+        )
+        namespace = (
+            "SELECT oid::text, (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid)\n"
+            "  + (SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid)\n"
+            "  + (SELECT count(*) FROM pg_type WHERE typnamespace = n.oid)\n"
+            "FROM pg_namespace n WHERE nspname = $1"
+        )
+        with self._errors(self._timeout_s) as connection:
+            found = [
+                ServerObject(
+                    f"table {place}.{name}", (Statement(f"DROP TABLE {quoted(place)}.{quoted(name)}"),), number
+                )
+                for place, name, number in connection.execute(tables, (table_names(measurements),)).fetchall()
+            ]
+            for number, holds in connection.execute(namespace, (NAMESPACE,)).fetchall():
+                drop = Statement(f"DROP SCHEMA {quoted(NAMESPACE)}")  # which fails if anything is in it
+                found.append(ServerObject(f"schema {NAMESPACE}", (drop,), number, holds))
+        return found
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of this database, its checkpoints and its write-ahead log.

@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
-from tsbench.targets.sql import stored_records
+from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
 from tsbench.targets.sqlite.schemas import Checkpoint, cause_of, wait_for_locks
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.model import Measurement
+    from tsbench.targets.base import ServerObject
 
 
 class SqliteSession:
@@ -41,6 +43,10 @@ class SqliteSession:
             wait_for_locks(self._connection, self._timeout_s)
 
     def _execute(self, command: Command, timeout_s: float) -> None:
+        if isinstance(command, DeleteFile):
+            self.close()
+            delete_file(self._path)
+            return
         checkpoint = isinstance(command, Checkpoint)
         statement = Statement(command.text) if checkpoint else statement_of(command)
         with self._errors(timeout_s, locked="timeout"):
@@ -95,6 +101,15 @@ class SqliteSession:
             pragmas = ("page_size", "page_count", "freelist_count")
             page, count, free = (self._connection.execute(f"PRAGMA {p}").fetchone()[0] for p in pragmas)
             return {"table": page * (count - free)}
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the tables, and the file."""
+        with self._errors(self._timeout_s):
+            text = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+            found = [name for (name,) in self._connection.execute(text).fetchall()]
+        there = [name for name in found if not name.startswith("sqlite_")]  # those are SQLite's own
+        ours = [name for name in table_names(measurements) if name in there]
+        return objects_in_file(self._path, ours, len(there))
 
     def close(self) -> None:
         with suppress(sqlite3.Error):

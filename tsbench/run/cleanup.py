@@ -1,0 +1,188 @@
+"""The objects that a run creates on a server which tsbench did not start: their record in the manifest, their removal.
+
+The record is `created` in env.json: `found` has the containers (a namespace, a database, a file) that existed before
+the run, `made` what existed after its tables had been created and not before, by name with the database's own id.
+`found` is written before anything is created. A run that was killed before it wrote `made` may have made all that
+exists now and is not in `found`.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.model import OpError
+from tsbench.results.manifest import Manifest
+from tsbench.results.rundir import find_runs
+from tsbench.run.time_limits import Limits
+from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.validation import schema_of
+from tsbench.servers.embedded import makes_file
+from tsbench.targets import registry
+from tsbench.targets.registry import SERVERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from tsbench.model import Measurement
+    from tsbench.results.rundir import RunDir
+    from tsbench.targets.base import ServerObject, Session, Target
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+
+def is_new(spec: RunSpec, target: Target) -> bool:
+    """Return True if the first session will make the file of the endpoint's database."""
+    return bool(spec.target.endpoint) and target.embedded and makes_file(spec.target.endpoint or "")
+
+
+def note_found(spec: RunSpec, session: Session, *, new: bool) -> dict[str, Any]:
+    """Return `created` for the manifest before anything is created; `new` as `is_new` was before the session."""
+    if not spec.target.endpoint:
+        return {}
+    there = () if new else session.objects(spec.world_at().measurements)
+    return {"endpoint": spec.target.endpoint, "found": {one.name: one.id for one in there if one.holds is not None}}
+
+
+def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
+    """Add what was created to the manifest."""
+    manifest = Manifest.read(run)
+    if manifest is None or not manifest.created:
+        return
+    found = manifest.created["found"]
+    made = {
+        one.name: one.id
+        for one in session.objects(spec.world_at().measurements)
+        if one.holds is None or found.get(one.name) != one.id
+    }
+    replace(manifest, created={**manifest.created, "made": made}).write(run)
+
+
+# --- what is left -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Leftovers:
+    """What the runs of a result set created in one place, as far as they have recorded it."""
+
+    spec: RunSpec
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    made: dict[str, set[str]] = field(default_factory=dict)
+    """Ids by name."""
+    unsure: list[Mapping[str, str]] = field(default_factory=list)
+    """For each run that did not record what it made: the containers that it found."""
+
+    def add(self, spec: RunSpec, created: Mapping[str, Any]) -> None:
+        """Add what one run recorded."""
+        self.measurements |= {measurement.name: measurement for measurement in spec.world_at().measurements}
+        if "made" not in created:
+            self.unsure.append(created["found"])
+        for name, number in created.get("made", {}).items():
+            self.made.setdefault(name, set()).add(number)
+
+    def has(self, one: ServerObject) -> bool:
+        """Return True if one of the runs made the object."""
+        maybe = any(one.holds is None or found.get(one.name) != one.id for found in self.unsure)
+        return maybe or one.id in self.made.get(one.name, ())
+
+
+def leftovers(results: Path) -> list[Leftovers]:
+    """Return what the runs of a result set, or one run, have left, by endpoint and schema.
+
+    Raises
+    ------
+    UserMistake
+        If the directory holds no run, or a file of a run is damaged.
+    """
+    found: dict[tuple[str, ...], Leftovers] = {}
+    for run in find_runs(results):
+        manifest = Manifest.read(run)
+        if manifest is None or not manifest.created:
+            continue
+        spec = RunSpec.model_validate(run.read_json("spec.json"))
+        place = spec.target.name, spec.target.endpoint or "", spec.target.schema_ or ""
+        found.setdefault(place, Leftovers(spec)).add(spec, manifest.created)
+    return list(found.values())
+
+
+def described(names: Iterable[str]) -> str:
+    """Return names of objects, each "kind name", as a list in which every kind comes once."""
+    kinds: dict[str, list[str]] = {}
+    for name in names:
+        kind, _, rest = name.partition(" ")
+        kinds.setdefault(kind, []).append(rest)
+    return ", ".join(f"{kind}{'s' * (len(some) > 1)} {', '.join(some)}" for kind, some in kinds.items())
+
+
+# --- the removal ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How one place was cleaned up: one line for people, and the command's exit code."""
+
+    text: str
+    code: int = 0
+
+
+def clean_up(results: Path) -> Iterator[Cleaned]:
+    """Remove what the runs of a result set, or one run, have left, and yield what was done in each place.
+
+    Raises
+    ------
+    UserMistake
+        As `leftovers`, or if one of the runs has not ended.
+    """
+    left = leftovers(results)
+    for run in find_runs(results):
+        if run.is_held():
+            raise UserMistake(f"{run.path} is the run of a tsbench that has not ended; stop it first")
+    for one in left:
+        yield _clean(one)
+    yield from _started_here(find_runs(results))
+
+
+def _clean(left: Leftovers) -> Cleaned:
+    endpoint = left.spec.target.endpoint or ""
+    target = registry.get(left.spec.target.name)
+    try:
+        if target.embedded and makes_file(endpoint):
+            return Cleaned(f"nothing of this run is left on {endpoint}")
+        limits = Limits(left.spec.timeout, endpoint)
+        with closing(limits.connect(target, schema_of(left.spec, target), "create")) as session:
+            return _removed(left, session, endpoint)
+    except UserMistake as error:
+        return Cleaned(one_line(error), 2)
+    except (OpError, Broken, OSError) as error:
+        return Cleaned(f"{described(left.made)} may be left on {endpoint}: {one_line(error)}", 1)
+
+
+def _removed(left: Leftovers, session: Session, endpoint: str) -> Cleaned:
+    """Remove the runs' tables or buckets, then their containers if these are empty."""
+    measurements = list(left.measurements.values())
+    removed = []
+    for one in session.objects(measurements):
+        if one.holds is None and left.has(one):
+            session.run(one.remove)
+            removed.append(one.name)
+    containers = [one for one in session.objects(measurements) if one.holds is not None and left.has(one)]
+    for one in containers:
+        if not one.holds:
+            session.run(one.remove)
+            removed.append(one.name)
+    text = f"removed {described(removed)} from {endpoint}" if removed else f"nothing of this run is left on {endpoint}"
+    kept = [one.name for one in containers if one.holds]
+    return Cleaned(f"{text}; kept {described(kept)}, which holds something else" if kept else text)
+
+
+def _started_here(runs: Iterable[RunDir]) -> Iterator[Cleaned]:
+    """Remove the data of servers that tsbench started and, because it was killed, did not remove."""
+    for run in runs:
+        if not (run / "server").exists():
+            continue
+        spec = RunSpec.model_validate(run.read_json("spec.json"))
+        SERVERS[spec.target.name](run / "server", spec.target.settings).remove()
+        yield Cleaned(f"removed the data directory of the server of {run.path}")
