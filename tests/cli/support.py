@@ -22,6 +22,8 @@ PROGRAMS = Path(sys.executable).parent
 PATIENCE_S = 90.0
 """Time limit for steps that take a second or two on an idle machine."""
 _PR_SET_CHILD_SUBREAPER = 36
+LONG = ("--set", "drive.duration=60s")
+POSTGRES = ("--set", "target.name=postgres")
 
 TINY = """
 question = "Does it fail well?"
@@ -91,11 +93,12 @@ class Command:
 
     def wait_until(self, condition: Callable[[], object]) -> None:
         """Poll until the condition holds; the command must not end before."""
-        give_up = time.monotonic() + PATIENCE_S
-        while not condition():
+        for _ in range(round(PATIENCE_S / 0.02)):  # counted, and not by a clock: machines are suspended now and then
+            if condition():
+                return
             assert self.process.poll() is None, f"it ended early: {self.stdout}{self.stderr}"
-            assert time.monotonic() < give_up, f"nothing came of it: {self.stdout}{self.stderr}"
             time.sleep(0.02)
+        raise AssertionError(f"nothing came of it: {self.stdout}{self.stderr}")
 
     def until_phase(self, name: str) -> None:
         """Wait for a phase of a run."""
@@ -120,18 +123,33 @@ class Command:
         """The child of that name that has no such parent; bare Locust's server is a grandchild."""
         return next(p for p in self.family() if p.name() == name and p.parent().name() != name)
 
+    def load_process(self) -> psutil.Process:
+        """Locust's first process: the master, if it has workers."""
+        (found,) = (p for p in psutil.Process(self.process.pid).children() if "locust" in p.cmdline())
+        return found
+
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self) -> int:
+    def wait(self, patience_s: float = PATIENCE_S) -> int:
         """Return its exit code."""
-        return self.process.wait(PATIENCE_S)
+        for _ in range(round(patience_s / 0.1)):
+            with suppress(subprocess.TimeoutExpired):
+                return self.process.wait(0.1)
+        raise AssertionError(f"it did not end within {patience_s:g} s: {self.stdout}{self.stderr}")
 
     def end(self) -> None:
         """Kill the command if a failed test has left it running; its children end with it."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+def started(
+    place: Path, *words: str, program: tuple[str, ...] = ("tsbench",), env: Mapping[str, str | None] | None = None
+) -> Command:
+    """Start `tsbench run` on the tiny scenario."""
+    return Command(place, *program, "run", "tiny.toml", *words, env=env)
 
 
 @contextmanager

@@ -6,48 +6,20 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import (
-    PROGRAMS,
-    Command,
-    complaint,
-    content,
-    failed_gates,
-    nothing_left,
-    only,
-    says,
-    scenario,
-)
+from tests.cli.support import LONG, POSTGRES, PROGRAMS, Command, complaint, content, failed_gates, only, says, started
+from tsbench.cli import start
+from tsbench.cli.main import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tsbench.targets.postgres.server import PostgresServer
 
 REPOSITORY = Path(__file__).parent.parent.parent
-LONG = ("--set", "drive.duration=60s")
-POSTGRES = ("--set", "target.name=postgres")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """The command's working directory; when the test ends, nothing that it started may be left."""
-    scenario(tmp_path)
-    with nothing_left():
-        yield tmp_path
-
-
-@pytest.fixture
-def embedded(postgres_server: PostgresServer) -> None:
-    """Skip the test without the embedded PostgreSQL."""
-
-
-def started(place: Path, *words: str, **env: str | None) -> Command:
-    return Command(place, "tsbench", "run", "tiny.toml", *words, env=env)
 
 
 def measured_ops(summary: Path) -> dict[str, int]:
@@ -76,31 +48,6 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
 
 
 @pytest.mark.postgres
-def test_ctrl_c_while_loading_stops_the_server_and_deletes_its_data(place: Path, embedded: None) -> None:
-    command = started(place, *POSTGRES, "--set", "load.window=1000h")
-    command.until_phase("load")
-    command.signal(signal.SIGINT)
-    assert command.wait() == 130, command.stderr
-    says(complaint(command.stderr), "interrupted", "--set=load.window=1000h", "--resume")
-    partial = only(place, "results/*/postgres.partial")
-    assert content(partial / "status.json")["state"] == "interrupted"
-    assert (partial / "server.log").exists()
-    assert not (partial / "server").exists()
-
-
-@pytest.mark.postgres
-def test_sigterm_is_handled_like_ctrl_c(place: Path, embedded: None) -> None:
-    command = started(place, *POSTGRES, *LONG)
-    command.until_measured()
-    command.signal(signal.SIGTERM)
-    assert command.wait() == 130, command.stderr
-    says(complaint(command.stderr), "interrupted", "--resume")
-    partial = only(place, "results/*/postgres.partial")
-    assert content(partial / "status.json")["state"] == "interrupted"
-    assert measured_ops(partial / "summary.json")["write-1"] > 10
-
-
-@pytest.mark.postgres
 def test_a_killed_server_fails_its_gate_and_what_was_measured_until_then_stands(place: Path, embedded: None) -> None:
     command = started(place, *POSTGRES, *LONG)
     command.until_measured()
@@ -116,15 +63,6 @@ def test_a_killed_server_fails_its_gate_and_what_was_measured_until_then_stands(
     assert "the server died" in (run.parent / "report.html").read_text()
 
 
-@pytest.mark.postgres
-def test_a_killed_tsbench_takes_servers_and_load_processes_with_it(place: Path, embedded: None) -> None:
-    command = started(place, *POSTGRES, *LONG, "--set", "drive.processes=2")
-    command.until_measured()
-    assert command.child("postgres").is_running()
-    command.signal(signal.SIGKILL)
-    assert command.wait() == -signal.SIGKILL  # `place` sees to the rest
-
-
 def test_an_unreachable_server_is_named_with_its_url(place: Path) -> None:
     command = started(place, "--endpoint", "postgresql://me@127.0.0.1:9/bench", *POSTGRES)
     assert command.wait() == 2
@@ -137,7 +75,7 @@ def test_an_unreachable_server_is_named_with_its_url(place: Path) -> None:
 def test_a_wrong_password_is_answered_with_where_to_set_it(place: Path, postgres_server: PostgresServer) -> None:
     endpoint = postgres_server.endpoint.partition("?")[0]
     env = {"TSBENCH_PASSWORD": "wr0ng", "PGPASSFILE": None, "PGPASSWORD": None}
-    command = started(place, "--endpoint", endpoint, *POSTGRES, **env)
+    command = started(place, "--endpoint", endpoint, *POSTGRES, env=env)
     assert command.wait() == 2
     line = complaint(command.stderr)
     says(line, endpoint, "password authentication failed", "set TSBENCH_PASSWORD")
@@ -149,24 +87,6 @@ def test_results_that_cannot_be_written_are_noticed_before_anything_starts(place
     assert command.wait() == 2
     says(complaint(command.stderr), "cannot write to tiny.toml/results", "Not a directory", "--out")
     assert ": start" not in command.stderr
-
-
-@pytest.mark.root
-def test_a_full_disk_fails_the_run_and_says_where_to_go(place: Path) -> None:
-    small = place / "small"
-    small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=False)
-    if mounted.returncode:
-        pytest.skip("this root may not mount a file system")
-    try:
-        command = started(place, "--out", "small/results", "--set", "load.window=100h")
-        assert command.wait() == 1, command.stderr
-        says(complaint(command.stderr), "sqlite", "disk full", "free some room", "--out")
-        partial = only(place, "small/results/*/sqlite.partial")
-        assert content(partial / "status.json")["state"] == "failed"
-        assert (partial.parent / "report.html").exists()
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -217,3 +137,28 @@ def test_ctrl_c_while_generating_leaves_no_file(place: Path) -> None:
     assert command.wait() == 130, command.stderr
     assert "Traceback" not in command.stderr
     assert not list(place.glob("points*"))
+
+
+def test_ctrl_c_before_a_command_has_begun_its_work_is_answered(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tsbench.scenario.spec.Scenario.load", interrupted)
+    assert main(["run", "tiny.toml"]) == 130
+    assert complaint(capsys.readouterr().err) == "tsbench: interrupted"
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "tsbench.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "tsbench.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert start() == 130
+    assert complaint(capsys.readouterr().err) == "tsbench: interrupted"

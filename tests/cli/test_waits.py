@@ -12,7 +12,8 @@ import psutil
 import psycopg
 import pytest
 
-from tests.cli.support import Command, complaint, content, failed_gates, nothing_left, only, says, scenario
+from tests.cli import support
+from tests.cli.support import POSTGRES, Command, complaint, content, failed_gates, only, says, scenario
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.helper import HelperProcess
 from tsbench.scenario.spec import Scenario
@@ -24,21 +25,8 @@ if TYPE_CHECKING:
 
     from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 
-POSTGRES = ("--set", "target.name=postgres")
 TWO_CELLS = ('name = "sqlite"\n', 'name = "sqlite"\n[matrix]\n"drive.users" = [2, 3]\n')
 MANY_CHECKS = ("--set", "check.answers=1000000")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """The command's working directory; when the test ends, nothing that it started may be left."""
-    with nothing_left():
-        yield tmp_path
-
-
-@pytest.fixture
-def embedded(postgres_server: PostgresServer) -> None:
-    """Skips where there is no embedded PostgreSQL."""
 
 
 @pytest.fixture
@@ -61,7 +49,7 @@ def influxdb_18(influxdb_server: Callable[[str], InfluxServer1 | InfluxServer2])
 
 def started(place: Path, *words: str, cells: tuple[tuple[str, str], ...] = ()) -> Command:
     scenario(place, *cells)
-    return Command(place, "tsbench", "run", "tiny.toml", *words)
+    return support.started(place, *words)
 
 
 def limits(**seconds: float) -> list[str]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.model import Count, Verdict
+from tsbench.model import Count, OpError, Outcome, Verdict
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,12 +74,17 @@ def count_stored(session: Session, schema: Schema, measurements: Iterable[Measur
     tsbench.targets.base.Unsupported
         If the schema cannot count.
     tsbench.model.OpError
-        If the database does not answer.
+        If the database does not answer, or not with a number.
     """
     stored = 0
     for measurement in measurements:
         query = Count(measurement)
-        stored += int(session.query(schema.compile(query), query.columns).records[0][0])
+        records = session.query(schema.compile(query), query.columns).records
+        try:
+            stored += int(records[0][0])
+        except (IndexError, TypeError, ValueError):
+            text = f"the count of {measurement.name} was answered with {shortened(str(records), 80)}"
+            raise OpError(Outcome.UNKNOWN, "protocol", text) from None
     return stored
 
 

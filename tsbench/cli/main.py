@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from enum import StrEnum
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from tsbench import __version__, units
@@ -42,7 +43,23 @@ Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write
 MOST_CHARACTERS = 1_000
 """Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
 
+
+class Interrupted(Exception):  # noqa: N818 - it is no error
+    """Ctrl-C where no command handles it itself."""
+
+
+class _Commands(TyperGroup):
+    """All commands; Ctrl-C leaves them as `Interrupted`: for a KeyboardInterrupt typer ends without a message."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="tsbench",
     help="Load-tests time-series databases: checked answers, honest latencies, accounted writes.",
     no_args_is_help=True,
@@ -80,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except (Broken, OSError) as error:
         return _fail(str(error), 1)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Interrupted, typer.Abort):
         return _fail("interrupted", 130)
     return int(result) if isinstance(result, int) else 0
 

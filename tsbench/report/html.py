@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import UserMistake
 from tsbench.report import cases, compare, frames, manifest, plots, style, system_plots, view
 from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
 from tsbench.results.panels import read_panels
-from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
+from tsbench.results.rundir import (
+    COUNTER_COLUMNS,
+    HOST_COLUMNS,
+    OPS_COLUMNS,
+    SAR_COLUMNS,
+    SERVER_COLUMNS,
+    write_atomically,
+)
 from tsbench.text import printable
 
 if TYPE_CHECKING:
@@ -65,12 +72,7 @@ def write_report(results: Path) -> Path:
     cells = load_cells(results)
     page = render(results, cells)
     path = results / "report.html"
-    partial = path.with_name("report.html.new")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise Broken(f"cannot write {path}: {error.strerror}; free some room") from None
+    write_atomically(path, page.encode())
     return path
 
 

@@ -91,6 +91,18 @@ def drive(
         raise Broken(f"the load processes failed: {_last_words(run / 'locust.log')}")
     if not run.has("process/clock.json"):
         raise Broken(f"the load never began: {_last_words(run / 'locust.log')}")
+    if not stopped and spec.drive.window is None:  # with a window it ends early when all is written
+        _expect_whole(spec, run)
+
+
+def _expect_whole(spec: RunSpec, run: RunDir) -> None:
+    """Raise `Broken` if the load ended more than a second before its time, which Locust's exit code hides."""
+    clock = run.read_json("process/clock.json")
+    measured_s, wanted_s = clock["end_s"] - clock["start_s"], spec.drive.duration / NS_PER_S
+    if measured_s < wanted_s - 1:
+        log = (run / "locust.log").read_text(encoding="utf-8", errors="replace")
+        why = "it ran out of memory" if "MemoryError" in log else "somebody sent it SIGTERM"
+        raise Broken(f"the load process ended after {measured_s} of {wanted_s:g} s: {why}")
 
 
 def command(spec: RunSpec) -> list[str]:

@@ -1,0 +1,95 @@
+"""Ctrl-C, once or twice, at random moments of whole runs on three databases."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.cli.support import nothing_left, scenario, started
+from tests.faults.bench import DATABASES, PATIENCE_S, left_behind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TARGETS = ("PostgreSQL", "InfluxDB 1.8", "SQLite")
+WORDS = ("--set", "load.window=24h", "--set", "drive.duration=2s", "--set", "check.answers=200")
+SPAN_S = {"PostgreSQL": 9.0, "InfluxDB 1.8": 8.0, "SQLite": 7.0}
+"""About how long such a run takes; some moments are after its end."""
+MOST_BETWEEN_S = 0.6
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When Ctrl-C comes, in seconds after the start, and how long after it comes again (None: once)."""
+
+    database: str
+    after_s: float
+    again_s: float | None
+
+    @property
+    def text(self) -> str:
+        again = "" if self.again_s is None else f" and {self.again_s:.2f} s later"
+        return f"{self.database}: Ctrl-C after {self.after_s:.2f} s{again}"
+
+
+def moments(count: int, seed: int) -> list[Moment]:
+    """Return random moments: by turns for each database, and by turns once and twice."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(count):
+        database = TARGETS[number % len(TARGETS)]
+        again_s = draw.uniform(0.0, MOST_BETWEEN_S) if number // len(TARGETS) % 2 else None
+        found.append(Moment(database, draw.uniform(0.1, SPAN_S[database]), again_s))
+    return found
+
+
+def interrupt(moment: Moment, place: Path) -> tuple[int, list[str]]:
+    """Interrupt one run in an empty directory; return its exit code and what is wrong with it."""
+    place.mkdir(mode=0o755, exist_ok=True)
+    (place / "tmp").mkdir()
+    (place / "tmp").chmod(0o1777)
+    scenario(place)
+    wrong = []
+    code = 0
+    try:
+        with nothing_left():
+            words = (*WORDS, "--set", f"target.name={DATABASES[moment.database].target}")
+            command = started(place, *words, env={"TMPDIR": str(place / "tmp")})
+            try:
+                time.sleep(moment.after_s)
+                for wait_s in (0.0, *([] if moment.again_s is None else [moment.again_s])):
+                    time.sleep(wait_s)
+                    command.signal(signal.SIGINT)
+                code = command.wait(PATIENCE_S)
+            finally:
+                command.end()
+    except AssertionError as error:
+        wrong.append(" ".join(str(error).split())[-300:])
+    stderr = command.stderr
+    lines = [line for line in stderr.splitlines() if line.startswith("tsbench:")]
+    if code not in {0, 1, 130} or len(lines) != (code != 0) or "Traceback" in stderr:
+        wrong.append(f"exit code {code}, {len(lines)} lines: {stderr[-500:]}")
+    if code == 130 and "interrupted" not in stderr:
+        wrong.append(f"it does not say that it was interrupted: {stderr[-300:]}")
+    return code, wrong + [f"left behind: {one}" for one in left_behind(place, command.process.pid)]
+
+
+def carry_out_all(count: int, seed: int, place: Path) -> bool:
+    """Interrupt that many runs, and print a table by database; return True if all is right."""
+    codes: Counter[tuple[str, int]] = Counter()
+    failures = []
+    for number, moment in enumerate(moments(count, seed), 1):
+        code, wrong = interrupt(moment, place / f"interrupt-{number}")
+        codes[moment.database, code] += 1
+        failures += [f"{moment.text}: {one}" for one in wrong]
+    print("\n| database | interrupted (130) | ended before (0 or 1) |\n|---|---|---|")
+    for name in TARGETS:
+        ended = sum(found for (database, code), found in codes.items() if database == name and code != 130)
+        print(f"| {name} | {codes[name, 130]} | {ended} |")
+    print(f"\n{count} interrupts: {len(failures)} left something behind or ended otherwise")
+    print("\n".join(failures), flush=True)
+    return not failures

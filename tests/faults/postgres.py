@@ -1,0 +1,154 @@
+"""Faults of a PostgreSQL: of the server that tsbench starts, of one that others use too, and of the way to it."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+import psycopg
+
+from tests.faults import proxy
+from tests.faults.bench import IMPATIENT, KEPT, PATIENCE_S, Fault, limits
+from tests.faults.hands import (
+    CHECKING,
+    FIVE_SECONDS,
+    LOADING,
+    behaves,
+    disk_full,
+    nothing,
+    on_way,
+    refusing,
+    room,
+    server,
+    signalled,
+    small_disk,
+    suspended,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.faults.bench import Stand
+
+
+def _backend(stand: Stand) -> psutil.Process:
+    return next(child for child in stand.served().children() if "127.0.0.1" in "".join(child.cmdline()))
+
+
+def _killed_at_start(stand: Stand) -> None:
+    def appeared() -> bool:
+        return any(child.name() == "postgres" for child in psutil.Process(stand.command.process.pid).children())
+
+    stand.command.wait_until(appeared)
+    stand.served().kill()
+
+
+def _sql(moment: str, *texts: str) -> Callable[[Stand], None]:
+    def act(stand: Stand) -> None:
+        stand.until(moment)
+        assert stand.server is not None
+        with psycopg.connect(stand.server.endpoint, autocommit=True) as other:
+            for text in texts:
+                other.execute(text)
+
+    return act
+
+
+def _locked(moment: str) -> Callable[[Stand], None]:
+    def act(stand: Stand) -> None:
+        stand.until(moment)
+        assert stand.server is not None
+        with psycopg.connect(stand.server.endpoint, autocommit=True) as other, other.transaction():
+            other.execute("LOCK TABLE tsbench.cpu IN ACCESS EXCLUSIVE MODE")
+            stand.command.wait(PATIENCE_S)
+
+    return act
+
+
+def _old_password(stand: Stand) -> None:
+    assert stand.server is not None
+    password = (stand.place / "own" / "pgpass").read_text().strip().rpartition(":")[2]
+    with psycopg.connect(stand.server.endpoint, password="other", autocommit=True) as other:
+        other.execute(f"ALTER ROLE postgres PASSWORD '{password}'")
+
+
+def _ctrl_c_twice(stand: Stand) -> None:
+    stand.until("load")
+    log = stand.partial / "server" / "postgres.log"
+    stand.command.signal(signal.SIGINT)
+    stand.command.wait_until(lambda: "fast shutdown request" in log.read_text())
+    stand.command.signal(signal.SIGINT)
+
+
+def _orphaned(stand: Stand) -> None:
+    stand.until("measured")
+    stand.load_process().suspend()  # SIGTERM would not wake it
+    stand.command.signal(signal.SIGKILL)
+
+
+def _changed(answer: bytes) -> bytes:
+    """Return an answer whose last float has another bit."""
+    end = answer.find(b"C\0\0\0\x0dSELECT")
+    return answer[: end - 4] + bytes([answer[end - 4] ^ 1]) + answer[end - 3 :] if end > 20 else answer
+
+
+DIED = r"the server died during the run"
+FAULTS = (
+    Fault("server killed while it starts", _killed_at_start, (r"postgres ended at start \(killed by SIGKILL\)",)),
+    Fault("server killed in the load", signalled(server, signal.SIGKILL, "load"),
+          (DIED, r"killed by SIGKILL"), words=LOADING),
+    Fault("server killed before the first op", signalled(server, signal.SIGKILL, "measure"),
+          (DIED, r"killed by SIGKILL")),
+    Fault("server killed in the measurement", signalled(server, signal.SIGKILL, "measured"),
+          (DIED, r"killed by SIGKILL"), validity="valid"),
+    Fault("server told to end (SIGTERM) in the measurement", signalled(server, signal.SIGTERM, "measured"),
+          (DIED, r"exit status 0"), validity="valid", words=FIVE_SECONDS),
+    Fault("server suspended in the load", suspended("load"), (r"the bulk load failed: timeout", r"timeout\.load=2s"),
+          words=("--set", "load.window=3000h", *limits(load=1))),
+    Fault("server suspended in the measurement", suspended("measured"), (r"could not be reached any more",),
+          validity="valid", words=IMPATIENT),
+    Fault("server suspended in the checks", suspended("check"),
+          (r"answers could not be checked", r"timeout\.check=2s"), words=(*CHECKING, *limits(check=1, connect=2))),
+    Fault("server's backend killed in the measurement", signalled(_backend, signal.SIGKILL, "measured"),
+          (r"failed",), validity="valid", words=FIVE_SECONDS, resumed=KEPT),
+    Fault("Ctrl-C twice in the load", _ctrl_c_twice, (r"interrupted", r"--resume"), code=130, words=LOADING),
+    Fault("tsbench killed while its load process is suspended", _orphaned, code=-signal.SIGKILL, validity=""),
+    Fault("memory limit of a control group", nothing, (r"memory",),
+          words=("--set", "server.memory=12MiB", *LOADING)),
+    Fault("disk full in the load", nothing, (r"No space left|disk full",),
+          words=LOADING, before=small_disk("120m")),
+    Fault("disk full in the measurement", disk_full("measured"), (r"No space left|disk full",),
+          words=FIVE_SECONDS, before=small_disk("200m"), cure=room),
+    Fault("table dropped by somebody else in the measurement", _sql("measured", "DROP TABLE tsbench.cpu"),
+          (r"no table|does not exist",), words=FIVE_SECONDS, at="own"),
+    Fault("table locked by somebody else in the measurement", _locked("measured"), (r"timeout",),
+          words=IMPATIENT, at="own"),
+    Fault("sessions ended by the administrator", _sql(
+              "measured",
+              "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tsbench'"),
+          (r"failed|connection",), validity="valid", words=FIVE_SECONDS, at="own", resumed=KEPT),
+    Fault("password changed in the measurement", _sql("measured", "ALTER ROLE postgres PASSWORD 'other'"),
+          (r"password authentication failed",),
+          words=FIVE_SECONDS, at="own", cure=_old_password),
+    Fault("too few connections allowed", nothing, (r"too many clients|connections",),
+          words=("--set", 'target.settings={max_connections="6", superuser_reserved_connections="1"}',
+                 "--set", "drive.users=20")),
+    Fault("connection refused from the start", nothing, (r"cannot connect to postgresql://",),
+          code=2, validity="", words=FIVE_SECONDS, at="proxied", before=refusing),
+    Fault("connections refused in the measurement", on_way("measured", lambda p: p.refuse()),
+          (r"could not be reached any more",), words=FIVE_SECONDS, at="proxied"),
+    Fault("answers later than the limit", behaves("measured", lambda: proxy.Delay(2.5)),
+          (r"could not be reached any more",), validity="valid", words=IMPATIENT, at="proxied"),
+    Fault("answers cut in the middle", behaves("measured", proxy.Cut),
+          (r"could not be reached any more|connection",), validity="valid", words=IMPATIENT, at="proxied"),
+    Fault("a bit of an answer changed", behaves("measured", lambda: proxy.Change(proxy.queries, _changed)),
+          (r"answers are wrong|wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
+    Fault("lie: 1 of 10 writes acknowledged and not stored",
+          behaves("measured", lambda: proxy.Replay(proxy.writes, every=10)),
+          (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
+    Fault("lie: writes stored twice", behaves("measured", lambda: proxy.Twice(proxy.writes)),
+          (r"acknowledged|stored|twice",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
+    Fault("lie: the answers of another query", behaves("measured", lambda: proxy.Replay(proxy.queries)),
+          (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
+)  # fmt: skip
