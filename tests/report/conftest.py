@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from markupsafe import Markup, escape
+
+from tsbench.report import style
 
 from .synthetic import Shape, make_results
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from matplotlib.figure import Figure
 
 OPS = (("write", "write"), ("double-groupby-1", "query"), ("lastpoint", "query"))
 SMALL = {"seconds": 8, "warmup": 2, "rate": 60, "ops": OPS}
@@ -33,3 +38,14 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of a closed loop that only asks."""
     shape = Shape(cell="sqlite-wal", loop="closed", **SMALL | {"ops": (("lastpoint", "query"),)})  # type: ignore[arg-type]
     return make_results(tmp_path_factory.mktemp("results") / "single", [shape])
+
+
+@pytest.fixture
+def painted_by_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves all figures out of pages but the one by case; each takes 0.3 s."""
+    embed = style.embed
+
+    def embed_one(figure: Figure, *, name: str, alt: str) -> Markup:
+        return embed(figure, name=name, alt=alt) if name == "all-cases" else escape(alt)
+
+    monkeypatch.setattr(style, "embed", embed_one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -33,10 +34,16 @@ BATCH = replace(SINGLE, cell="batch-25", seed=2, rate=10, ops=(("write-252", "wr
 SHAPES = [replace(SINGLE, cell="single-100", seed=3), SINGLE, BATCH]  # neither order is the alphabet's
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make three cases as in study F, with windows of 4 s: one point per write, or 252."""
-    return make_results(tmp_path / "low-end", SHAPES)
+    return make_results(tmp_path_factory.mktemp("study") / "low-end", SHAPES)
+
+
+@pytest.fixture
+def own_study(study: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return shutil.copytree(study, tmp_path / "low-end")
 
 
 def sampled(columns: dict[str, str], **values: list[float]) -> pd.DataFrame:
@@ -71,18 +78,18 @@ def note(figure: Figure) -> str:
     return figure.get_supxlabel()
 
 
-def test_usage_is_of_whole_seconds_inside_the_measured_window(study: Path) -> None:
+def test_usage_is_of_whole_seconds_inside_the_measured_window(own_study: Path) -> None:
     seconds = [-2.0, -0.5, 0.0, 1.0, 3.0, 3.5, 4.0]  # the second at -0.5 began in warm-up, the one at 3.5 ends too late
     sampled(
         HOST_COLUMNS,
         second=seconds,
         client_cpu_percent=[900, 900, 10, 20, 60, 900, 900],
         client_rss_bytes=[9e9, 9e9, 1e6, 2e6, 6e6, 9e9, 9e9],
-    ).to_parquet(study / "batch-25" / "host.parquet")
+    ).to_parquet(own_study / "batch-25" / "host.parquet")
     sampled(SERVER_COLUMNS, second=[0.5, 1.5], cpu_percent=[100, 200], rss_bytes=[5e6, 7e6]).to_parquet(
-        study / "batch-25" / "server.parquet"
+        own_study / "batch-25" / "server.parquet"
     )
-    found = frames.usage(study)
+    found = frames.usage(own_study)
     assert list(found.columns) == ["cell", *frames.USAGE_COLUMNS]
     rows = found[found["cell"] == "batch-25"].set_index("who").drop(columns="cell")
     assert list(rows.loc["client"]) == [3, 30, 60, 3e6, 6e6]
@@ -95,11 +102,11 @@ def test_a_run_whose_window_is_unknown_has_no_usage(mixed: Path) -> None:
     assert {"postgres-btree", "influxdb-native"} <= set(found["cell"])
 
 
-def test_seconds_in_which_no_process_was_there_do_not_count(study: Path) -> None:
+def test_seconds_in_which_no_process_was_there_do_not_count(own_study: Path) -> None:
     sampled(HOST_COLUMNS, second=[0, 1, 2], client_cpu_percent=[0, 40, 40], client_rss_bytes=[0, 8e6, 8e6]).to_parquet(
-        study / "batch-25" / "host.parquet"
+        own_study / "batch-25" / "host.parquet"
     )
-    rows = frames.usage(study).set_index(["cell", "who"])
+    rows = frames.usage(own_study).set_index(["cell", "who"])
     assert rows.loc[("batch-25", "client"), "cpu_percent"] == 40
     assert rows.loc[("batch-25", "client"), "rss_bytes"] == 8e6
 
@@ -166,30 +173,31 @@ def test_a_p99_of_too_few_ops_is_hollow(study: Path) -> None:
     assert "p99 of under 100 ops: the slowest" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_without_samples_there_are_no_panels_of_cpu_and_memory_and_a_line_says_why(study: Path) -> None:
-    for path in study.glob("*/*.parquet"):
+@pytest.mark.usefixtures("painted_by_case")
+def test_without_samples_there_are_no_panels_of_cpu_and_memory_and_a_line_says_why(own_study: Path) -> None:
+    for path in own_study.glob("*/*.parquet"):
         if path.stem in {"host", "server"}:
             path.unlink()
-    figure = by_case(study)
+    figure = by_case(own_study)
     assert list(panels(figure)) == ["Writes", "last-value", "select-6h", "Write rate, points/s"]
     assert "no run has samples of its measured window" in note(figure)
-    page = write_report(study).read_text(encoding="utf-8")
+    page = write_report(own_study).read_text(encoding="utf-8")
     assert "no run has samples of its measured window" in page
 
 
-def test_an_unseen_server_is_said_and_the_load_generator_is_shown(study: Path) -> None:
-    for path in study.glob("*/server.parquet"):
+def test_an_unseen_server_is_said_and_the_load_generator_is_shown(own_study: Path) -> None:
+    for path in own_study.glob("*/server.parquet"):
         path.unlink()
-    figure = by_case(study)
+    figure = by_case(own_study)
     assert len(widths(panels(figure)["CPU, cores"])) == 3
     assert note(figure).startswith("Server's CPU and memory: not shown")
     assert "server's processes" not in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_a_server_unseen_in_one_case_is_none_there(study: Path) -> None:
-    assert note(by_case(study)) == ""
-    (study / "single-10" / "server.parquet").unlink()
-    figure = by_case(study)
+def test_a_server_unseen_in_one_case_is_none_there(own_study: Path) -> None:
+    assert note(by_case(own_study)) == ""
+    (own_study / "single-10" / "server.parquet").unlink()
+    figure = by_case(own_study)
     texts = [text.get_text() for text in panels(figure)["Memory (RSS), bytes"].texts]
     assert [place for place, text in enumerate(texts) if text == "none"] == [1]
     assert "none: not sampled" in note(figure)
@@ -250,11 +258,12 @@ def test_an_axis_of_no_bytes_at_all_has_no_fractions_of_a_byte() -> None:
     assert [str(panel.yaxis.get_major_formatter()(tick, 0)) for tick in panel.get_yticks()] == ["0"]
 
 
-def test_the_page_shows_the_figure_as_text_once(study: Path) -> None:
-    page = write_report(study).read_text(encoding="utf-8")
+@pytest.mark.usefixtures("painted_by_case")
+def test_the_page_shows_the_figure_as_text_once(own_study: Path) -> None:
+    page = write_report(own_study).read_text(encoding="utf-8")
     assert page.count("CPU, cores</text>") == 1
     assert page.count('aria-label="Times per op, points/s, CPU and memory of every run, side by side"') == 1
-    assert style.embed(by_case(study), name="x", alt="x").startswith("<svg")
+    assert style.embed(by_case(own_study), name="all-cases", alt="x").startswith("<svg")
 
 
 def test_one_run_alone_has_no_figure_by_case(single: Path) -> None:

@@ -159,6 +159,7 @@ def test_one_run_alone_has_a_page_without_comparison_and_the_same_one_again(sing
     assert "response time</th>" not in text
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_directory_of_one_run_can_be_reported_on_its_own(mixed: Path, tmp_path: Path):
     shutil.copytree(mixed / "postgres-btree", tmp_path / "postgres-btree")
     path = write_report(tmp_path / "postgres-btree")
@@ -166,6 +167,7 @@ def test_the_directory_of_one_run_can_be_reported_on_its_own(mixed: Path, tmp_pa
     assert "<h3>postgres-btree</h3>" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_damaged_files_are_told_and_the_rest_is_shown(mixed: Path, tmp_path: Path):
     copy = tmp_path / "copy"
     shutil.copytree(mixed, copy, ignore=shutil.ignore_patterns("*.partial", "*.hlog"))
@@ -189,6 +191,7 @@ def test_a_run_that_left_only_its_specification_is_shown(tmp_path: Path):
     assert "The run left no figures." in text
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_null_parts_of_a_summary_are_left_out(tmp_path: Path):
     run = make_run(tmp_path, Shape(cell="pg-a", seconds=2, rate=5))
     summary = run.read_json("summary.json")
@@ -262,6 +265,7 @@ def test_manifests_are_split_into_what_is_common_and_what_differs():
     assert found.silent == (2,)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_page_says_how_many_of_the_loads_answers_were_checked(tmp_path: Path):
     make_run(tmp_path, Shape(cell="pg-a", seconds=2, rate=5))
     text = re.sub(r"<[^>]+>", " ", write_report(tmp_path).read_text(encoding="utf-8"))

@@ -19,6 +19,7 @@ from tsbench.results.summary import GateResult
 
 from .synthetic import ALIVE, Shape, make_results
 
+pytestmark = pytest.mark.usefixtures("unpainted")
 FORMAT_1 = Path(__file__).parents[1] / "results" / "data" / "format-1"
 BROKEN = GateResult("write:p99<1ms", 6e6, "fail", "6.00 ms (response time of 20 ops, open loop)")
 DEAD = GateResult("server deaths<=0", 1.0, "fail", "the server died during the run (signal 9)", built_in=True)
