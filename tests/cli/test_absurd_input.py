@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cli.support import PATIENCE_S, TINY, Command, complaint
+from tests.cli.support import PATIENCE_S, TINY, complaint
 from tests.examples import examples
 from tests.report.synthetic import Shape, make_results
 from tsbench.cli.main import main
@@ -99,7 +100,7 @@ def assert_plain(text: str) -> None:
 WIDE = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 
-@settings(examples(150), suppress_health_check=WIDE)
+@settings(examples(80), suppress_health_check=WIDE)
 @given(changes=st.lists(st.tuples(st.sampled_from(KEYS), VALUES), min_size=1, max_size=2))
 def test_any_value_of_any_key_is_taken_or_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: list[tuple[str, str]]
@@ -111,7 +112,7 @@ def test_any_value_of_any_key_is_taken_or_refused_in_one_line(
     shutil.rmtree(tmp_path / "results", ignore_errors=True)
 
 
-@settings(examples(100), suppress_health_check=WIDE)
+@settings(examples(50), suppress_health_check=WIDE)
 @given(line=st.sampled_from(TINY.splitlines()), value=VALUES)
 def test_any_line_of_a_file_is_taken_or_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, value: str
@@ -183,7 +184,7 @@ def edited(content: Any, draw: Any) -> Any:
     return draw(st.sampled_from(ODD))
 
 
-@settings(examples(150), suppress_health_check=WIDE)
+@settings(examples(60), suppress_health_check=WIDE)
 @given(data=st.data(), name=st.sampled_from(FILES))
 def test_any_edited_result_file_is_shown_or_named(
     tmp_path: Path, original: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject, name: str
@@ -217,13 +218,30 @@ COMMANDS = [
 ]
 
 
+RUN_ALL = """
+import json, re, sys
+from pathlib import Path
+from tsbench.cli.main import main
+for words in json.load(sys.stdin):
+    code = main(words)
+    (peak_kb,) = re.findall(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+    print(json.dumps([code, int(peak_kb) * 1_024]), flush=True)
+    print("-" * 9, file=sys.stderr, flush=True)
+"""
+"""Runs commands one after the other as the console script does; prints each one's exit code and the peak memory."""
+
+
 def test_twenty_absurd_commands_end_with_2_one_line_and_little_memory(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
     assert len(COMMANDS) == 20
-    for words in COMMANDS:
-        command = Command(tmp_path, "tsbench", *words)
-        assert command.process.wait(PATIENCE_S) == 2, (words, command.stderr)
-        assert_plain(complaint(command.stderr))
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_ALL],
+        cwd=tmp_path, input=json.dumps(COMMANDS), capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ended = [json.loads(line) for line in done.stdout.splitlines()]
+    for words, (code, peak_bytes), said in zip(COMMANDS, ended, done.stderr.split("-" * 9 + "\n")[:-1], strict=True):
+        assert code == 2, (words, said)
+        assert_plain(complaint(said))
+        assert peak_bytes < MOST_BYTES, words
     assert [path.name for path in tmp_path.glob("results/*")] == []
-    # The largest of all children that have ended; other tests of this process may have had some.
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1_024 < MOST_BYTES
