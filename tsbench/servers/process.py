@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 10.0
 """Time limit for processes to end after a signal, in seconds."""
+_ENDING_S = 0.5
+"""Time limit for a process to end by itself if another server has its port, in seconds."""
 
 
 class NotReady(Exception):  # noqa: N818 - not an error yet
@@ -109,7 +111,7 @@ class ServerProcess:
             self._wait_until(ready, timeout_s, every_s)
         except Exception as error:
             with suppress(subprocess.TimeoutExpired):  # another server, which has the port, may have answered
-                self._process.wait(0.5)
+                self._process.wait(_ENDING_S)
             ended = self._process.poll()
             self.kill()
             if ended is None:
