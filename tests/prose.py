@@ -12,6 +12,7 @@ import random
 import textwrap
 import tokenize
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -104,14 +105,15 @@ def messages(source: str) -> list[tuple[int, str]]:
     return sorted([*found, *((node.lineno, str(node.value)) for node in texts if id(node) not in skipped)])
 
 
-def public_docstrings() -> list[Docstring]:
+@cache
+def public_docstrings() -> tuple[Docstring, ...]:
     """Return the public docstrings of the package's modules, classes, functions and constants."""
-    found = []
+    found: list[Docstring] = []
     for path in sorted((ROOT / "tsbench").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         docs = docstrings(path.read_text(encoding="utf-8"), module)
         found += [replace(doc, place=f"{path.relative_to(ROOT)}:{doc.place}") for doc in docs if doc.is_public]
-    return found
+    return tuple(found)
 
 
 def sample(seed: int, count: int) -> list[Docstring]:
