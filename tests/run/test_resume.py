@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -30,14 +30,12 @@ TWO_CELLS = (
 )
 
 
-@pytest.fixture
-def asked(tmp_path: Path) -> Scenario:
-    return Scenario.load(scenario(tmp_path, *TWO_CELLS))
+Resume: TypeAlias = "Callable[[], list[str]]"
 
 
-@pytest.fixture
-def resumed(asked: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Return a function that resumes the set `tmp_path / "set"` and returns the cells that ran."""
+def resumption(place: Path, monkeypatch: pytest.MonkeyPatch) -> Resume:
+    """Return a function that resumes the set `place / "set"` and returns the cells that ran."""
+    asked = Scenario.load(place / "tiny.toml")
     ran: list[str] = []
 
     def carry_out(cell: RunSpec, results: Path, progress: Any, *, reached: bool = False) -> Summary:
@@ -48,18 +46,34 @@ def resumed(asked: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     def resume() -> list[str]:
         ran.clear()
-        cells, results = asked.expand(), tmp_path / "set"
-        campaign.prepare(asked, cells, tmp_path, results)
+        cells, results = asked.expand(), place / "set"
+        campaign.prepare(asked, cells, place, results)
         campaign.campaign(asked, cells, results, lambda _title: nullcontext(Quiet()))
         return list(ran)
 
     monkeypatch.setattr(campaign, "run_cell", carry_out)
     monkeypatch.setattr("tsbench.report.html.write_report", lambda _results: None)
-    (tmp_path / "set").mkdir()
-    shutil.copyfile(asked.path, tmp_path / "set/scenario.toml")
-    assert resume() == ["users=2", "users=3"]
-    assert resume() == []
     return resume
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a scenario and its complete set, of which nothing runs again."""
+    place = tmp_path_factory.mktemp("complete")
+    (place / "set").mkdir()
+    shutil.copyfile(scenario(place, *TWO_CELLS), place / "set/scenario.toml")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        resume = resumption(place, monkeypatch)
+        assert resume() == ["users=2", "users=3"]
+        assert resume() == []
+    return place
+
+
+@pytest.fixture
+def resumed(complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resume:
+    """Resumes a copy of the complete set, `tmp_path / "set"`, and returns the cells that ran."""
+    shutil.copytree(complete, tmp_path, dirs_exist_ok=True)
+    return resumption(tmp_path, monkeypatch)
 
 
 def halve(path: Path) -> None:
@@ -74,7 +88,7 @@ def empty(path: Path) -> None:
 @pytest.mark.parametrize("damage", [halve, empty, lambda path: path.unlink()], ids=["halved", "emptied", "deleted"])
 @pytest.mark.parametrize("name", ["summary.json", "status.json", "spec.json", "env.json", "ops.parquet"])
 def test_a_cell_with_a_damaged_file_runs_again(
-    resumed: Callable[[], list[str]], tmp_path: Path, name: str, damage: Callable[[Path], None]
+    resumed: Resume, tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     damage(tmp_path / "set/users=2" / name)
     assert resumed() == (["users=2"] if (name, damage) != ("env.json", empty) else [])
@@ -82,16 +96,14 @@ def test_a_cell_with_a_damaged_file_runs_again(
 
 
 @pytest.mark.parametrize("text", ['{"format": 3, "cells": null}', '{"format": 3, "cells": [7]}', "{", "[]"])
-def test_a_damaged_summary_of_the_set_is_written_again(
-    resumed: Callable[[], list[str]], tmp_path: Path, text: str
-) -> None:
+def test_a_damaged_summary_of_the_set_is_written_again(resumed: Resume, tmp_path: Path, text: str) -> None:
     path = tmp_path / "set/summary.json"
     path.write_text(text)
     assert resumed() == []
     assert [cell["cell"] for cell in json.loads(path.read_text())["cells"]] == ["users=2", "users=3"]
 
 
-def test_a_cell_whose_server_died_runs_again(resumed: Callable[[], list[str]], tmp_path: Path) -> None:
+def test_a_cell_whose_server_died_runs_again(resumed: Resume, tmp_path: Path) -> None:
     path = tmp_path / "set/users=3/summary.json"
     summary = json.loads(path.read_text())
     (gate,) = (gate for gate in summary["gates"] if gate["gate"] == "server deaths<=0")
