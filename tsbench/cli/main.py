@@ -16,21 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from tsbench import __version__, units
+from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages
 from tsbench.text import printable_line, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.report.export import Exports
-    from tsbench.run.cleanup import Cleaned
     from tsbench.scenario.spec import RunSpec, Scenario
 
 T = TypeVar("T")
@@ -66,9 +65,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-stderr = Console(stderr=True)
-stdout = Console()
-
 
 _OF_PYDANTIC = (
     (re.compile(r": Value error, "), ": "),
@@ -91,14 +87,14 @@ def main(arguments: list[str] | None = None) -> int:
             result = app(arguments, standalone_mode=False)
     except (TyperException, UserMistake) as error:
         message = printable_line(_plain(str(getattr(error, "format_message", error.__str__)())))
-        return _fail(shortened(message, MOST_CHARACTERS), 2)
+        return fail(shortened(message, MOST_CHARACTERS), 2)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (Broken, OSError) as error:
-        return _fail(str(error), 1)
+        return fail(str(error), 1)
     except (KeyboardInterrupt, Interrupted, typer.Abort):
-        return _fail("interrupted", 130)
+        return fail("interrupted", 130)
     return int(result) if isinstance(result, int) else 0
 
 
@@ -121,15 +117,6 @@ def _stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _fail(message: str, code: int) -> int:
-    stderr.print(f"tsbench: {printable_line(message)}", markup=False, highlight=False, soft_wrap=True)
-    return code
-
-
-def _say(line: str) -> None:
-    stdout.print(printable_line(line), soft_wrap=True, highlight=False, markup=False)
 
 
 def _version(wanted: bool) -> None:
@@ -192,10 +179,12 @@ def run(
     words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
     words += [*(["--yes"] if yes else []), *(["--cleanup"] if clean else []), "--resume", short(results)]
     cleaned = 0
+    from tsbench.cli.leftovers import leave
+
     try:
         code = _carry_out(asked, cells, results, exports, shlex.join(words))
     finally:
-        cleaned = _leave(results, clean=clean)
+        cleaned = leave(results, clean=clean)
     return code or cleaned
 
 
@@ -208,39 +197,15 @@ def _carry_out(asked: Scenario, cells: Sequence[RunSpec], results: Path, exports
     try:
         summaries = campaign(asked, cells, results, lambda title: CellProgress(stderr, title))
     except KeyboardInterrupt:
-        return _fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
+        return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     exports.write([results])
     print_summary(stdout, results)
-    _say(f"report: {short(results / 'report.html')}")
+    say(f"report: {short(results / 'report.html')}")
     bad = [summary for summary in summaries if not summary.passed and not (asked.knee and is_knee(summaries, summary))]
     if bad:
         count = f"{len(bad)} of {len(summaries)} cells did not pass"
-        return _fail(f"{count}, first {bad[0].cell}: {bad[0].headline}", 1)
+        return fail(f"{count}, first {bad[0].cell}: {bad[0].headline}", 1)
     return 0
-
-
-def _leave(results: Path, *, clean: bool) -> int:
-    """Print which objects the runs have left on servers of the user, or remove them; return the exit code."""
-    from tsbench.run.campaign import short
-    from tsbench.run.cleanup import clean_up, described, leftovers
-
-    if not clean:
-        for left in leftovers(results) if any(results.glob("*/spec.json")) else []:
-            names = described(left.made) or "what it had begun to create"
-            _say(f"left on {left.spec.target.endpoint}: {names}; remove it with: tsbench cleanup {short(results)}")
-        return 0
-    return _cleaned(clean_up(results) if any(results.glob("*/spec.json")) else [])
-
-
-def _cleaned(places: Iterable[Cleaned]) -> int:
-    code = 0
-    for place in places:
-        if place.code:
-            _fail(place.text, place.code)
-        else:
-            _say(place.text)
-        code = max(code, place.code)
-    return code
 
 
 @app.command()
@@ -248,12 +213,13 @@ def cleanup(
     results: Annotated[Path, typer.Argument(help="A result set or one run, for example results/20261120-101500-mine.")],
 ) -> int:
     """Remove the objects that a run created on the server at --endpoint, and no others."""
+    from tsbench.cli.leftovers import show_cleaned
     from tsbench.run.cleanup import clean_up
 
     places = list(clean_up(results))
     if not places:
-        _say(f"nothing to remove: the runs of {results} used no server of yours, or ended before they created anything")
-    return _cleaned(places)
+        say(f"nothing to remove: the runs of {results} used no server of yours, or ended before they created anything")
+    return show_cleaned(places)
 
 
 @app.command()
@@ -287,11 +253,11 @@ def report(
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
         for found in attach(result, file, host=host, ahead_s=ahead_s):
             text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
-            _say(text)
+            say(text)
     exports.write(results)
     for result in results:
         print_summary(stdout, result)
-        _say(f"report: {short(write_report(result))}")
+        say(f"report: {short(write_report(result))}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
