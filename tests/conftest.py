@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pymongo
 import pytest
 from markupsafe import escape
 
@@ -16,6 +17,7 @@ from tests.namespaces import three_hosts
 from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
+from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ SERVER_MARKS = (
     "influxdb-2",
     "mysql",
     "mongodb",
+    "mongodb-timeseries",
     "victoria",
     "netns",
     "cgroup",
@@ -152,6 +155,29 @@ def influxdb_server(
     for server in started.values():
         server.stop()
         server.remove()
+
+
+@pytest.fixture(scope="session")
+def ferretdb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FerretdbServer]:
+    """FerretDB over DocumentDB, one for all tests; durability is off, since nobody pulls the plug on it."""
+    settings = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
+    server = FerretdbServer(tmp_path_factory.mktemp("ferretdb"), settings)
+    try:
+        server.start()
+    except UserMistake as mistake:
+        pytest.skip(str(mistake))
+    yield server
+    server.stop()
+    server.remove()
+
+
+@pytest.fixture
+def mongodb_endpoint(ferretdb_server: FerretdbServer) -> Iterator[str]:
+    """The URL of an empty database of the test's own."""
+    name = f"tsbench_{next(_numbers)}"
+    yield f"{ferretdb_server.endpoint.rpartition('/')[0]}/{name}"
+    with pymongo.MongoClient[dict[str, Any]](ferretdb_server.endpoint) as client:
+        client.drop_database(name)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tsbench.servers import unprivileged
-from tsbench.targets.influxdb import server as influxdb
+from tsbench.servers.programs import cached_program
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.postgres.server import PostgresServer
 
@@ -258,7 +258,7 @@ def test_influxdb_runs_as_nobody_wherever_its_directory_and_its_program_are(
     programs = common / parent / "servers" / "bin"
     programs.mkdir(parents=True)
     name = f"influxd-{version}"
-    found = influxdb._program(name)
+    found = cached_program(name)
     assert found is not None
     shutil.copy(found, programs / name)
     (programs / name).chmod(0o755)

@@ -103,6 +103,11 @@ def connect(
         raise
 
 
+def taken_over(opened: Any, waiter: NewWaiter | None = None) -> Wire:
+    """Return a connection of a socket that something else has opened, with TLS or not, and does not use any more."""
+    return _Tls(opened) if hasattr(opened, "pending") else _Plain(opened, waiter or Polling)
+
+
 def left(deadline: float) -> float:
     """Return the seconds until the deadline.
 

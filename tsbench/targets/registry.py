@@ -51,6 +51,7 @@ TARGETS: Mapping[str, Target] = _Lazy({
     "postgres": "tsbench.targets.postgres:TARGET",
     "influxdb1": "tsbench.targets.influxdb.v1:TARGET",
     "influxdb2": "tsbench.targets.influxdb.v2:TARGET",
+    "mongodb": "tsbench.targets.mongodb:TARGET",
 })  # fmt: skip
 
 # One entry for each target that declares itself `startable`.
@@ -62,6 +63,7 @@ SERVERS: Mapping[str, ServerFactory] = _Lazy({
     "postgres": "tsbench.targets.postgres.server:PostgresServer",
     "influxdb1": "tsbench.targets.influxdb.server:InfluxServer1",
     "influxdb2": "tsbench.targets.influxdb.server:InfluxServer2",
+    "mongodb": "tsbench.targets.mongodb.server:FerretdbServer",
 })  # fmt: skip
 
 # The targets whose client's own share of a write can be measured.

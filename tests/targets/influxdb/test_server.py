@@ -15,7 +15,7 @@ from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
-from tsbench.targets.influxdb import server as influxdb
+from tsbench.servers.programs import cached_program
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.registry import get
 
@@ -139,9 +139,9 @@ def test_the_cache_goes_before_the_path(tmp_path: Path, monkeypatch: pytest.Monk
         (place / "influxd-2").chmod(0o755)
     monkeypatch.setenv("TSBENCH_SERVERS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    assert influxdb._program("influxd-2") == tmp_path / "bin" / "influxd-2"
+    assert cached_program("influxd-2") == tmp_path / "bin" / "influxd-2"
     (tmp_path / "bin" / "influxd-2").unlink()
-    assert influxdb._program("influxd-2") == tmp_path / "path" / "influxd-2"
+    assert cached_program("influxd-2") == tmp_path / "path" / "influxd-2"
 
 
 @getattr(pytest.mark, "influxdb-1.8")

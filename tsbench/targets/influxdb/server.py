@@ -13,10 +13,8 @@ import http.client
 import json
 import os
 import secrets
-import shutil
 import subprocess
 from abc import abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -24,9 +22,11 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
+from tsbench.servers.programs import cached_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tsbench.servers.cgroup import Group
 
@@ -130,7 +130,7 @@ class InfluxServer1(_InfluxServer):
 
     def _program(self) -> Path:
         wanted = [self._version] if self._version else ["1.8", "1.6"]
-        found = next(filter(None, (_program(f"influxd-{version}") for version in wanted)), None)
+        found = next(filter(None, (cached_program(f"influxd-{version}") for version in wanted)), None)
         if found is None:
             raise UserMistake(f"InfluxDB {' or '.join(wanted)} (influxd-{wanted[0]}) is not installed; {_CURE}")
         return found
@@ -185,7 +185,7 @@ class InfluxServer2(_InfluxServer):
         return self._directory / "token"
 
     def _program(self) -> Path:
-        program = _program("influxd-2")
+        program = cached_program("influxd-2")
         if program is None:
             raise UserMistake(f"InfluxDB 2 (influxd-2) is not installed; {_CURE}")
         return program
@@ -224,13 +224,6 @@ def _request(port: int, method: str, path: str, document: object = None) -> tupl
         return response.status, response.read()
     finally:
         connection.close()
-
-
-def _program(name: str) -> Path | None:
-    """Return the path of a program in the cache of `.ci/servers` or on PATH, None if it is in neither."""
-    cache = Path(os.environ.get("TSBENCH_SERVERS") or Path.home() / ".cache" / "tsbench-servers")
-    found = shutil.which(name, path=str(cache / "bin")) or shutil.which(name)
-    return Path(found) if found else None
 
 
 def _toml(settings: Mapping[str, str]) -> str:

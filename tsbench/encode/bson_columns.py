@@ -1,0 +1,170 @@
+"""Encode a batch as BSON documents, column by column, without a Python step per document.
+
+A document is its length, the tags of its series, which are the same in all of its documents, and values of fixed width:
+the tags are encoded once per world, the rest is one numpy structured array. Documents stand one after the other, as the
+body of an `insert` holds them.
+
+The format: https://bsonspec.org/spec.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tsbench.encode.sql import Inexact
+from tsbench.encode.text_columns import Part, Texts, assembled, joined
+from tsbench.model import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch, Codes
+
+_Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
+NS_PER_MS = 1_000_000
+TIME, TAGS = "time", "tags"
+"""Names in the documents, beside those of the fields."""
+_DOUBLE, _TEXT, _DOCUMENT, _DATE, _INT64 = b"\x01", b"\x02", b"\x03", b"\x09", b"\x12"
+_LENGTH_BYTES, _END = 4, b"\0"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Documents:
+    """Documents one after the other in `data`; document i ends before `ends[i]`."""
+
+    data: memoryview
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __iter__(self) -> Iterator[bytes]:
+        data, start = bytes(self.data), 0
+        for end in self.ends.tolist():
+            yield data[start:end]
+            start = end
+
+    def pieces(self, most_documents: int, most_bytes: int) -> Iterator[tuple[memoryview, int]]:
+        """Yield the documents in pieces of at most that many, and of at most that many bytes if a document fits."""
+        first = start = 0
+        while first < len(self):
+            last = int(np.searchsorted(self.ends, start + most_bytes, side="right"))
+            last = max(first + 1, min(last, first + most_documents))
+            end = int(self.ends[last - 1])
+            yield self.data[start:end], last - first
+            first, start = last, end
+
+
+def points(batch: Batch) -> Documents:
+    """Return one document per point: tags (if the measurement has any), time as a date, and every field.
+
+    Raises
+    ------
+    tsbench.encode.sql.Inexact
+        If a time is not a whole number of milliseconds, so that it could not be stored exactly.
+    """
+    return _documents(batch, [Part(_fixed(_rows(batch)))], batch.series)
+
+
+def times_ms(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Convert nanoseconds to milliseconds since 1970.
+
+    Raises
+    ------
+    tsbench.encode.sql.Inexact
+        If a time is not a whole number of milliseconds.
+    """
+    whole = time_ns // NS_PER_MS
+    if not np.array_equal(whole * NS_PER_MS, time_ns):
+        raise Inexact("times are stored in milliseconds, but the batch has one with a fraction of a millisecond")
+    return whole
+
+
+def _rows(batch: Batch) -> NDArray[np.void]:
+    """Return the fixed part of every point's document: time, fields, and the document's end."""
+    fields = batch.measurement.fields
+    rows = _template((_DATE + _name(TIME), *(_KINDS[f.kind] + _name(f.name) for f in fields)), len(batch))
+    rows["value0"] = times_ms(batch.time_ns)
+    for number, field in enumerate(fields, start=1):
+        rows[f"value{number}"] = _bits(batch.fields[field.name], field.kind)
+    return rows
+
+
+def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Documents:
+    """Return documents of these parts, each after its length and the tags of its series."""
+    count = len(series)
+    if not count:
+        return Documents(memoryview(b""), np.zeros(0, np.int64))
+    m = batch.measurement
+    heads = np.zeros(count, _TAGGED if m.tags else _UNTAGGED)
+    parts = [Part(_fixed(heads)), *parts]
+    if m.tags:
+        tags = Part(_tag_elements(tuple((tag, batch.tags[tag]) for tag in (*m.tags, *m.own_tags))), series)
+        parts.insert(1, tags)
+        heads["name"] = np.void(_DOCUMENT + _name(TAGS))
+        heads["tags"] = _LENGTH_BYTES + tags.block(slice(0, count))[1]
+    for part in parts:
+        heads["total"] += part.block(slice(0, count))[1].astype("<i4")
+    return Documents(assembled(parts, count), np.cumsum(heads["total"], dtype=np.int64))
+
+
+def _template(names: tuple[bytes, ...], count: int) -> NDArray[np.void]:
+    """Return writable rows of `value0`, `value1`, ..., eight bytes each, between these names and an end."""
+    return np.frombuffer(bytearray(_row(names) * count), _row_type(names))
+
+
+@lru_cache(maxsize=64)
+def _row(names: tuple[bytes, ...]) -> bytes:
+    return b"".join(name + bytes(8) for name in names) + _END
+
+
+@lru_cache(maxsize=64)
+def _row_type(names: tuple[bytes, ...]) -> np.dtype[Any]:
+    members: list[tuple[str, str]] = []
+    for number, name in enumerate(names):
+        members += [(f"name{number}", f"V{len(name)}")] if name else []
+        members.append((f"value{number}", "<i8"))
+    return np.dtype([*members, ("end", "V1")])
+
+
+def _bits(column: NDArray[Any], kind: Kind) -> NDArray[np.int64]:
+    """Return the eight bytes of every number as an integer."""
+    if kind is Kind.INT:
+        return column.astype("<i8", copy=False)
+    return column.astype("<f8", copy=False).view("<i8")
+
+
+def _fixed(rows: NDArray[np.void]) -> Texts:
+    """Return rows of fixed width as a table of texts."""
+    width = rows.dtype.itemsize
+    return Texts(rows.view(f"V{width}"), np.broadcast_to(np.int32(width), len(rows)))
+
+
+@lru_cache(maxsize=64)
+def _tag_elements(tags: _Tags) -> Texts:
+    """Return the tags of every series of the world, and the end of their document."""
+    # Codes compare by identity, so a world's tags are turned into text once, not for every batch.
+    columns = [([_text(tag, value) for value in codes.values], codes.codes) for tag, codes in tags]
+    return joined([*columns, ([_END], np.zeros(len(columns[0][1]), np.int32))])
+
+
+def _text(name: str, value: str) -> bytes:
+    content = value.encode()
+    return b"".join((_TEXT, _name(name), (len(content) + 1).to_bytes(4, "little"), content, _END))
+
+
+def _name(name: str) -> bytes:
+    if "\0" in name:
+        raise ValueError(f"BSON cannot express the name {name!r}: it holds a zero byte")
+    return name.encode() + _END
+
+
+_KINDS = {Kind.FLOAT: _DOUBLE, Kind.INT: _INT64}
+_UNTAGGED = np.dtype([("total", "<i4")])
+_TAGGED = np.dtype([("total", "<i4"), ("name", f"V{2 + len(TAGS)}"), ("tags", "<i4")])

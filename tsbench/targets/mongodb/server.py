@@ -1,0 +1,229 @@
+"""FerretDB over DocumentDB as a local server: MongoDB's protocol, with the data in PostgreSQL. It is not MongoDB.
+
+The programs are `ferretdb` and the directory `documentdb`, a PostgreSQL with its libraries, in `$TSBENCH_SERVERS/bin`
+(without that variable in `~/.cache/tsbench-servers/bin`); `.ci/servers` installs them. FerretDB listens on 127.0.0.1
+without log-ins: its data is simulated, and it runs no programs for users. PostgreSQL listens on a socket in its data
+directory, which only its own user may enter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tsbench.errors import Broken, UserMistake
+from tsbench.servers import unprivileged
+from tsbench.servers.children import how_it_ended
+from tsbench.servers.logs import telling_line
+from tsbench.servers.managed import ManagedServer
+from tsbench.servers.process import NotReady, ServerProcess
+from tsbench.servers.programs import cached_program
+from tsbench.targets.mongodb import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tsbench.servers.cgroup import Group
+
+_CURE = "run .ci/servers, or give the endpoint of a server that runs"
+_ENDPOINT_SETTINGS = ("ordered", "w", "journal", "granularity", "bucketMaxSpanSeconds", "expireAfterSeconds")
+"""Settings that become options of the endpoint, since sessions apply them, not the server."""
+_PREPARE_S = 300.0  # a second or two, and a minute on a small device
+_LOADER = "ld.so"
+"""The interpreter that PostgreSQL's programs name: relative, so that their directory may be copied to another place."""
+_EXTENSIONS = "pg_cron,pg_documentdb_core,pg_documentdb"
+SETTINGS: Mapping[str, str] = {
+    # As for the embedded PostgreSQL, so that results can be compared.
+    "shared_buffers": "512MB",
+    "max_connections": "200",
+    # What is acknowledged is on disk. Both are the defaults; set here, since any comparison depends on them.
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "max_wal_size": "4GB",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+_OURS: Mapping[str, str] = {
+    "listen_addresses": "",
+    # The server's own data directory, by a name that is short enough for a socket wherever that is.
+    "unix_socket_directories": "/proc/self/cwd",
+    "port": "5432",
+    "shared_preload_libraries": _EXTENSIONS,
+    # DocumentDB creates collections and indexes over connections to itself.
+    "documentdb.localhost_connection_string": "host=/proc/self/cwd",
+    "cron.database_name": "postgres",
+    "cron.use_background_workers": "on",
+    # It logs every index that it builds, twice.
+    "cron.log_run": "off",
+    "cron.log_statement": "off",
+}
+
+
+class FerretdbServer(ManagedServer):
+    """One FerretDB and the PostgreSQL below it. Settings are PostgreSQL's, or options of the endpoint."""
+
+    log_name = "mongodb.log"
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
+        given = dict(settings or {})
+        self._options = {name: given.pop(name) for name in _ENDPOINT_SETTINGS if name in given}
+        if clash := sorted(given.keys() & _OURS.keys()):
+            raise UserMistake(f"settings: {clash[0]}: tsbench sets it itself; take it out")
+        options.check("settings", self._options)
+        super().__init__(directory, {**SETTINGS, **given}, group)
+        self._store: ServerProcess | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """URL with the database; it has a port after the first start."""
+        return options.local(self._port, self._options)
+
+    def settings(self) -> Mapping[str, str]:
+        return {"server": "FerretDB over DocumentDB, started by tsbench", **super().settings()}
+
+    def _programs(self) -> Path:
+        ferretdb, documentdb = cached_program("ferretdb"), cached_program("documentdb")
+        if ferretdb is None or documentdb is None:
+            missing = "FerretDB" if ferretdb is None else "DocumentDB"
+            raise UserMistake(f"{missing} is not installed, and MongoDB cannot be started by tsbench; {_CURE}")
+        top = ferretdb.absolute().parent
+        return unprivileged.readable(top, ["ferretdb", "documentdb"], "ferretdb")
+
+    def _prepare(self, programs: Path) -> ServerProcess:
+        loader = self.place / _LOADER
+        loader.unlink(missing_ok=True)
+        loader.symlink_to(programs / "documentdb" / "lib" / _LOADER)
+        binaries = programs / "documentdb" / "usr" / "lib" / "postgresql" / "18" / "bin"
+        if not (self.data / "PG_VERSION").exists():
+            self._create_store(binaries)
+        self._start_store(binaries)
+        unprivileged.make_private(self.place / "state")
+        # Both names of directories are relative to `place`, where it is started.
+        url = "postgres://postgres@/postgres?host=/proc/self/cwd/data&port=5432"
+        return ServerProcess(
+            [
+                str(programs / "ferretdb"), f"--postgresql-url={url}", f"--listen-addr=127.0.0.1:{self._port}",
+                "--no-auth", "--telemetry=disable", "--debug-addr=-", "--state-dir=state", "--log-level=warn",
+            ],
+            log=self._directory / self.log_name,
+            directory=self.place,
+            environment={"PATH": os.defpath, "HOME": str(self.place)},
+            user=unprivileged.user(),
+        )  # fmt: skip
+
+    def _create_store(self, binaries: Path) -> None:
+        self._command(
+            [
+                str(binaries / "initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8",
+                # Not the machine's locales: its C library is another one.
+                "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8",
+            ]
+        )  # fmt: skip
+        extensions = [part for name in ("shared_preload_libraries", "cron.database_name") for part in _option(name)]
+        # By itself, without accepting connections, it executes what it reads.
+        single = [str(binaries / "postgres"), "--single", "-j", "-D", "data", *extensions, "postgres"]
+        said = self._command(single, "CREATE EXTENSION documentdb CASCADE;\n\n")
+        if "ERROR:" in said:
+            raise Broken(f"DocumentDB could not be set up in {self.data}: {telling_line(said)}")
+
+    def _command(self, command: list[str], text: str = "") -> str:
+        """Run one of PostgreSQL's programs in `place`; return what it said."""
+        try:
+            done: subprocess.CompletedProcess[str] = subprocess.run(
+                command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                cwd=self.place, env=_ENVIRONMENT, timeout=_PREPARE_S, **unprivileged.credentials(),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            text = f"{command[0]} did not end within {_PREPARE_S:g} s in {self.data}; is that disk slow or full?"
+            raise Broken(text) from None
+        except OSError as error:
+            raise Broken(f"{command[0]} cannot be started ({error.strerror}); run .ci/servers again") from error
+        if done.returncode:
+            said = telling_line(done.stdout) or "it said nothing"
+            raise Broken(f"{command[0]} failed in {self.data} ({how_it_ended(done.returncode)}): {said}")
+        return done.stdout
+
+    def _start_store(self, binaries: Path) -> None:
+        if self._store is not None:
+            self._store.stop()
+        settings = [f"{name}={value}" for name, value in {**self._settings, **_OURS}.items()]
+        self._store = ServerProcess(
+            [str(binaries / "postgres"), "-D", "data", *(part for one in settings for part in ("-c", one))],
+            log=self._directory / self.log_name,
+            directory=self.place,
+            environment=_ENVIRONMENT,
+            user=unprivileged.user(),
+            stop_signal=signal.SIGINT,  # "fast": sessions are ended, a last checkpoint is written
+            death_signal=signal.SIGQUIT,  # "immediate": all processes end at once; the log has every committed write
+        )
+        self._store.start(self._store_ready, group=self._group)
+
+    def _store_ready(self) -> None:
+        with socket.socket(socket.AF_UNIX) as probe, _short(self.data) as short:
+            try:
+                probe.connect(f"{short}/.s.PGSQL.5432")
+            except OSError as error:
+                raise NotReady(error.strerror or str(error)) from error
+
+    def _ready(self) -> None:
+        import pymongo  # noqa: PLC0415 - settings are checked without it
+        from pymongo.errors import OperationFailure, PyMongoError  # noqa: PLC0415
+
+        client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(
+            "127.0.0.1", self._port, serverSelectionTimeoutMS=1_000, timeoutMS=10_000
+        )
+        try:
+            client.admin.command("listDatabases")  # its answer comes from the data
+        except OperationFailure as error:  # PostgreSQL recovers, for example
+            raise NotReady(str(error)) from error
+        except PyMongoError as error:
+            raise NotReady(str(error)) from error
+        finally:
+            client.close()
+
+    # --- both processes
+
+    def stop(self) -> None:
+        """Shut down in order: FerretDB, then PostgreSQL."""
+        super().stop()
+        if self._store is not None:
+            self._store.stop()
+
+    def kill(self) -> None:
+        """Kill both servers (SIGKILL) and wait until they and their children have ended."""
+        super().kill()
+        if self._store is not None:
+            self._store.kill()
+
+    def alive(self) -> bool:
+        """Return True while both servers run."""
+        return super().alive() and self._store is not None and self._store.alive()
+
+    def ended(self) -> str:
+        return super().ended() or (self._store.ended() if self._store is not None else "")
+
+    def pids(self) -> Sequence[int]:
+        """Return the ids of both servers' processes and their children at this moment."""
+        return [*super().pids(), *(self._store.pids() if self._store is not None else ())]
+
+
+_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """Yield a name of a directory that is short enough for the address of a socket in it."""
+    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _option(name: str) -> tuple[str, str]:
+    return "-c", f"{name}={_OURS[name]}"

@@ -1,0 +1,94 @@
+"""A connection for messages whose documents are encoded already; the only module that uses pymongo's internals.
+
+pymongo opens it: it finds the server that takes writes, sets up TLS and logs in. Then it leaves pymongo's pool, whose
+`insert_many` would look at every document again: 2 us for each, even if it is encoded.
+
+The message: https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/#op_msg
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import bson
+import pymongo
+
+from tsbench.errors import UserMistake
+from tsbench.net import tcp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsbench.net.tcp import NewWaiter, Wire
+
+_OP_MSG = 2013
+_HEAD = struct.Struct("<iiiiIB")  # length, number, number that is answered, kind of message, flags, kind of section
+_SECTION = struct.Struct("<Bi")  # kind of section, its length
+_KNOWN = "4.10 to 4.20"
+
+
+class Taken:
+    """Stands in pymongo's connection for the socket that was taken out."""
+
+    def close(self) -> None:
+        """Do nothing: the socket lives on elsewhere."""
+
+
+class Messages:
+    """Sends commands over a connection of its own and waits for their answers; one at a time."""
+
+    def __init__(self, client: pymongo.MongoClient[dict[str, Any]], waiter: NewWaiter | None) -> None:
+        self._wire = _taken(client, waiter)
+        self._numbers = count(1)
+
+    def send(self, body: bytes, documents: bytes | memoryview, field: bytes, deadline: float) -> Mapping[str, Any]:
+        """Send a command, its documents in the field of that name, and return the server's answer.
+
+        Raises
+        ------
+        OSError
+            If the connection breaks; TimeoutError, which is one, at the deadline. It can only be closed then.
+        """
+        number = next(self._numbers)
+        section = _SECTION.size - 1 + len(field) + len(documents)
+        length = _HEAD.size + len(body) + 1 + section
+        head = _HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + body + _SECTION.pack(1, section) + field
+        self._wire.put(head, documents, deadline)
+        return self._answer(number, deadline)
+
+    def _answer(self, number: int, deadline: float) -> Mapping[str, Any]:
+        found = self._more(deadline)
+        while len(found) < _HEAD.size:
+            found += self._more(deadline)
+        length, _, answered, kind, _, section = _HEAD.unpack_from(found)
+        if answered != number or kind != _OP_MSG or section:
+            raise ConnectionError("the server answered with another message than the protocol has here")
+        while len(found) < length:
+            found += self._more(deadline)
+        return bson.decode(found[_HEAD.size :])
+
+    def _more(self, deadline: float) -> bytes:
+        found = self._wire.get(deadline)
+        if not found:
+            raise ConnectionError("the server closed the connection")
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._wire.close()
+
+
+def _taken(client: pymongo.MongoClient[dict[str, Any]], waiter: NewWaiter | None) -> Wire:
+    try:
+        with client._conn_for_writes(None, "insert") as made:  # noqa: SLF001
+            connection: Any = made
+            opened = getattr(connection.conn, "sock", connection.conn)  # the socket itself, before pymongo 4.11
+            wire = tcp.taken_over(opened, waiter)
+            connection.conn = Taken()
+            connection.close_conn(None)  # the pool forgets it
+            return wire
+    except AttributeError as error:
+        text = f"pymongo {pymongo.version} is not as tsbench knows it ({error}); install one of {_KNOWN}"
+        raise UserMistake(text) from error
