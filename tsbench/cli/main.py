@@ -155,6 +155,7 @@ def run(
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
     expect_packages()
+    from tsbench.cli.leftovers import leave
     from tsbench.measure import gates
     from tsbench.report.export import Exports
     from tsbench.run.campaign import prepare, short
@@ -179,8 +180,6 @@ def run(
     words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
     words += [*(["--yes"] if yes else []), *(["--cleanup"] if clean else []), "--resume", short(results)]
     cleaned = 0
-    from tsbench.cli.leftovers import leave
-
     try:
         code = _carry_out(asked, cells, results, exports, shlex.join(words))
     finally:
