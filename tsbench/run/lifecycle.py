@@ -282,7 +282,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _place(spec: RunSpec, run: RunDir, error: BaseException, server: Server | None) -> str:
-    """Return the disk that an error is about: that of the server's data if it came from there, else of the results."""
+    """Return the directory whose disk an error is about: the server's data for an error of its, else the results."""
     if isinstance(error, OSError) or server is None:
         return str(run.path)
     return spec.target.endpoint or server.settings().get("data_directory", str(run.path))

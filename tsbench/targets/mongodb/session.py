@@ -23,7 +23,7 @@ from tsbench.collect.counters import Counting
 from tsbench.encode.bson_columns import NS_PER_MS, TAGS, TIME
 from tsbench.model import OTHERS, OpError, Outcome, PartialWrite, Rows
 from tsbench.targets import credentials
-from tsbench.targets.base import not_mine, others_text, statement_of, timed
+from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
 from tsbench.targets.mongodb import counters
 from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
 from tsbench.targets.mongodb.schemas import CreateCollection
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.results.panels import Panel
-    from tsbench.targets.base import Command, Payload, Statement
+    from tsbench.targets.base import Command, Payload
     from tsbench.targets.mongodb.endpoint import Endpoint, Shared
     from tsbench.targets.mongodb.schemas import Piece
 
@@ -234,6 +234,20 @@ class MongodbSession(Counting):
                 found["collections"] += int(stats.get("storageSize", 0))
                 found["indexes"] += int(stats.get("totalIndexSize", 0))
         return found
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the collections, which have an id; their database vanishes with its last collection."""
+        names = {m.name for m in measurements}
+        with _errors(self._timeout_s):
+            found = [one for one in self._database.list_collections() if one["name"] in names]
+        return [
+            ServerObject(
+                f"collection {self._of.database}.{one['name']}",
+                (Statement(f"drop {one['name']}", ({"drop": one["name"]},)),),
+                str(one.get("info", {}).get("uuid", "")),
+            )
+            for one in found
+        ]
 
     def counters(self) -> Mapping[str, float]:
         with _errors(self._timeout_s):
