@@ -1,13 +1,18 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.support import Command
 from tsbench.errors import UserMistake
+from tsbench.results.rundir import read_json
 from tsbench.results.summary import GateResult, Summary, Validity
 from tsbench.run.claims import Claim, Figure, expect_cells, read_claims, read_figures
 from tsbench.run.verdicts import evaluate, shown_figures
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RUNGS = {"c25": 25, "c50": 50, "c60": 60, "c75": 75}
 
@@ -227,3 +232,65 @@ def test_claims_and_figures_about_unknown_cells_are_refused(tmp_path):
     path.write_text('[[figure]]\nfigure = "points/s"\npublished = { single-1O = 2 }\n')
     with pytest.raises(UserMistake, match=r"figure.0.published: no cell .* did you mean 'single-10'\?"):
         expect_cells(path, ["single-10"])
+
+
+STUDY = """
+question = "Which layout is smaller?"
+[world]
+use_case = "stocks"
+scale = 3
+interval = "1m"
+start = "now-2d"
+[load]
+window = "2d"
+[drive]
+users = 1
+warmup = "0s"
+duration = "1s"
+wait = "5ms"
+[[op]]
+query = "raw-one"
+[[op]]
+query = "prices-day"
+[[op]]
+query = "prices-daily"
+[check]
+answers = 6
+[matrix]
+target = [{ name = "sqlite", schema = "wal" }]
+[[claim]]
+text = "a point takes up to a kilobyte"
+kind = "value"
+figure = "bytes/point"
+cell = "sqlite-wal"
+published = 60
+band = [1, 1_000]
+product = "SQLite"
+[[claim]]
+text = "a point takes 60 bytes there"
+kind = "value"
+figure = "bytes/point"
+cell = "sqlite-wal"
+published = 60
+product = "MongoDB"
+[[figure]]
+figure = "prices-daily:service:p50"
+published = { sqlite-wal = "615ms" }
+"""
+
+
+def test_a_run_of_a_study_ends_with_its_findings(tmp_path: Path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    command = Command(tmp_path, "tsbench", "run", "study.toml", "--out", "results")
+    code = command.wait()
+    (results,) = (tmp_path / "results").iterdir()
+    content = read_json(results / "summary.json")
+    assert (content["cells"][0]["answers"]["wrong"], code in {0, 1}) == (0, True), command.stderr
+    own, other = content["claims"]
+    valid = content["cells"][0]["validity"]["state"] == "valid"  # not on a busy machine
+    assert own["verdict"] == ("reproduced" if valid else "not judged")
+    assert other["verdict"] == "not judged"
+    assert other["reason"].startswith("not MongoDB, but SQLite 3.")
+    assert content["figures"][0]["published"] == "615 ms"
+    assert "Findings of the published study" in (results / "report.html").read_text(encoding="utf-8")
+    assert "kilobyte" in command.stdout

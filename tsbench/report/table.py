@@ -76,11 +76,11 @@ def print_summary(console: Console, results: Path) -> None:
     rows = claims_of(results)
     if rows:
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for head in ("finding", "published", "reproduced if", "measured here", "verdict"):
+        for head in ("finding", "published", "measured here", "verdict"):  # the page says when a finding is reproduced
             table.add_column(head, overflow="fold")
         for row in rows:
             outcome = Text(row.outcome, style=_COLOURS.get(row.verdict, ""))
-            table.add_row(*map(Text, (row.claim, row.published, row.reproduced_if, row.measured)), outcome)
+            table.add_row(*map(Text, (row.claim, row.published, row.measured)), outcome)
         console.print(table)
         console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
