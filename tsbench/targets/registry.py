@@ -71,6 +71,7 @@ SINKS: Mapping[str, Sink] = _Lazy({
     "postgres": "tsbench.targets.postgres.sink:SINK",
     "influxdb1": "tsbench.targets.influxdb.sink:SINK1",
     "influxdb2": "tsbench.targets.influxdb.sink:SINK2",
+    "mongodb": "tsbench.targets.mongodb.sink:SINK",
 })  # fmt: skip
 
 
