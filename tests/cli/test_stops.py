@@ -139,13 +139,14 @@ def test_ctrl_c_while_generating_leaves_no_file(place: Path) -> None:
     assert not list(place.glob("points*"))
 
 
+@pytest.mark.parametrize("place", ["tsbench.scenario.spec.Scenario.load", "typer.core.TyperGroup.parse_args"])
 def test_ctrl_c_before_a_command_has_begun_its_work_is_answered(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tsbench.scenario.spec.Scenario.load", interrupted)
+    monkeypatch.setattr(place, interrupted)
     assert main(["run", "tiny.toml"]) == 130
     assert complaint(capsys.readouterr().err) == "tsbench: interrupted"
 
@@ -160,5 +161,10 @@ def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(
 
     monkeypatch.delitem(sys.modules, "tsbench.cli.main")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
-    assert start() == 130
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert start() == 130
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert complaint(capsys.readouterr().err) == "tsbench: interrupted"

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     Act = Callable[[Stand], None]
     Who = Callable[[Stand], psutil.Process]
 
-LOADING, CHECKING = ("--set", "load.window=3000h"), ("--set", "check.answers=1000000")
+LOADING = ("--set", "load.window=3000h")
+CHECKING = ("--set", "drive.duration=3s", "--set", "check.answers=1000000")
 """Settings with which a phase takes until the fault."""
 FIVE_SECONDS = ("--set", "drive.duration=5s")
 

@@ -23,6 +23,7 @@ from tests.faults.hands import (
     small_disk,
     suspended,
 )
+from tests.faults.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,7 @@ FAULTS = (
           code=2, validity="", words=FIVE_SECONDS, at="proxied", before=refusing),
     Fault("connections refused in the measurement", on_way("measured", lambda p: p.refuse()),
           (r"could not be reached any more",), validity="valid", words=FIVE_SECONDS, at="proxied"),
-    _some_fail("connections reset in the measurement", on_way("measured", lambda p: p.reset()), r"failed|connection"),
+    _some_fail("connections reset 40 times in the measurement", on_way("measured", Proxy.reset_often), r"failed"),
     Fault("nothing comes through in the load", behaves("load", proxy.Silence),
           (r"the bulk load failed", r"timeout\.(load|connect)"),
           words=(*LOADING, *limits(load=1, connect=2)), at="proxied"),
@@ -92,7 +93,7 @@ FAULTS = (
     Fault("answers cut in the middle", behaves("measured", proxy.Cut), (r"could not be reached any more",),
           validity="valid", words=IMPATIENT, at="proxied"),
     Fault("garbage in place of answers", behaves("measured", lambda: proxy.Replace(b"SSH-2.0-OpenSSH_9.2\r\n")),
-          (r"could not be reached any more|protocol|HTTP",), words=IMPATIENT, at="proxied"),
+          (r"could not be reached any more|protocol|HTTP",), validity="valid", words=IMPATIENT, at="proxied"),
     _some_fail("HTTP 500 for writes", _answers("500 Internal Server Error", b'{"error":"engine is closed"}'),
                r"failed"),
     _some_fail("HTTP 503 for writes", _answers("503 Service Unavailable", b'{"error":"overloaded"}'), r"failed"),
@@ -102,7 +103,7 @@ FAULTS = (
           _answers("200 OK", b'{"results":[{"statement_id":0,"error":"timeout"}]}', proxy.queries),
           (r"timeout",), validity="valid", words=FIVE_SECONDS, at="proxied"),
     Fault("truncated JSON for queries", behaves("measured", lambda: proxy.Change(proxy.queries, _truncated)),
-          (r"no result in|protocol",), words=FIVE_SECONDS, at="proxied"),
+          (r"no result in|protocol",), validity="valid", words=FIVE_SECONDS, at="proxied"),
     Fault("a digit of an answer changed", behaves("measured", lambda: proxy.Change(proxy.queries, _another_digit)),
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: 1 of 10 writes acknowledged and not stored",

@@ -71,6 +71,9 @@ def interrupt(moment: Moment, place: Path) -> tuple[int, list[str]]:
         wrong.append(" ".join(str(error).split())[-300:])
     stderr = command.stderr
     lines = [line for line in stderr.splitlines() if line.startswith("tsbench:")]
+    if code == -signal.SIGINT and not lines:  # Python had not begun yet; shells call this 130, too
+        code, lines = 130, ["tsbench: interrupted"]
+        stderr += lines[0]
     if code not in {0, 1, 130} or len(lines) != (code != 0) or "Traceback" in stderr:
         wrong.append(f"exit code {code}, {len(lines)} lines: {stderr[-500:]}")
     if code == 130 and "interrupted" not in stderr:

@@ -89,8 +89,8 @@ FAULTS = (
         "load process suspended (SIGSTOP)", signalled(_load, signal.SIGSTOP, "measured"),
         (r"the load processes did not end within",), words=IMPATIENT,
     ),
-    Fault("load process out of memory", _short_of_memory, (r"ended after \d+ of 60 s: it ran out of memory",),
-          validity="invalid"),
+    Fault("load process out of memory", _short_of_memory, (r"ran out of memory|lack of memory",),
+          validity="invalid|inconclusive"),
     Fault(
         "1 of 2 workers crashes (SIGSEGV)", signalled(_worker, signal.SIGSEGV, "measured"),
         (r"1 of 2 workers ended early: worker-", r"killed by SIGSEGV"),

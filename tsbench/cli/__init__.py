@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -9,7 +10,10 @@ def start() -> int:
     """Run the command line and return its exit code; Ctrl-C while it is imported is no traceback either."""
     try:
         from tsbench.cli.main import main  # noqa: PLC0415 - it takes 0.3 s
+
+        return main()
     except KeyboardInterrupt:
         sys.stderr.write("tsbench: interrupted\n")
         return 130
-    return main()
+    finally:  # all is done: a second Ctrl-C would only replace the exit code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

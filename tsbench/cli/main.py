@@ -50,6 +50,12 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 class _Commands(TyperGroup):
     """All commands; Ctrl-C leaves them as `Interrupted`: for a KeyboardInterrupt typer ends without a message."""
 
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        try:
+            return super().make_context(*words, **more)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -53,7 +53,9 @@ def parameters(endpoint: str) -> dict[str, Any]:
 
 def refused(endpoint: str, error: psycopg.Error) -> UserMistake | Unreachable:
     """Return the error for a connection that failed: one line with the cure."""
-    last = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    # After the reason libpq may say where the password came from, which is in our cure.
+    lines = [line for line in str(error).strip().splitlines() if not line.startswith("password retrieved from file")]
+    last = lines[-1] if lines else type(error).__name__
     cure = _cure(last, endpoint)
     kind = Unreachable if cure == _UNREACHABLE else UserMistake
     return kind(f"cannot connect to {endpoint}: {last}; {cure}")
