@@ -42,12 +42,15 @@ def is_disk_full(text: str) -> bool:
     )
 
 
-def advise(text: str) -> str:
-    """Return a message with the cure if it is about a full disk and does not say it yet."""
-    cure = "free some room or choose another place with --out"
+def advise(text: str, place: str = "") -> str:
+    """Return a message with place and cure if it is about a full disk and does not say them yet.
+
+    `place` is the directory or the server whose disk it is.
+    """
     if not is_disk_full(text) or "free some room" in text:
         return text
-    return f"{text if 'disk full' in text else f'disk full: {text}'}; {cure}"
+    cause = f"no space left on {place}: " if place else "" if "disk full" in text else "disk full: "
+    return f"{cause}{text}; free some room{'' if '://' in place else ' or choose another place with --out'}"
 
 
 def one_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.check.stand import BLOCK, SEED, Stand, world_of
 from tsbench.check.answers import Answers, ask, read_back
+from tsbench.check.audit import Account
 from tsbench.check.gold import Gold
 from tsbench.check.lost_writes import newest_stored_ns, with_unrecorded
 from tsbench.check.points import Feed
@@ -109,3 +110,13 @@ def test_every_point_of_a_stream_is_recorded_or_unknown_once() -> None:
         )
     ]
     assert len(rows) == len(set(rows)) == int(both["points"].sum()) == 50 * 6 * len(world.measurements)
+
+
+def test_rows_of_a_lost_load_process_are_counted_as_such_and_no_others() -> None:
+    known = Account(acknowledged=100, expected=100, stored=130, unknown=10, refused=0)
+    of_lost = replace(known, unrecorded=40).verdict(["worker-1"])
+    assert (of_lost.valid, of_lost.reason) == (True, "20 rows of a lost load process (worker-1) are stored")
+    assert of_lost.counts["unexpected"] == 0
+    assert replace(known, unrecorded=5).verdict(["worker-1"]).valid is None
+    assert known.verdict().valid is False
+    assert replace(known, stored=90, unrecorded=40).verdict(["worker-1"]).valid is False

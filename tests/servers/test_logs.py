@@ -27,4 +27,7 @@ def test_a_message_about_a_full_disk_gets_its_cure_once() -> None:
     cure = "free some room or choose another place with --out"
     assert advised == f"disk full: initdb failed: No space left on device; {cure}"
     assert advise(advised) == advised
+    text = "disk full: SQLite: database or disk is full"
+    assert advise(text, "/data") == f"no space left on /data: {text}; {cure}"
+    assert advise(text, "http://db:8086/x") == f"no space left on http://db:8086/x: {text}; free some room"
     assert advise("the password is wrong") == "the password is wrong"

@@ -27,7 +27,8 @@ class Account:
     `acknowledged` includes the bulk load; `unknown` points may or may not be stored; `refused` points must not be.
     `expected` is the number of acknowledged points that must be stored: fewer than `acknowledged` if the schema keeps
     one of several points at the same time. Of a write that was refused in part, the points are those that the database
-    said it has stored and refused. Only numbers are compared: `answers.read_back` compares the points themselves.
+    said it has stored and refused. `unrecorded` points are those that lost load processes may have written: their
+    ledgers lack the end. Only numbers are compared: `answers.read_back` compares the points themselves.
     """
 
     acknowledged: int
@@ -35,6 +36,7 @@ class Account:
     stored: int
     unknown: int
     refused: int
+    unrecorded: int = 0
 
     @property
     def lost(self) -> int:
@@ -43,24 +45,34 @@ class Account:
 
     @property
     def unexpected(self) -> int:
-        """Number of stored points that were neither acknowledged nor part of an unknown write."""
-        return max(0, self.stored - self.expected - self.unknown)
+        """Number of stored points that were neither acknowledged nor part of an unknown or unrecorded write."""
+        return max(0, self.stored - self.expected - self.unknown - self.unrecorded)
+
+    @property
+    def of_lost_processes(self) -> int:
+        """Number of stored points that only lost load processes can have written."""
+        return min(self.unrecorded, max(0, self.stored - self.expected - self.unknown))
 
     def summary(self) -> dict[str, int]:
         """Return the numbers in the form of summary.json."""
-        return {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
+        found = {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
+        return found | ({"of_lost_processes": self.of_lost_processes} if self.unrecorded else {})
 
     def verdict(self, lost_workers: Sequence[str] = ()) -> Verdict:
         """Return the verdict: invalid if a point was lost or is stored without an acknowledgement.
 
-        The ledger of a lost worker may lack its last second; then more stored points prove nothing.
+        The ledger of a lost worker may lack its last second: what is stored beside the acknowledged points may be its
+        rows, which are counted in the reason.
         """
         counts = self.summary()
         if self.lost:
             return Verdict(False, f"{self.lost:,} of {self.acknowledged:,} acknowledged points are not stored", counts)
+        names = ", ".join(lost_workers)
         if self.unexpected and lost_workers:
             unsure = f"{self.unexpected:,} points more than acknowledged are stored"
-            return Verdict(None, f"{unsure}; {', '.join(lost_workers)} may have written them", counts)
+            return Verdict(None, f"{unsure}; {names} may have written them", counts)
+        if self.of_lost_processes:
+            return Verdict(True, f"{self.of_lost_processes:,} rows of a lost load process ({names}) are stored", counts)
         if self.unexpected:
             return Verdict(False, f"{self.unexpected:,} points are stored that nobody acknowledged", counts)
         return Verdict(True, "", counts)
@@ -88,8 +100,8 @@ def count_stored(session: Session, schema: Schema, measurements: Iterable[Measur
     return stored
 
 
-def account(gold: Gold, stored: int, ledger: NDArray[np.void], loaded_points: int) -> Account:
-    """Compare the number of stored points with those of acknowledged and other ones."""
+def account(gold: Gold, stored: int, ledger: NDArray[np.void], loaded_points: int, *, unrecorded: int = 0) -> Account:
+    """Compare the number of stored points with those of acknowledged, `unrecorded` and other ones."""
     points, acknowledged, refused = (
         int(ledger[key].sum(dtype=np.int64)) for key in ("points", "acknowledged", "refused")
     )
@@ -99,4 +111,5 @@ def account(gold: Gold, stored: int, ledger: NDArray[np.void], loaded_points: in
         stored=stored,
         unknown=points - acknowledged - refused + gold.unsure_points,
         refused=refused,
+        unrecorded=unrecorded,
     )

@@ -227,7 +227,9 @@ class Coordinator:
             try:
                 self.process.close()
             except OSError as error:
-                self._cannot_record(f"cannot write results: {error.strerror}; free some room")
+                self._cannot_record(
+                    f"cannot write results to {self.process.directory}: {error.strerror}; free some room"
+                )
 
     def _on_test_stop(self, **_: Any) -> None:
         self.process = None

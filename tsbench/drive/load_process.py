@@ -269,7 +269,7 @@ class LoadProcess:
                 self.recorder.flush()
                 self.probe.flush()
             except OSError as error:  # a full disk: what cannot be recorded need not be measured
-                self.failed(f"cannot write results: {error.strerror}; free some room")
+                self.failed(f"cannot write results to {self.directory}: {error.strerror}; free some room")
                 return
 
     def close(self) -> None:

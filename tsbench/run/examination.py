@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
@@ -25,7 +27,6 @@ from tsbench.workload.version import WORLD_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from tsbench.model import Query, Rows
@@ -99,6 +100,8 @@ class Examiner:
         self._stored = self._sampled = 0
         self._limits = Limits(spec.timeout, endpoint)
         self._server = _Server(self._limits, target, schema)
+        self._unrecorded = 0
+        """Number of points that lost load processes may have written and not recorded."""
         self._gold = self._gold_of_all()
 
     def _gold_of_all(self) -> Gold:
@@ -117,7 +120,9 @@ class Examiner:
             )
         except (OpError, Unsupported):  # which the checks find, too
             return self._ledger
-        return with_unrecorded(feed, self._ledger, streams, newest_ns)
+        ledger = with_unrecorded(feed, self._ledger, streams, newest_ns)
+        self._unrecorded = int(ledger["points"][len(self._ledger) :].sum(dtype=np.int64))
+        return ledger
 
     def _compared(self) -> Answers:
         """Return all answers, compared with gold in one pass over the world, which the audit's count needs too."""
@@ -146,7 +151,9 @@ class Examiner:
                 lambda session: count_stored(session, self._schema, self._world.measurements)
             )
             self._compared()
-            accounted = account(self._gold, self._stored, self._ledger, self._loaded_points)
+            accounted = account(
+                self._gold, self._stored, self._ledger, self._loaded_points, unrecorded=self._unrecorded
+            )
             lost = [share["name"] for share in Processes.read(self._run).missing()]
             writes, verdict = accounted.summary(), accounted.verdict(lost)
         except Unsupported as why:

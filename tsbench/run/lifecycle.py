@@ -150,7 +150,7 @@ def run_cell(
     """
     run = RunDir.create(results, spec.id)
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
-    phases = _Phases(progress)
+    phases, server = _Phases(progress), None
     try:
         with ExitStack() as stack:
             stack.enter_context(run.held())
@@ -158,6 +158,7 @@ def run_cell(
             stack.push(cleaning.__exit__)  # last of all: a second Ctrl-C must not interrupt what stands below
             group = stack.enter_context(server_limits.capped(spec.server, run))
             parts = parts_of(spec, run, group)
+            server = parts.server
             stack.callback(put_away, parts.server, run / "server.log")
             stack.callback(cleaning.__enter__)
             summary = _carry_out(spec, run, parts, phases)
@@ -174,7 +175,7 @@ def run_cell(
             assessment.salvage(run, spec, reason)
             run.finish("interrupted", error=reason)
             raise KeyboardInterrupt(reason) from error
-        reason = _reason(error)
+        reason = advise(_reason(error), _place(spec, run, error, server))
         summary = assessment.salvage(run, spec, reason, death=error.death if isinstance(error, ServerDied) else "")
         run.finish("failed", error=reason)
     else:
@@ -260,7 +261,8 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
 
 def _death(parts: Parts, *, within_s: float = 0.0) -> str:
     """Return why the server cannot answer any more, or why its answers do not count; "" if all is well."""
-    return server_limits.killed(parts.group) or death(parts.server, within_s=within_s)
+    died = death(parts.server, within_s=within_s)
+    return server_limits.killed(parts.group) or advise(died, parts.server.settings().get("data_directory", ""))
 
 
 def _interrupt_in(error: BaseException | None) -> KeyboardInterrupt | None:
@@ -276,4 +278,11 @@ def _reason(error: BaseException) -> str:
     text = " ".join(f"{cause}{error}".split())
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         text = f"disk full ({error.filename or 'results'})"
-    return advise(text)
+    return text
+
+
+def _place(spec: RunSpec, run: RunDir, error: BaseException, server: Server | None) -> str:
+    """Return the disk that an error is about: that of the server's data if it came from there, else of the results."""
+    if isinstance(error, OSError) or server is None:
+        return str(run.path)
+    return spec.target.endpoint or server.settings().get("data_directory", str(run.path))
