@@ -30,6 +30,13 @@ def test_response_time_shows_the_stall_within_two_percent_of_theory(stalled):
     assert stalled["measured"]["write"]["response_ns"]["p99"] / 1e9 == pytest.approx(analytic_p99_s(), rel=0.02)
 
 
+def test_it_is_valid_unless_the_load_generator_was_disturbed_which_is_named(stalled):
+    validity, limit = stalled["validity"], stalled["limit"]
+    states = {name: check["state"] for name, check in validity["checks"].items()}
+    assert {state for name, state in states.items() if name != "limit"} == {"valid"}  # there is no answer to check
+    assert validity["state"] == "valid" or limit["disturbed"] in validity["reason"]
+
+
 def test_service_time_does_not_show_it(stalled):
     assert stalled["measured"]["write"]["service_ns"]["p99"] < 200e6  # a tenth of the stall
 

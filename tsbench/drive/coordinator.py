@@ -104,8 +104,19 @@ class Coordinator:
                 self._start_clock(run)
         except (UserMistake, Broken, OSError) as error:  # Locust would log a traceback and go on without us
             self._give_up(one_line(error), code=2 if isinstance(error, UserMistake) else 1)
-            if self.patient:
-                gevent.sleep(1)  # until `_abort` ends this greenlet, which would otherwise start users without a run
+            if self._goes_on:
+                raise gevent.GreenletExit from None  # quietly: this greenlet would start users without a run
+
+    @property
+    def _goes_on(self) -> bool:
+        """True if this process survives a test that cannot begin; one with --autostart does not."""
+        return self.patient and self._member is None and gevent.getcurrent().parent is not None
+
+    def abandon(self) -> None:
+        """End a test that is being prepared, before any of its users has been started."""
+        locust_internals.kill_start(self.environment)
+        self.close_process()
+        self.process = self._run = None
 
     def _expect_share(self, member: WorkerProtocol) -> None:
         if member.has_share or self.patient:  # a patient one's master could not begin either and has said why
@@ -116,10 +127,14 @@ class Coordinator:
 
     def _give_up(self, reason: str, *, code: int) -> None:
         """End a test that could not begin."""
-        self.trouble = reason
+        self.trouble, self._run = reason, None
         for listener in self.failed:
             listener(reason)
-        self._quit(reason, code)
+        if self._goes_on:
+            logger.error("tsbench: %s", reason)
+            gevent.spawn(locust_internals.kill_start, self.environment)  # a load shape would try again and again
+        else:
+            self._quit(reason, code)
 
     def _cannot_record(self, reason: str) -> None:
         """End a test whose results can no longer be recorded; earlier ones are summarised."""
@@ -129,8 +144,8 @@ class Coordinator:
 
     def _quit(self, reason: str, code: int) -> None:
         logger.error("tsbench: %s", reason)
-        if self.patient and self._member is None:
-            gevent.spawn(self._abort)
+        if self._goes_on and self.environment.runner is not None:
+            gevent.spawn(self.environment.runner.stop)
             return
         self.environment.process_exit_code = code
         if self.environment.runner is not None:
@@ -143,12 +158,6 @@ class Coordinator:
         self.close_process()
         if self.environment.runner is not None:
             self.environment.runner.quit()
-
-    def _abort(self) -> None:
-        """End the test, also one that is just starting, as Locust's own stop button does."""
-        locust_internals.kill_start(self.environment)
-        if self.environment.runner is not None:
-            self.environment.runner.stop()
 
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Prepare this process's share of a run: make its first payloads and its files."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import gevent
 import gevent.os
 from locust import runners, web
 from locust.event import EventHook
@@ -60,11 +61,16 @@ def count_request_listeners(environment: Environment) -> int:
 def kill_start(environment: Environment) -> None:
     """Kill a start of users that is under way from the web UI, as Locust's own stop button does.
 
-    `runner.stop` alone lets it go on. Without the name it does.
+    `runner.stop` alone lets a master's start go on, and does nothing before the first user of any test but the first.
+    Without the name of the web UI's greenlet a master's start goes on.
     """
-    greenlet = getattr(environment.web_ui, "_swarm_greenlet", None)
-    if greenlet is not None:
-        greenlet.kill(block=True)
+    runner, starting = environment.runner, getattr(environment.web_ui, "_swarm_greenlet", None)
+    own = gevent.getcurrent()
+    for greenlet in (starting, getattr(runner, "shape_greenlet", None), getattr(runner, "spawning_greenlet", None)):
+        if greenlet is not None and greenlet is not own:
+            greenlet.kill(block=True)
+    if runner is not None:
+        runner.shape_greenlet = runner.shape_last_tick = None
 
 
 def send_stats(runner: WorkerRunner) -> None:

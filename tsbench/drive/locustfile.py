@@ -12,7 +12,7 @@ from tsbench.drive.cluster import forked_workers, signing
 from tsbench.drive.coordinator import Coordinator, read_spec
 from tsbench.drive.load_shape import SteppedLoad
 from tsbench.drive.run_plan import RunPlan
-from tsbench.drive.user import TimeSeriesUser
+from tsbench.drive.user import TimeSeriesUser, expect_standalone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
 SPEC = read_spec(DIRECTORY)
+events.init.remove_listener(expect_standalone)
 signing.install()
 forked_workers.end_with_master()
 

@@ -68,6 +68,20 @@ def endpoint_of(environment: Environment) -> str:
     return endpoint
 
 
+def endpoint_in_form(given: Namespace) -> str:
+    """Return the endpoint of options with the start form's fields, before they are anybody's options.
+
+    Raises
+    ------
+    UserMistake
+        As `endpoint_of`.
+    """
+    endpoint: str = given.endpoint or given.host or ""
+    credentials.refuse_secrets(endpoint, "--endpoint")
+    credentials.check_foreign(endpoint, "endpoint")
+    return endpoint
+
+
 def _endpoint(environment: Environment) -> str:
     """Return --endpoint or Locust's --host; one with a secret is removed from the options, which are shown and sent."""
     options = environment.parsed_options or Namespace()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gevent
-from locust import User
+from locust import User, events
 from locust.exception import StopUser
+from locust.runners import WorkerRunner
 
+from tsbench.drive.cluster import forked_workers
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.due_times import Turn
 from tsbench.errors import UserMistake
@@ -20,8 +25,23 @@ if TYPE_CHECKING:
     from tsbench.drive.session_calls import Timed
     from tsbench.targets.base import Session
 
+logger = logging.getLogger("tsbench")
+
 FAILURE_PAUSE_S = 0.1
 """Pause of a closed-loop user after a failed op; else a dead server would get ten thousand requests a second."""
+
+
+@events.init.add_listener
+def expect_standalone(environment: Environment, **_: Any) -> None:
+    """End a Locust whose locustfile has not called `standalone()`, which removes this listener."""
+    options = environment.parsed_options
+    if isinstance(environment.runner, WorkerRunner) and options is not None and options.processes:
+        sys.exit(0)  # a forked worker: its master says so
+    forked_workers.await_end()
+    files = ", ".join(Path(file).name for file in (options.locustfile if options is not None else "").split(","))
+    text = "must call standalone(), so that a test is prepared and checked: add `from tsbench.drive import standalone`"
+    logger.error("tsbench: %s %s and `standalone()` before its user classes", files or "the locustfile", text)
+    sys.exit(2)
 
 
 class TimeSeriesUser(User):
@@ -47,13 +67,13 @@ class TimeSeriesUser(User):
         """Connect, and wait for the run's start, which in bare Locust is that of its first user."""
         process = self._process = self._coordinator.process
         if process is None:  # the run could not begin; the coordinator has printed the reason
-            raise StopUser
+            raise gevent.GreenletExit  # as StopUser, of which Locust would log a traceback here
         try:
             self._session = process.connect()
         except (UserMistake, OpError) as error:
             process.unconnected(error)
             self._coordinator.tally.add("connect", "connect", 0, 0, error)
-            raise StopUser from None
+            raise gevent.GreenletExit from None
         process.wait_for_go()
 
     def on_stop(self) -> None:

@@ -20,6 +20,8 @@ LAG_SHARE = 0.25
 """Largest median lag of a run that measured the database, as a share of its median service time."""
 PAYLOAD_WAIT_SHARE = 0.10
 """Share of the users' time that they waited for encoded writes, above which their rate is the load generator's."""
+QUIET = "measure again while the machine does nothing else"
+"""The cure for a run that was disturbed."""
 LATE_SHARE = 0.01
 """An open loop with a larger share of late or dropped arrivals did not hold its rate."""
 
@@ -65,17 +67,20 @@ def client_bound(evidence: Evidence) -> str:
     return ""
 
 
-def limited_by(processes: list[Evidence], profile: LoadProfile) -> tuple[str, Verdict]:
+def limited_by(processes: list[Evidence], profile: LoadProfile, disturbed: str = "") -> tuple[str, Verdict]:
     """Return the limiting factor of a run, and a verdict on whether the run measured the database.
 
     A run that the load generator limited is inconclusive, whatever its figures: they describe the generator. For other
-    runs, `believable` finds the percentile up to which latencies can be believed.
+    runs, `believable` finds the percentile up to which latencies can be believed. `disturbed` says what else used the
+    machine meanwhile, which is then the likelier cause than the load.
     """
     if not processes:
         return UNKNOWN, Verdict(None, "no load process reported on itself")
     causes = [cause for cause in map(client_bound, processes) if cause]
     if causes:
         cure = "use more processes, more hosts or fewer users"
+        if disturbed:
+            cure = f"{disturbed}: {QUIET}"
         count = f"{len(causes)} of {len(processes)} load processes: " if len(processes) > 1 else ""
         return CLIENT, Verdict(None, f"the load generator was the limit ({count}{causes[0]}); {cure}")
     if profile.scheduled:

@@ -11,7 +11,7 @@ import jinja2
 from tsbench.errors import UserMistake
 from tsbench.report import cases, compare, frames, manifest, plots, style, system_plots, view
 from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of
-from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
+from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
 from tsbench.results.panels import read_panels
 from tsbench.results.rundir import (
     COUNTER_COLUMNS,
@@ -201,7 +201,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "ops": view.op_rows(cell),
         "counts": [title for _, title in view.counts_shown(cell)],
         "times": view.times_shown(cell),
-        "floors": floor_texts(cell),
+        "remarks": remarks(cell),
         "checks": view.checks(cell),
         "gates": cell.outcome.gates,
         "facts": {part: view.facts(cell, part) for part in view.FACTS},

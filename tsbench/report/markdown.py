@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
+from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def _section(name: str, question: str, cells: Sequence[Cell], study: Study) -> s
     how = f" ({_word(ways[0])})" if len(ways) == 1 else ""
     struck = "; figures of runs that are not valid are struck out" if valid < len(cells) else ""
     parts.append(f"p50, p99 and max are {time_label(cells)}s{how}{struck}.")
-    floors = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in floor_texts(cell)]
-    parts.extend(["\n".join(floors)] if floors else [])
+    found = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in remarks(cell)]
+    parts.extend(["\n".join(found)] if found else [])
     doubtful = [(cell.name, cell.validity) for cell in cells if not cell.validity.is_valid]
     reasons = [f"- {_code(name)} **{validity.state}**: {_why(validity.reason)}" for name, validity in doubtful]
     parts.extend(["\n".join(reasons)] if reasons else [])

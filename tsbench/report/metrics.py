@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tsbench.measure.bottleneck import QUIET
 from tsbench.report.cells import Cell, lookup
 from tsbench.units import format_count, format_duration, format_size
 
@@ -154,6 +155,25 @@ def load_texts(cells: Sequence[Cell]) -> list[str]:
 
 NEAR_FLOOR = 5.0
 """A median below this multiple of the client's floor is shown with the floor."""
+
+
+def remarks(cell: Cell) -> list[str]:
+    """Return sentences that help to read a run's latencies: which are struck out and why, and the client's floor."""
+    return [*struck_texts(cell), *floor_texts(cell)]
+
+
+def struck_texts(cell: Cell) -> list[str]:
+    """Return a sentence for each kind of op of which latencies are struck out: which, why, and what to do."""
+    if not cell.validity.is_valid:  # all of them are, and the validity's reason says why
+        return []
+    disturbed = lookup(cell.summary, ("limit", "disturbed"))
+    while_ = f" while {disturbed}" if isinstance(disturbed, str) and disturbed else ""
+    cure = QUIET if while_ else "use more processes or fewer users"
+    why = f"the load generator's own delays changed them by more than a tenth{while_}; {cure}"
+    return [
+        f"{kind} latencies {f'above p{percent:g}' if percent else 'of all percentiles'} are struck out: {why}"
+        for kind, percent in cell.validity.believable_percentile.items()
+    ]
 
 
 def floor_texts(cell: Cell) -> list[str]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tsbench.report.cells import claims_of, knee_of, load_cells
-from tsbench.report.metrics import MISSING, floor_texts, load_text, load_texts, time_label, used_columns
+from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
 from tsbench.report.view import first_ops
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def _print_remarks(console: Console, cell: Cell) -> None:
     """Print what helps to read a run's figures: its first ops after a cold start, the client's floor."""
     for label, time in first_ops(cell):
         console.print(Text.assemble((cell.name, "bold"), f": {label} after the cold start: {time}"), soft_wrap=True)
-    for floor in floor_texts(cell):
-        console.print(Text(f"{cell.name}: {floor}.", style="dim"), soft_wrap=True)
+    for remark in remarks(cell):
+        console.print(Text(f"{cell.name}: {remark}.", style="dim"), soft_wrap=True)
 
 
 def _print_faults(console: Console, cell: Cell) -> None:

@@ -142,6 +142,8 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
     if part == "limit":
         for kind, percent in _items(lookup(cell.summary, ("limit", "believable_percentile"))):
             found.append((f"{kind} latencies believed", _believed(percent)))
+        if disturbed := lookup(cell.summary, ("limit", "disturbed")):
+            found.append(("meanwhile", str(disturbed)))
         floors = _items(lookup(cell.summary, ("client_floor_ns",)))
         found.extend((f"the client's floor for {op}", text_of(floor_ns, "ns")) for op, floor_ns in floors)
     return found

@@ -15,6 +15,7 @@ from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.recorder import TIMES
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
+from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         everything.add(totals)
     client = _ClientDelays.read(run, processes, everything.service.percentile_ns(50))
     schedule = _schedule(processes)
-    limit_name, limit_verdict = limited_by(client.evidence, _load_profile(spec, processes, everything, schedule))
+    disturbed = disturbance(run, duration_s, external=spec.target.endpoint is not None)
+    profile = _load_profile(spec, processes, everything, schedule)
+    limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
 
     def figures(totals: OpTotals) -> dict[str, Any]:
         return {**totals.summary(duration_s, percents), **client.lower_bounds(totals, percents)}
@@ -111,7 +114,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         },
         "schedule": schedule,
         "limited_by": limit_name,
-        "limit": client.summary(spec, sums, percents),
+        "limit": {**client.summary(spec, sums, percents), **disturbed.summary()},
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "steadiness": {
             kind: asdict(steady)

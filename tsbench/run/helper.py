@@ -8,7 +8,7 @@ process sends `Ready` and waits until Locust reports that the test has ended.
 Both send lines of JSON, through the standard input and output of the helper process:
 
     Locust   {"spec": ..., "results": ..., "client": pid}             the job
-    helper   {"phase": name}                                          whenever a phase of the run begins
+    helper   {"phase": name, "reached": amount, "total": ...}         when a phase of the run begins, and as it goes on
     helper   {"ready": {"endpoint": ..., "directory": ..., "server": pids}}
     Locust   {"ended": reason}, {"interrupted": reason}               the reason is empty if the test's files are whole
     helper   {"done": {"state": ..., "error": ..., ...}}              the last line
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -42,8 +43,6 @@ from tsbench.servers.children import bind_to_parent
 from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tsbench.servers.base import Server
     from tsbench.servers.cgroup import Group
 
@@ -53,6 +52,11 @@ STOP_LIMIT_S = 150.0
 """How long it may take, after an interrupt, to stop its server and to write the summary."""
 LOOK_S = 0.2
 """How often it looks whether the server still runs while Locust drives the load."""
+TELL_S = 0.25
+"""How often it reports how far a phase is."""
+
+Told = Callable[[str, float, float | None], None]
+"""Receives the name of the current phase, the amount done, and the total if it is known."""
 
 
 class Channel:
@@ -116,9 +120,9 @@ class Ended:
 
 
 class HelperProcess:
-    """A run in a process of its own; `told` is called with the name of each phase that begins."""
+    """A run in a process of its own; `told` is called when a phase begins, and while it lasts."""
 
-    def __init__(self, spec: RunSpec, results: Path, told: Callable[[str], None]) -> None:
+    def __init__(self, spec: RunSpec, results: Path, told: Told) -> None:
         self._spec, self._results, self._told = spec, results, told
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
         self._child = subprocess.Popen(
@@ -198,7 +202,7 @@ class HelperProcess:
                 if message is None:
                     return None
                 if "phase" in message:
-                    self._told(message["phase"])
+                    self._told(message["phase"], message["reached"], message["total"])
                 if found := message.get("ready"):
                     self._ready = Ready(found["endpoint"], Path(found["directory"]), tuple(found["server"]))
                 if found := message.get("done"):
@@ -252,13 +256,29 @@ class LocustOutside:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        self._lock = threading.Lock()  # the workers of the bulk load report from threads of their own
+        self._name, self._reached = "start", 0.0
+        self._total: float | None = None
+        self._told_s = 0.0
+        self._driving = False
 
-    def phase(self, name: str, total: float | None = None) -> None:  # noqa: ARG002 - Locust shows no progress
+    def phase(self, name: str, total: float | None = None) -> None:
         """Report to Locust which phase begins."""
-        self._channel.send(phase=name)
+        with self._lock:
+            self._name, self._reached, self._total = name, 0.0, total
+            self._tell()
 
     def advance(self, amount: float) -> None:
-        """Ignore the amount; Locust shows no progress."""
+        """Report to Locust how far the phase is, a few times a second."""
+        with self._lock:
+            self._reached += amount
+            # While it drives the load Locust reads nothing, and the pipe would fill up.
+            if not self._driving and time.monotonic() - self._told_s >= TELL_S:
+                self._tell()
+
+    def _tell(self) -> None:
+        self._told_s = time.monotonic()
+        self._channel.send(phase=self._name, reached=self._reached, total=self._total)
 
     def drive(
         self,
@@ -280,6 +300,13 @@ class LocustOutside:
             If the user ended Locust, or it has ended by itself.
         """
         self._channel.send(ready=asdict(Ready(endpoint, run.path, tuple(server.pids()))) | {"directory": str(run.path)})
+        self._driving = True
+        try:
+            self._await_end(tick)
+        finally:
+            self._driving = False
+
+    def _await_end(self, tick: Callable[[float], None]) -> None:
         started = time.monotonic()
         while True:
             try:

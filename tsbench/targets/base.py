@@ -83,6 +83,10 @@ class Unsupported(Exception):  # noqa: N818 - a declaration, not an error
     """Raised by a schema that cannot express a query or a write mode; the text is the reason."""
 
 
+class NothingKept(Unsupported):
+    """Raised by a schema whose target keeps nothing by design: nothing can be counted or compared."""
+
+
 class Schema(Protocol):
     """One layout of the data in a database. Pure: every method depends on its arguments only."""
 

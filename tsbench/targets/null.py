@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
 from tsbench.servers.embedded import InMemoryServer
-from tsbench.targets.base import Access, Driver, Payload, Requirement, Statement, Unsupported
+from tsbench.targets.base import Access, Driver, NothingKept, Payload, Requirement, Statement
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class NullSchema:
         return repeat(Payload(WriteMode.SINGLE, batch.measurement.name, "", None, 1, 0), len(batch))
 
     def compile(self, query: Query) -> Statement:  # noqa: ARG002
-        """Raise `Unsupported`: nothing is stored, so no query has an answer."""
-        raise Unsupported(NOTHING)
+        """Raise `NothingKept`: nothing is stored, so no query has an answer."""
+        raise NothingKept(NOTHING)
 
 
 @dataclass(slots=True)

@@ -44,6 +44,14 @@ class Pick:
 Build: TypeAlias = "Callable[[Pick], Query]"
 
 
+class Misfit(ValueError):  # noqa: N818 - the query is one, no error of the program
+    """A kind of query does not fit a world; `key` is the scenario's key that could be changed, "" if none can."""
+
+    def __init__(self, text: str, key: str = "") -> None:
+        super().__init__(text)
+        self.key = key
+
+
 @dataclass(frozen=True, slots=True)
 class QueryKind:
     """A family of queries with the same form and random parameters.
@@ -202,28 +210,30 @@ def fit(name: str, world: World, loaded: Window) -> None:
 
     Raises
     ------
-    ValueError
+    Misfit
         If the kind is unknown, belongs to another use case, or needs more time or series than are loaded.
     """
     kind = QUERIES.get(name)
     if kind is None:
         close = difflib.get_close_matches(name, QUERIES, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(QUERIES)}"
-        raise ValueError(f"there is no query '{name}'; {hint}")
+        raise Misfit(f"there is no query '{name}'; {hint}")
     use_case = world.spec.use_case
     if kind.use_cases is not None and use_case not in kind.use_cases:
         wanted = " or ".join(kind.use_cases)
-        raise ValueError(f"query '{name}' is for the use case {wanted}, not for {use_case}")
+        raise Misfit(f"query '{name}' is for the use case {wanted}, not for {use_case}")
     if kind.keys > world.spec.scale:
-        raise ValueError(
+        raise Misfit(
             f"query '{name}' chooses {kind.keys} series and the world has {world.spec.scale}: "
-            f"raise scale to {kind.keys}"
+            f"raise scale to {kind.keys}",
+            "world.scale",
         )
     length_ns = _length_ns(kind, world, loaded)
     if length_ns > loaded.length_ns:
-        raise ValueError(
+        raise Misfit(
             f"query '{name}' covers {_span(length_ns)} and {_span(loaded.length_ns)} are loaded: "
-            f"load {_span(length_ns)} or more"
+            f"load {_span(length_ns)} or more",
+            "load.window",
         )
 
 

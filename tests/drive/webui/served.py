@@ -88,6 +88,12 @@ class Served:
         answer = self.post("/swarm", {"user_count": users, "spawn_rate": users, **form})
         assert answer.json()["success"], answer.text
 
+    def refusal(self, **form: str) -> str:
+        """Why a test cannot be started with these fields, as the form shows it."""
+        answer = self.post("/swarm", {"user_count": 1, "spawn_rate": 1, **form})
+        assert (answer.status, answer.json()["success"]) == (200, False), answer.text
+        return str(answer.json()["message"])
+
     def live(self) -> Any:
         return self.get("/tsbench/live").json()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SENTINEL = "sentinel-4711"
 SPELLINGS = (SENTINEL.encode(), b64encode(f"me:{SENTINEL}".encode()))
-FIRST_DATA = {"TSBENCH_SCALE": "10", "TSBENCH_LOAD_WINDOW": "10m"}
+FIRST_DATA = {"TSBENCH_SCALE": "10", "TSBENCH_LOAD_WINDOW": "6h"}
 
 
 class Stranger:
@@ -118,12 +118,9 @@ def test_the_password_goes_to_the_endpoint_of_the_start_and_a_form_that_names_an
     locust = served("--endpoint", endpoint, "--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
     for form in (f"http://me@127.0.0.1:{other.port}/start", f"http://you@127.0.0.1:{own.port}/start"):
-        locust.start(4, endpoint=form)
-        wait_until(lambda: locust.live()["trouble"], "the refusal")
-        assert f"endpoint: TSBENCH_PASSWORD stay with {endpoint}; for another server" in locust.live()["trouble"]
-        wait_until(lambda: locust.get("/stats/requests").json()["state"] in {"ready", "stopped"}, "the test to end")
-    locust.start(4, endpoint="", host=f"http://me@127.0.0.1:{other.port}/start")
-    wait_until(lambda: locust.live()["trouble"], "the refusal")
+        refused = f"endpoint: TSBENCH_PASSWORD stay with {endpoint}; for another server"
+        assert refused in locust.refusal(endpoint=form)
+    assert locust.refusal(endpoint="", host=f"http://me@127.0.0.1:{other.port}/start")
     assert other.connections == 0
     assert not own.was_told()
     locust.start(4, endpoint=endpoint.replace("/start", "/another"), host="")
@@ -152,8 +149,7 @@ def test_a_form_cannot_have_a_file_of_this_machine_sent(tmp_path: Path) -> None:
     (tmp_path / "private").chmod(0o600)
     locust = Served(tmp_path, target="postgres", **FIRST_DATA).ready()
     try:
-        locust.start(4, endpoint=f"postgresql://me@127.0.0.1:9/x?passfile={tmp_path / 'private'}")
-        wait_until(lambda: locust.live()["trouble"], "the refusal")
-        assert "the option 'passfile' cannot be given here" in locust.live()["trouble"]
+        refusal = locust.refusal(endpoint=f"postgresql://me@127.0.0.1:9/x?passfile={tmp_path / 'private'}")
+        assert "the option 'passfile' cannot be given here" in refusal
     finally:
         locust.close()

@@ -165,27 +165,26 @@ def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[...
 def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..., Served]) -> None:
     locust = served().ready()
     for field in ("endpoint", "host"):
-        locust.start(4, **{field: f"sqlite://me:{SENTINEL}@there/x.db"})
-        wait_until(lambda: locust.live()["trouble"], "the refusal")
-        shown = locust.live()
-        assert "holds a password" in shown["trouble"]
-        assert shown["report"] == shown["trouble"]
+        said = locust.refusal(**{field: f"sqlite://me:{SENTINEL}@there/x.db"})
+        assert "holds a password" in said
         assert locust.get("/tsbench/report").status == 409
         pages = [locust.get(path).text for path in ("/", "/stats/requests", "/logs", "/tsbench/live")]
-        assert not any(SENTINEL in page for page in [*pages, locust.log()])
+        assert not any(SENTINEL in page for page in [said, *pages, locust.log()])
     locust.start(endpoint="", host="")  # and the form can be corrected
     wait_until(lambda: locust.rows("writes"), "writes")
     assert locust.live()["trouble"] == ""
 
 
-def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Served]) -> None:
+def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served("--processes", "2").ready()
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
-    locust.start(load_window="a while")
+    (tmp_path / "a.db").write_text("no database, which is found only when the test is prepared" * 100)
+    locust.start(endpoint=f"sqlite://{tmp_path / 'a.db'}")
     wait_until(lambda: locust.live()["trouble"], "the refusal")
     wait_until(lambda: locust.get("/stats/requests").json()["state"] in {"ready", "stopped"}, "the test to end")
-    assert "load.window" in locust.live()["trouble"]
-    locust.start(load_window="2h")
+    assert locust.live()["report"] == locust.live()["trouble"]
+    assert "Traceback" not in locust.log()
+    locust.start(endpoint="", load_window="2h")
     wait_until(lambda: locust.rows("writes"), "writes")
 
 

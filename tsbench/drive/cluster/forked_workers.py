@@ -8,8 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from contextlib import suppress
+
+import gevent
+import psutil
 
 from tsbench.servers.children import bind_to_parent
+
+CHILDREN_S = 30.0
+"""Time limit for forked workers without work to end, in seconds."""
 
 
 class _Binding:
@@ -28,3 +36,13 @@ class _Binding:
 def end_with_master() -> None:
     """Make all processes that are forked from now on end with the process that forks them."""
     _Binding()
+
+
+def await_end() -> None:
+    """Wait until the workers that this process forked have ended; without a master they would wait for one."""
+    give_up = time.monotonic() + CHILDREN_S
+    while time.monotonic() < give_up:
+        with suppress(psutil.NoSuchProcess):  # it ended in between
+            if all(child.status() == psutil.STATUS_ZOMBIE for child in psutil.Process().children()):
+                return
+        gevent.sleep(0.05)

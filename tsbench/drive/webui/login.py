@@ -53,8 +53,8 @@ def set_defaults(parser: LocustArgumentParser) -> None:
         action.help = texts.get(action.dest, action.help)
 
 
-def protect(web_ui: WebUI, routes: Blueprint) -> None:
-    """Install the login, if a password is set; refuse requests from other sites and fields that no form has.
+def protect(web_ui: WebUI, routes: Blueprint, gate: start_form.Gate) -> None:
+    """Install the login, if a password is set; refuse requests from other sites, and starts that the gate refuses.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def protect(web_ui: WebUI, routes: Blueprint) -> None:
     app.before_request(lambda: _refuse_foreign(only_loopback=secret is None))
     if secret is not None:
         _install_login(web_ui, routes, secret)
-    start_form.guard(web_ui)
+    start_form.guard(web_ui, gate)
 
 
 def _install_login(web_ui: WebUI, routes: Blueprint, secret: str) -> None:

@@ -10,21 +10,29 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
 from flask import Blueprint, Response, jsonify, make_response, request, send_file, send_from_directory
 from gevent.lock import Semaphore
-from locust.runners import STATE_RUNNING, STATE_SPAWNING, MasterRunner
+from locust.runners import (
+    STATE_CLEANUP,
+    STATE_RUNNING,
+    STATE_SPAWNING,
+    STATE_STOPPED,
+    STATE_STOPPING,
+    MasterRunner,
+)
 
 from tsbench.drive import locust_internals
 from tsbench.drive.webui import login, tabs
 from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures
 from tsbench.drive.webui.live_updates import News, Outbox
+from tsbench.drive.webui.stage import Stage, TestState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from locust.env import Environment
 
@@ -73,22 +81,35 @@ def _attach(test: str, process: LoadProcess) -> Outbox:
     return outbox
 
 
+class Test(Protocol):
+    """The test of a bare Locust, as its page needs it."""
+
+    def server_pids(self) -> Sequence[int]:
+        """Return the processes of the server that was started here."""
+        ...
+
+    def refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
+        """Return why no test can be started with these fields and user classes, "" if one can."""
+        ...
+
+    def abandon(self) -> None:
+        """Stop the preparation of a test."""
+        ...
+
+
 class WebPage:
     """tsbench's part of the web UI: keeps the figures of the test and serves them."""
 
-    def __init__(
-        self, environment: Environment, coordinator: Coordinator, server_pids: Callable[[], Sequence[int]]
-    ) -> None:
+    def __init__(self, environment: Environment, coordinator: Coordinator, test: Test) -> None:
         self._runner: Any = environment.runner
-        self._coordinator = coordinator
+        self._coordinator, self._test = coordinator, test
         self._master = environment.runner if isinstance(environment.runner, MasterRunner) else None
         self.figures = Figures(delay_s=0 if self._master is None else WORKERS_LATE_S)
         self._outbox: Outbox | None = None
-        self._results: Path | None = None
-        self._why_no_report = "No test has run yet."
-        self._planning = False
+        self._state = TestState()
+        self._run_time_s: float | None = None
+        self._timer: gevent.Greenlet | None = None
         self._building = Semaphore()
-        self._server_pids = server_pids
         self._watcher: gevent.Greenlet | None = None
         coordinator.patient = True
         coordinator.began.append(self._on_began)
@@ -99,24 +120,52 @@ class WebPage:
 
     # --- the test -----------------------------------------------------------------------------------------------------
 
+    def refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
+        """Return why no test can be started, or the running one not changed, with these fields; "" if that can be."""
+        return self._stage_now.why_no_start or self._test.refusal(form, picked)
+
+    def stop_preparing(self) -> bool:
+        """Stop the test that is being prepared; return False if none is."""
+        if self._stage_now.stage is not Stage.PREPARING:
+            return False
+        self._test.abandon()
+        self._state.end(None, "The test was stopped before it began.")
+        return True
+
+    def end_after(self, run_time_s: float | None) -> None:
+        """Set the run time of the test that begins next; one that is running keeps its own."""
+        if not self._running:
+            self._run_time_s = run_time_s
+
     def planning(self) -> None:
         """Prepare for a test that is about to begin."""
-        self._planning = True
-        self._results, self._why_no_report = None, "The test is running; stop it first."
+        self._state.enter(Stage.PREPARING)
+        if self._timer is not None:
+            self._timer.kill(block=False)
         if self._master is not None:  # should it not begin, its workers need not end
             self._master.send_message(WATCH, {"test": ""})
 
+    def progressed(self, step: str, share: float | None) -> None:
+        """Show how far the test's preparation or its checks are."""
+        self._state.step, self._state.share = step, share
+
     def planned(self, run: RunPlan) -> None:
-        """Start the figures of a test whose plan is known."""
+        """Start the figures of a test whose plan is known, and its run time."""
         test = str(run.directory)
         self.figures.begin(test)
         if self._master is not None:
             self._master.send_message(WATCH, {"test": test})
         self._watcher = self._watcher or gevent.spawn(self._watch)
+        if self._run_time_s is not None:
+            self._timer = gevent.spawn_later(self._run_time_s, self._runner.stop)
+
+    def checking(self) -> None:
+        """Show that a test has ended and is being checked."""
+        self._state.enter(Stage.CHECKING)
 
     def reported(self, results: Path) -> None:
         """Show the result of a test that was checked; `results` is its directory."""
-        self._results, self._why_no_report = results, ""
+        self._state.end(results)
 
     def _on_began(self, process: LoadProcess) -> None:
         self._outbox = _attach(str(process.directory), process)
@@ -127,13 +176,14 @@ class WebPage:
             self.figures.take(News.unpacked(data.pop("tsbench")))
 
     def _on_test_stop(self, **_: Any) -> None:
-        self._planning = False
+        if self._timer is not None and self._timer is not gevent.getcurrent():
+            self._timer.kill(block=False)
         self._take()
-        if self._results is None:
-            self._why_no_report = "The test ended before it had begun to measure."
+        if self._state.results is None:
+            self._state.end(None, "The test ended before it had begun to measure.")
 
     def _watch(self) -> None:
-        HostMonitor(self._server_pids, self._look).run()
+        HostMonitor(self._test.server_pids, self._look).run()
 
     def _look(self, row: dict[str, float]) -> None:
         if self._running:
@@ -150,21 +200,32 @@ class WebPage:
         return self._runner.state in {STATE_SPAWNING, STATE_RUNNING}
 
     @property
-    def _state(self) -> str:
-        """Locust's state, but a test in preparation counts as begun.
+    def _stage_now(self) -> TestState:
+        """The state of the test, after a look at what Locust has done meanwhile."""
+        state = self._state
+        if state.stage is Stage.PREPARING and self._coordinator.trouble:
+            state.end(state.results, self._coordinator.trouble)
+        elif state.stage is Stage.PREPARING and self._running:
+            state.enter(Stage.RUNNING)
+        return state
 
-        Locust reports "ready" or "stopped" until its `test_start` listeners return; its page would then show the start
-        form again, and not watch the test.
+    @property
+    def _shown_state(self) -> str:
+        """Locust's state, as its page should take it.
+
+        Until its `test_start` listeners return Locust reports "ready" or "stopped": its page would show the start form
+        again, and not watch the test. In "cleanup" and "stopping" it would ask no more, and not see the end.
         """
-        if self._running or self._coordinator.trouble:
-            self._planning = False
-        return STATE_SPAWNING if self._planning else str(self._runner.state)
+        if self._stage_now.stage is Stage.PREPARING:
+            return STATE_SPAWNING
+        state = str(self._runner.state)
+        return STATE_STOPPED if state in {STATE_CLEANUP, STATE_STOPPING} else state
 
     # --- the pages ----------------------------------------------------------------------------------------------------
 
     def _install(self, web_ui: Any, prefix: str) -> None:
         routes = Blueprint("tsbench", __name__, url_prefix=prefix)
-        login.protect(web_ui, routes)
+        login.protect(web_ui, routes, self)
         views = {
             "/": lambda: send_from_directory(STATIC, "page.html"),
             "/panel.js": lambda: send_from_directory(STATIC, "panel.js"),
@@ -185,13 +246,16 @@ class WebPage:
         web_ui.template_args["extended_csv_files"] = [
             {"href": "./tsbench/report", "title": "Download the tsbench report of the last test"}
         ]
-        # Without a host, a server is started.
-        locust_internals.after_template_args(web_ui, lambda values: values.update(missing_host_warning=False))
+        locust_internals.after_template_args(web_ui, self._correct)
+
+    def _correct(self, template_args: dict[str, Any]) -> None:
+        """Set the state of a page that opens, and drop the warning on a missing host: a server is started then."""
+        template_args.update(missing_host_warning=False, state=self._shown_state)
 
     def _extend(self, response: Response) -> Response:
         """Add the tables to Locust's figures, and the script to its page."""
         if response.status_code == 200 and request.endpoint == "locust.request_stats":
-            stats = {**response.get_json(), "state": self._state}
+            stats = {**response.get_json(), "state": self._shown_state}
             stats["extended_stats"] = [{"key": t.key, "data": t.rows(self.figures, self._users)} for t in tabs.TABLES]
             return jsonify(stats)  # another response: Locust keeps its own for 2 s and hands it to several readers
         if response.status_code == 200 and request.endpoint == "locust.index":
@@ -212,7 +276,7 @@ class WebPage:
             {
                 "test": self.figures.test,
                 "running": self._running,
-                "state": self._state,
+                "state": self._shown_state,
                 "users": self._users,
                 "start": self.figures.start_s,
                 **found,
@@ -223,15 +287,22 @@ class WebPage:
                 ],
                 "limited_by": {"name": name, "why": why},
                 "trouble": self._coordinator.trouble,
-                "report": self._coordinator.trouble or self._why_no_report,
+                "stage": self._stage_now.stage,
+                "progress": self._stage_now.progress,
+                "report": self._coordinator.trouble or self._stage_now.why_no_report,
             }
         )
 
     def _report(self) -> Response:
         """Return the report of the last test: as a file, or with `?show=1` as a page."""
-        results = self._results
-        if results is None:
-            return make_response(self._coordinator.trouble or self._why_no_report, 409)
+        state = self._stage_now
+        results = state.results
+        if state.why_no_report or results is None:
+            answer = make_response(self._coordinator.trouble or state.why_no_report, 409)
+            answer.mimetype = "text/plain"
+            if state.stage is Stage.CHECKING:
+                answer.headers["Refresh"] = "2"  # the browser asks again, until the report is there
+            return answer
         with self._building:
             path = results / "report.html"
             if not path.exists():

@@ -3,10 +3,10 @@
   "use strict";
   const BASE = new URL("./", document.currentScript.src);
   const POLL_MS = 1000, KEEP_S = 900, SHOW_S = 300, LEAST_S = 60, PATIENCE_MS = 2500;
-  const SLOW = "Locust is busy: it stores the first data, or checks answers and writes…";
+  const SLOW = "Locust does not answer at the moment…";
   const COLOURS = ["#0a84c6", "#e08a00", "#0a9a6f", "#d55e00", "#b568a0", "#8a8f94"];
   const PERCENTS = ["p50", "p90", "p99", "p99.9", "max"];
-  const live = { test: "", revision: 0, seconds: new Map(), host: [], until: 0, tables: [], report: "…", running: false };
+  const live = { test: "", revision: 0, seconds: new Map(), host: [], until: 0, tables: [], report: "…", running: false, stage: "none", progress: null };
   const choice = { op: "", kind: "response" };
 
   // --- numbers as people read them
@@ -178,7 +178,7 @@
       this.charts = Section.charts[key]();
       this.root = element("div", { className: "tsb-panel", id: `tsb-${key}` }, this.bar,
         element("div", { className: "tsb-charts" }, ...Object.values(this.charts).map((chart) => chart.root)));
-      this.button.addEventListener("click", () => this.download());
+      this.button.addEventListener("click", () => this.ask());
     }
 
     controls() {
@@ -191,7 +191,13 @@
       return [element("label", {}, "Op ", this.op), element("label", {}, "Time ", this.kind)];
     }
 
+    // While the checks run the button waits for them, and the download follows.
+    ask() {
+      if (live.stage === "checking") { this.waits = true; this.update(); } else this.download();
+    }
+
     async download() {
+      this.waits = false;
       this.button.disabled = this.busy = true;
       this.why.textContent = "Drawing the report…";
       try {
@@ -210,9 +216,12 @@
     }
 
     update() {
-      this.button.disabled = this.busy || Boolean(live.report);
+      const checking = live.stage === "checking";
+      if (this.waits && !checking) { if (live.report) this.waits = false; else this.download(); }
+      this.button.disabled = this.busy || this.waits || (Boolean(live.report) && !checking);
       this.open.hidden = Boolean(live.report);
-      if (!this.busy) this.why.textContent = live.slow ? SLOW : live.report || this.said || "The report is ready:";
+      const state = this.waits ? "The checks are running; the download follows…" : live.report || this.said || "The report is ready:";
+      if (!this.busy) this.why.textContent = live.slow ? SLOW : state;
       const rows = secondsNow(), last = rows.length ? rows[rows.length - 1].second : Date.now() / 1000;
       const from = Math.max(rows.length ? rows[0].second : last, last - SHOW_S), to = Math.max(last, from + LEAST_S);
       this[this.key](rows, from, to);
@@ -311,6 +320,8 @@
   const KEYS = ["latency", "writes", "host"], sections = {};
   const section = (key) => (sections[key] ||= new Section(key));
   const trouble = element("div", { className: "tsb-trouble", role: "alert", hidden: true });
+  const stepText = element("span"), stepBar = element("progress", { max: 1 });
+  const step = element("div", { className: "tsb-step", role: "status", hidden: true }, stepText, stepBar);
   const alone = document.getElementById("tsbench");
 
   const table = ({ key, columns, rows }) => {
@@ -333,12 +344,21 @@
       }
     }
     const main = document.querySelector("main");
-    if (main && trouble.parentElement !== main.parentElement) main.before(trouble);
+    if (main && trouble.parentElement !== main.parentElement) main.before(trouble, step);
+  };
+
+  const showStep = () => {
+    step.hidden = !live.progress;
+    if (!live.progress) return;
+    const { step: text, share } = live.progress;
+    stepText.textContent = text[0].toUpperCase() + text.slice(1) + (share === null ? "…" : `: ${Math.floor(share * 100)} %`);
+    if (share === null) stepBar.removeAttribute("value"); else stepBar.value = share;
   };
 
   const refresh = () => {
     trouble.hidden = !live.trouble;
     trouble.textContent = live.trouble ? `The test could not begin: ${live.trouble}` : "";
+    showStep();
     if (alone) {
       for (const { key, ...rest } of live.tables) document.getElementById(`tsb-table-${key}`).replaceWith(table({ key, ...rest }));
     }
@@ -346,7 +366,7 @@
   };
 
   if (alone) {
-    alone.append(trouble);
+    alone.append(trouble, step);
     for (const key of KEYS) {
       const title = key[0].toUpperCase() + key.slice(1);
       alone.append(element("h2", {}, title), element("div", { id: `tsb-table-${key}` }), section(key).root);
