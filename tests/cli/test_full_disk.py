@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import Command, complaint, nothing_left, says, scenario
+from tests.cli.support import POSTGRES, complaint, nothing_left, says, scenario, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_a_full_disk_is_named_with_its_directory_in_every_phase(
     scenario(tmp_path)
     long = {"load": "load.window=3000h", "measure": "drive.duration=60s", "check": "check.answers=5000"}[phase]
     with nothing_left():
-        command = Command(tmp_path, "tsbench", "run", "tiny.toml", "--set", "target.name=postgres", "--out", str(small_disk / "results"), "--set", long)
+        command = started(tmp_path, *POSTGRES, "--out", str(small_disk / "results"), "--set", long)
         command.until_phase(phase)
         if phase != "load":
             fill(small_disk)

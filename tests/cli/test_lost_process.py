@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.cli.support import Command, complaint, content, nothing_left, only, says, scenario
+from tests.cli.support import complaint, content, nothing_left, only, says, scenario, started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def test_rows_of_a_lost_load_process_are_judged_as_such(tmp_path: Path, embedded
     """Its ledger lacks the writes since its last flush, which are stored, and which answers under load had."""
     scenario(tmp_path, ('wait = "5ms"', 'wait = "0s"'), ("users = 2", "users = 8"), ('"raw-one"', '"lastpoint"'))
     with nothing_left():
-        command = Command(tmp_path, "tsbench", "run", "tiny.toml", *POSTGRES, "--set", "drive.duration=15s", "--set", "drive.processes=2")
+        command = started(tmp_path, *POSTGRES, "--set", "drive.duration=15s", "--set", "drive.processes=2")
         command.until_measured()
         (master,) = (p for p in psutil.Process(command.process.pid).children() if "locust" in p.cmdline())
         random.choice(master.children()).kill()
