@@ -311,10 +311,10 @@ def _resume(stand: Stand, fault: Fault, result: Result, words: tuple[str, ...]) 
     code = again.wait(PATIENCE_S)
     line = " ".join(line for line in again.stderr.splitlines() if line.startswith("tsbench:"))
     state, busy = _validity(stand.place)
-    if (code, state) == (1 if busy else 0, "valid"):
-        result.resumed = AGAIN
-    elif (code, line) == (result.code, first):
+    if (code, line) == (result.code, first):
         result.resumed = KEPT
+    elif (code, state) == (1 if busy else 0, "valid"):
+        result.resumed = AGAIN
     else:
         result.resumed = f"exit {code}, {state}: {line or again.stderr[-300:]}"
     _expect(result, "resuming", result.resumed, fault.resumed)

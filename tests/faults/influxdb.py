@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from tests.faults import proxy
-from tests.faults.bench import AGAIN, IMPATIENT, KEPT, Fault, limits
+from tests.faults.bench import IMPATIENT, KEPT, Fault, limits
 from tests.faults.hands import (
     CHECKING,
     FIVE_SECONDS,
@@ -70,11 +70,11 @@ FAULTS = (
     Fault("server killed in the checks", signalled(server, signal.SIGKILL, "check"),
           (DIED, r"killed by SIGKILL"), validity="valid", words=CHECKING),
     Fault("server suspended in the checks", suspended("check"), (r"answers could not be checked", r"timeout\.check=2s"),
-          words=(*CHECKING, *limits(check=1, connect=2))),
+          words=(*CHECKING, *limits(check=1, connect=2)), resumed=KEPT),
     Fault("disk full in the load", nothing, (r"no space left|No space left|disk full",),
           words=LOADING, before=small_disk("20m")),
     Fault("database dropped by somebody else in the measurement", _influxql("measured", "DROP DATABASE tsbench"),
-          (r"stored|database not found",), validity="inconclusive", words=FIVE_SECONDS, at="own"),
+          (r"stored|database not found",), validity="inconclusive", words=FIVE_SECONDS, at="own", resumed=KEPT),
     Fault("a host's points deleted by somebody else",
           _influxql("measured", "DROP SERIES FROM cpu WHERE hostname = 'host_1'"),
           (r"stored|missing|wrong",), validity="invalid", words=FIVE_SECONDS, at="own", resumed=KEPT),
@@ -101,16 +101,16 @@ FAULTS = (
     _some_fail("HTTP 401 for writes", _answers("401 Unauthorized", b'{"error":"authorization failed"}'), r"failed"),
     Fault("HTTP 200 with an error inside for queries",
           _answers("200 OK", b'{"results":[{"statement_id":0,"error":"timeout"}]}', proxy.queries),
-          (r"timeout",), validity="valid", words=FIVE_SECONDS, at="proxied"),
+          (r"timeout",), validity="inconclusive", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("truncated JSON for queries", behaves("measured", lambda: proxy.Change(proxy.queries, _truncated)),
-          (r"no result in|protocol",), validity="valid", words=FIVE_SECONDS, at="proxied"),
+          (r"no result in|protocol",), validity="inconclusive", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("a digit of an answer changed", behaves("measured", lambda: proxy.Change(proxy.queries, _another_digit)),
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: 1 of 10 writes acknowledged and not stored",
           behaves("measured", lambda: proxy.Replay(proxy.writes, every=10)),
           (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: writes stored twice, which is idempotent here", behaves("measured", lambda: proxy.Twice(proxy.writes)),
-          code=0, validity="valid", words=FIVE_SECONDS, at="proxied", resumed=AGAIN),
+          code=0, validity="valid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: the answers of another query", behaves("measured", lambda: proxy.Replay(proxy.queries)),
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
 )  # fmt: skip

@@ -17,23 +17,27 @@ if TYPE_CHECKING:
 
 TARGETS = ("PostgreSQL", "InfluxDB 1.8", "SQLite")
 WORDS = ("--set", "load.window=24h", "--set", "drive.duration=2s", "--set", "check.answers=200")
-SPAN_S = {"PostgreSQL": 9.0, "InfluxDB 1.8": 8.0, "SQLite": 7.0}
-"""About how long such a run takes; some moments are after its end."""
+LONGEST_S = {"": 0.5, "start": 1.5, "load": 1.0, "settle": 0.5, "measure": 4.0, "check": 2.5}
+"""The phases of a run ("": before the first), and how long after the beginning of one Ctrl-C may come.
+
+A phase and not the time since the start, so that a slow machine is interrupted in all of them, too.
+"""
 MOST_BETWEEN_S = 0.6
 
 
 @dataclass(frozen=True)
 class Moment:
-    """When Ctrl-C comes, in seconds after the start, and how long after it comes again (None: once)."""
+    """When Ctrl-C comes, in seconds after the beginning of a phase, and how long after it comes again (None: once)."""
 
     database: str
+    phase: str
     after_s: float
     again_s: float | None
 
     @property
     def text(self) -> str:
         again = "" if self.again_s is None else f" and {self.again_s:.2f} s later"
-        return f"{self.database}: Ctrl-C after {self.after_s:.2f} s{again}"
+        return f"{self.database}: Ctrl-C {self.after_s:.2f} s into '{self.phase}'{again}"
 
 
 def moments(count: int, seed: int) -> list[Moment]:
@@ -41,9 +45,9 @@ def moments(count: int, seed: int) -> list[Moment]:
     draw = random.Random(seed)
     found = []
     for number in range(count):
-        database = TARGETS[number % len(TARGETS)]
         again_s = draw.uniform(0.0, MOST_BETWEEN_S) if number // len(TARGETS) % 2 else None
-        found.append(Moment(database, draw.uniform(0.1, SPAN_S[database]), again_s))
+        phase = draw.choice(list(LONGEST_S))
+        found.append(Moment(TARGETS[number % len(TARGETS)], phase, draw.uniform(0.0, LONGEST_S[phase]), again_s))
     return found
 
 
@@ -60,6 +64,8 @@ def interrupt(moment: Moment, place: Path) -> tuple[int, list[str]]:
             words = (*WORDS, "--set", f"target.name={DATABASES[moment.database].target}")
             command = started(place, *words, env={"TMPDIR": str(place / "tmp")})
             try:
+                if moment.phase:
+                    command.until_phase(moment.phase)
                 time.sleep(moment.after_s)
                 for wait_s in (0.0, *([] if moment.again_s is None else [moment.again_s])):
                     time.sleep(wait_s)
@@ -71,9 +77,8 @@ def interrupt(moment: Moment, place: Path) -> tuple[int, list[str]]:
         wrong.append(" ".join(str(error).split())[-300:])
     stderr = command.stderr
     lines = [line for line in stderr.splitlines() if line.startswith("tsbench:")]
-    if code == -signal.SIGINT and not lines:  # Python had not begun yet; shells call this 130, too
-        code, lines = 130, ["tsbench: interrupted"]
-        stderr += lines[0]
+    if not lines and ", in start\n" not in stderr and code in {1, -signal.SIGINT}:
+        code, lines, stderr = 130, [""], "interrupted"  # it was Python's own start that was interrupted
     if code not in {0, 1, 130} or len(lines) != (code != 0) or "Traceback" in stderr:
         wrong.append(f"exit code {code}, {len(lines)} lines: {stderr[-500:]}")
     if code == 130 and "interrupted" not in stderr:

@@ -98,17 +98,14 @@ FAULTS = (
     ),
     Fault(
         "1 of 2 workers suspended (SIGSTOP)", signalled(_worker, signal.SIGSTOP, "measured"),
-        (r"worker",), words=(*TWO_PROCESSES, "--set", "drive.stop_timeout=1s"),
-    ),
+        (r"worker",), words=(*TWO_PROCESSES, "--set", "drive.stop_timeout=1s"), resumed=KEPT),
     Fault("encoder killed (SIGKILL)", signalled(_encoder, signal.SIGKILL, "measured"), (r"the encoder has ended",)),
     Fault(
         "recorder (sadc) killed", signalled(_sadc, signal.SIGKILL, "measured"),
-        code=0, validity="valid", words=FIVE_SECONDS,
-    ),
+        code=0, validity="valid", words=FIVE_SECONDS, resumed=KEPT),
     Fault(
         "recorder (sadc) suspended", signalled(_sadc, signal.SIGSTOP, "measured"),
-        code=0, validity="valid", words=FIVE_SECONDS,
-    ),
+        code=0, validity="valid", words=FIVE_SECONDS, resumed=KEPT),
     Fault("too few file descriptors from the start", nothing, (r"[Tt]oo many open files",),
           before=_few_files(12)),
     Fault("Ctrl-C in the load", told(signal.SIGINT, at="load"), (r"interrupted", r"--resume"),
