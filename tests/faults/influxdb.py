@@ -56,7 +56,7 @@ def _truncated(answer: bytes) -> bytes:
 
 
 def _answers(status: str, body: bytes = b"{}", of: Callable[..., bool] = proxy.writes) -> Callable[[Stand], None]:
-    return behaves("measured", lambda: proxy.Answer(of, status, body))
+    return behaves("measure", lambda: proxy.Answer(of, status, body))
 
 
 def _some_fail(name: str, act: Callable[[Stand], None], *says: str) -> Fault:
@@ -87,7 +87,7 @@ FAULTS = (
           (r"the bulk load failed", r"timeout\.(load|connect)"),
           words=(*LOADING, *limits(load=1, connect=2)), at="proxied"),
     Fault("nothing comes through in the measurement", behaves("measured", proxy.Silence),
-          (r"could not be reached any more|no answer",), words=IMPATIENT, at="proxied"),
+          (r"could not be reached any more|no answer",), validity="valid", words=IMPATIENT, at="proxied"),
     Fault("answers later than the limit", behaves("measured", lambda: proxy.Delay(2.5)),
           (r"timeout|no answer|could not be reached",), validity="valid", words=IMPATIENT, at="proxied"),
     Fault("answers cut in the middle", behaves("measured", proxy.Cut), (r"could not be reached any more",),
@@ -102,15 +102,15 @@ FAULTS = (
     Fault("HTTP 200 with an error inside for queries",
           _answers("200 OK", b'{"results":[{"statement_id":0,"error":"timeout"}]}', proxy.queries),
           (r"timeout",), validity="inconclusive", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
-    Fault("truncated JSON for queries", behaves("measured", lambda: proxy.Change(proxy.queries, _truncated)),
+    Fault("truncated JSON for queries", behaves("measure", lambda: proxy.Change(proxy.queries, _truncated)),
           (r"no result in|protocol",), validity="inconclusive", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
-    Fault("a digit of an answer changed", behaves("measured", lambda: proxy.Change(proxy.queries, _another_digit)),
+    Fault("a digit of an answer changed", behaves("measure", lambda: proxy.Change(proxy.queries, _another_digit)),
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: 1 of 10 writes acknowledged and not stored",
-          behaves("measured", lambda: proxy.Replay(proxy.writes, every=10)),
+          behaves("measure", lambda: proxy.Replay(proxy.writes, every=10)),
           (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
-    Fault("lie: writes stored twice, which is idempotent here", behaves("measured", lambda: proxy.Twice(proxy.writes)),
+    Fault("lie: writes stored twice, which is idempotent here", behaves("measure", lambda: proxy.Twice(proxy.writes)),
           code=0, validity="valid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
-    Fault("lie: the answers of another query", behaves("measured", lambda: proxy.Replay(proxy.queries)),
+    Fault("lie: the answers of another query", behaves("measure", lambda: proxy.Replay(proxy.queries)),
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
 )  # fmt: skip

@@ -98,7 +98,7 @@ FAULTS = (
     ),
     Fault(
         "1 of 2 workers suspended (SIGSTOP)", signalled(_worker, signal.SIGSTOP, "measured"),
-        (r"worker",), words=(*TWO_PROCESSES, "--set", "drive.stop_timeout=1s"), resumed=KEPT),
+        (r"worker",), words=(*TWO_PROCESSES, "--set", "drive.stop_timeout=1s"), validity="invalid", resumed=KEPT),
     Fault("encoder killed (SIGKILL)", signalled(_encoder, signal.SIGKILL, "measured"), (r"the encoder has ended",)),
     Fault(
         "recorder (sadc) killed", signalled(_sadc, signal.SIGKILL, "measured"),
