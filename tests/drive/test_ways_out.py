@@ -86,6 +86,14 @@ def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place
     assert code == (0 if Summary.from_json(summary).passed else 1)
 
 
+def test_a_bare_run_says_what_it_leaves_at_its_endpoint(place: Path) -> None:
+    endpoint = f"sqlite://{place / 'own.db'}"
+    run = Bare(place, "-u", "1", "-r", "1", "-t", "2s", "--endpoint", endpoint)
+    run.ended()
+    (line,) = (line for line in run.said.splitlines() if f"left on {endpoint}: tables " in line)
+    assert f"file {place / 'own.db'}; remove it with: tsbench cleanup results/" in line
+
+
 def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: Path) -> None:
     code, status, summary = Bare(place, "-u", "2", "-r", "2", "-t", "2s", "--warmup", "30s").ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "inconclusive")

@@ -19,6 +19,7 @@ from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.standalone_spec import spec_of, with_form
 from tsbench.errors import Broken, UserMistake
+from tsbench.run.cleanup import left_lines
 from tsbench.run.helper import HelperProcess
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ class StandaloneTest:
     def _close(self, ended: Ended) -> None:
         """Report how the test ended, also in the exit code."""
         self._helper = self._prepared = None
+        for line in left_lines(ended.directory.parent):
+            logger.info("%s", line)
         state, summary = ended.state, ended.summary
         lost = f"; {ended.error}" if state == "failed" and ended.error not in summary.headline else ""
         code = 130 if state == "interrupted" else 0 if state == "complete" and summary.passed else 1

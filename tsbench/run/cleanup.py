@@ -8,6 +8,7 @@ exists now and is not in `found`.
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,17 @@ def described(names: Iterable[str]) -> str:
         kind, _, rest = name.partition(" ")
         kinds.setdefault(kind, []).append(rest)
     return ", ".join(f"{kind}{'s' * (len(some) > 1)} {', '.join(some)}" for kind, some in kinds.items())
+
+
+def left_lines(results: Path) -> list[str]:
+    """Return a line for each server of the user on which the runs of a result set have left something."""
+    if not any(results.glob("*/spec.json")):  # it ended before it could begin
+        return []
+    return [
+        f"left on {left.spec.target.endpoint}: {described(left.made) or 'some of the tables'}; "
+        f"remove it with: tsbench cleanup {os.path.relpath(results)}"
+        for left in leftovers(results)
+    ]
 
 
 # --- the removal ------------------------------------------------------------------------------------------------------
