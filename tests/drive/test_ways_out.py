@@ -268,7 +268,7 @@ def test_several_load_processes_are_refused_where_one_may_open_the_data(
 def test_options_that_cannot_work_are_named_before_anything_is_written(place: Path) -> None:
     run = Bare(place, "-u", "2", "-t", "3s", "--load-window", "0s")
     assert run.command.wait() == 2
-    assert "load.window: must be above 0" in run.said
+    assert "--load-window: must be above 0" in run.said
     assert "Traceback" not in run.said
     assert not [*place.rglob("spec.json")]
 
