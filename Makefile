@@ -64,7 +64,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	--no-header --no-annotate
 lock: venv
 	$(LOCK) --extra all --extra dev pyproject.toml -o requirements.lock
-	echo hatchling | $(LOCK) --extra postgres --extra influxdb --constraint requirements.lock pyproject.toml - -o .ci/worker.lock
+	echo hatchling | $(LOCK) --extra postgres --extra influxdb --extra mongodb --constraint requirements.lock pyproject.toml - -o .ci/worker.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results
