@@ -7,13 +7,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.support import LONG, POSTGRES, PROGRAMS, Command, complaint, content, failed_gates, only, says, started
-from tsbench.cli import start
+from tsbench.cli import listing, start
 from tsbench.cli.main import main
 
 if TYPE_CHECKING:
@@ -148,6 +149,22 @@ def test_ctrl_c_before_a_command_has_begun_its_work_is_answered(
 
     monkeypatch.setattr(place, interrupted)
     assert main(["run", "tiny.toml"]) == 130
+    assert complaint(capsys.readouterr().err) == "tsbench: interrupted"
+
+
+def test_ctrl_c_where_python_ignores_exceptions_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Deaf:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    def table() -> None:
+        Deaf()
+        time.sleep(30)
+
+    monkeypatch.setitem(listing.TABLES, "targets", table)
+    assert main(["list", "targets"]) == 130
     assert complaint(capsys.readouterr().err) == "tsbench: interrupted"
 
 

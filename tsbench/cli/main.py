@@ -114,6 +114,16 @@ def _stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    reported = sys.unraisablehook
+
+    def stop_again(swallowed: sys.UnraisableHookArgs) -> None:
+        """Repeat a Ctrl-C that came where Python ignores exceptions: in a callback of a fork, or a `__del__`."""
+        if issubclass(swallowed.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        else:
+            reported(swallowed)
+
+    sys.unraisablehook = stop_again
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:  # nohup sets SIG_IGN
@@ -121,6 +131,7 @@ def _stoppable() -> Iterator[None]:
     try:
         yield
     finally:
+        sys.unraisablehook = reported
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -60,6 +60,9 @@ def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progre
 
     The report is updated too, unless that would take more than a tenth of the time.
     """
+    # Before the first run, and not when it is needed: of an import that Ctrl-C cuts short, half a module remains.
+    import tsbench.results.tables  # noqa: F401, PLC0415
+
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
     try:
