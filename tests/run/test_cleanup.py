@@ -81,7 +81,11 @@ INFLUXDB2 = pytest.param("influxdb2", marks=getattr(pytest.mark, "influxdb-2"))
 MONGODB = pytest.param("mongodb", marks=pytest.mark.mongodb)
 
 
-@pytest.fixture(params=[POSTGRES, INFLUXDB1, INFLUXDB2, MONGODB, "sqlite", "duckdb"])
+IN_CONTAINERS = [POSTGRES, INFLUXDB1, "sqlite", "duckdb"]
+"""Targets whose tables are in something that outlasts them: a namespace, a database, a file."""
+
+
+@pytest.fixture(params=[*IN_CONTAINERS, INFLUXDB2, MONGODB])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     yield from PLACES[request.param](request, tmp_path)
 
@@ -194,9 +198,8 @@ def test_a_run_that_was_killed_while_it_created_tables_leaves_nothing(server: Pl
     assert server.names() == []
 
 
+@pytest.mark.parametrize("server", [*IN_CONTAINERS, MONGODB], indirect=True)
 def test_what_others_stored_in_the_same_place_stays(server: Place, tmp_path: Path) -> None:
-    if server.target == "influxdb2":
-        pytest.skip("a bucket of tsbench's is its own as a whole")
     results = stored(tmp_path, server.endpoint, server.target)
     before = server.names()
     server.add()
@@ -207,11 +210,8 @@ def test_what_others_stored_in_the_same_place_stays(server: Place, tmp_path: Pat
     assert server.names()
 
 
+@pytest.mark.parametrize("server", IN_CONTAINERS, indirect=True)
 def test_a_place_that_was_there_before_the_run_stays(server: Place, tmp_path: Path) -> None:
-    if server.target == "influxdb2":
-        pytest.skip("every run makes its bucket anew")
-    if server.target == "mongodb":
-        pytest.skip("a database is there as long as it has collections")
     earlier = stored(tmp_path / "earlier", server.endpoint, server.target)
     results = stored(tmp_path / "later", server.endpoint, server.target)
     ((text, code),) = lines(results)

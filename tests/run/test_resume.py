@@ -113,9 +113,9 @@ def test_a_cell_whose_server_died_runs_again(resumed: Resume, tmp_path: Path) ->
     assert resumed() == []
 
 
-def test_a_cell_whose_server_died_is_not_complete(asked: Scenario, tmp_path: Path) -> None:
+def test_a_cell_whose_server_died_is_not_complete(tmp_path: Path) -> None:
     """Also if its results are whole; they keep their place and say it, in the status and in tables."""
-    log, (cell, *_) = Log(), asked.expand()
+    log, (cell, *_) = Log(), Scenario.load(scenario(tmp_path, *TWO_CELLS)).expand()
     run_cell(cell, tmp_path, Quiet(), parts_of(log, LoggedServer(log, dies=True)))
     status = json.loads((tmp_path / cell.id / "status.json").read_text())
     assert (status["state"], status["error"].startswith("the server died during the run")) == ("server died", True)
