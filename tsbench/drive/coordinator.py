@@ -121,9 +121,19 @@ class Coordinator:
     def _expect_share(self, member: WorkerProtocol) -> None:
         if member.has_share or self.patient:  # a patient one's master could not begin either and has said why
             return
-        if member.unable:
-            raise UserMistake(f"this worker cannot take part: {member.unable}")
-        raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
+        if not member.unable:
+            raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
+        if self.environment.runner is not None:
+            gevent.spawn(self.environment.runner.quit)
+
+    def cannot_take_part(self, reason: str) -> None:
+        """Say why this worker cannot take the streams that the master assigned, after which the master ends the test.
+
+        Whether a test begins in this worker at all before the master tells it to quit is a matter of chance.
+        """
+        if not self.patient:
+            logger.error("tsbench: this worker cannot take part: %s", reason)
+            self.environment.process_exit_code = 2
 
     def _give_up(self, reason: str, *, code: int) -> None:
         """End a test that could not begin."""

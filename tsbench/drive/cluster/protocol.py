@@ -248,6 +248,10 @@ class Role(Protocol):
         """Finish the ops in flight and write all files."""
         ...
 
+    def cannot_take_part(self, reason: str) -> None:
+        """Say that this worker cannot take the streams that the master assigned."""
+        ...
+
     def abandoned(self, reason: str) -> None:
         """End the process, whose master is gone."""
         ...
@@ -304,6 +308,7 @@ class WorkerProtocol:
             self._take(msg.data)
         except (UserMistake, Broken, OpError, OSError, ValueError) as why:  # ValueError: a spec of another tsbench
             error = one_line(why)
+            self._role.cannot_take_part(error)
         self.has_share, self.unable = not error, error
         self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})
 
