@@ -67,6 +67,15 @@ def failed_gates(summary: Mapping[str, Any]) -> dict[str, str]:
     return {gate["gate"]: gate["text"] for gate in summary["gates"] if gate["state"] == "fail"}
 
 
+def disturbances(summary: Mapping[str, Any]) -> list[str]:
+    """Return why a run is not valid: at most that the load generator was the limit, as it may be on a busy machine."""
+    unlike = {
+        name: check["reason"] for name, check in summary["validity"]["checks"].items() if check["state"] != "valid"
+    }
+    assert {*unlike} <= {"limit"}, unlike
+    return [*unlike.values()]
+
+
 class Command:
     """A running command with its output in files below `place`."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.support import Command, content, nothing_left, only, scenario
+from tests.cli.support import Command, content, disturbances, failed_gates, nothing_left, only, scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,20 +60,28 @@ def names(content: Any, path: str = "") -> set[str]:
     return {name for key, value in content.items() for name in names(value, f"{path}.{key}" if path else key)}
 
 
+def left_by(command: Command, pattern: str) -> Path:
+    """Return the directory of a run that ended well."""
+    code = command.wait()
+    path = only(command.place, f"{pattern}/summary.json")
+    summary = content(path)
+    assert failed_gates(summary) == {}
+    assert code == (1 if disturbances(summary) else 0), command.stderr
+    return path.parent
+
+
 def from_locust(place: Path, target: str) -> Path:
     file = place / "locustfile.py"
     file.write_text(LOCUSTFILE.format(target=target))
     words = ("--headless", "-u", "2", "-r", "2", "-t", "3s", "--scale", "5", "--load-window", "10m", "--warmup", "0s")
     command = Command(place, "locust", "-f", str(file), *words, "--results", "bare")
-    assert command.wait() == 0, command.stderr
-    return only(place, "bare/*/*/summary.json").parent
+    return left_by(command, "bare/*/*")
 
 
 def from_scenario(place: Path, target: str) -> Path:
     scenario(place)
     command = Command(place, "tsbench", "run", "tiny.toml", "--set", f"target.name={target}")
-    assert command.wait() == 0, command.stderr
-    return only(place, "results/*/*/summary.json").parent
+    return left_by(command, "results/*/*")
 
 
 def expect_the_same(one: Path, other: Path) -> None:
