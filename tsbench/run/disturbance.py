@@ -41,11 +41,9 @@ class Disturbance:
         return " and ".join(found)
 
     def summary(self) -> dict[str, Any]:
-        """Return it for the part `limit` of a run's summary."""
-        if not self.cores:
-            return {}
+        """Return it for the part `limit` of a run's summary; the numbers are None if the host was not sampled."""
         numbers = {"cores": self.cores, "others_cores": self.others_cores, "steal_percent": self.steal_percent}
-        return {**numbers, "disturbed": self.text}
+        return {**(numbers if self.cores else dict.fromkeys(numbers)), "disturbed": self.text}
 
 
 def disturbance(run: RunDir, duration_s: float, *, external: bool) -> Disturbance:
