@@ -60,7 +60,8 @@ def test_a_server_that_was_not_started_here_may_be_one_of_the_others(tmp_path: P
 
 def test_a_run_without_samples_was_disturbed_by_nothing_known(tmp_path: Path) -> None:
     found = disturbance(RunDir.create(tmp_path, "cell"), SECONDS, external=False)
-    assert (found.text, found.summary()) == ("", {})
+    unknown = {"cores": None, "others_cores": None, "steal_percent": None}
+    assert (found.text, found.summary()) == ("", {**unknown, "disturbed": ""})
 
 
 def test_the_reason_of_a_disturbed_run_names_the_disturbance_and_its_cure() -> None:
