@@ -127,9 +127,9 @@ class Coordinator:
             gevent.spawn(self.environment.runner.quit)
 
     def cannot_take_part(self, reason: str) -> None:
-        """Say why this worker cannot take the streams that the master assigned, after which the master ends the test.
+        """Log why this worker cannot take the streams that the master assigned; its exit code will be 2.
 
-        Whether a test begins in this worker at all before the master tells it to quit is a matter of chance.
+        The master then ends the test, and its request to quit may come before a test has begun in this worker.
         """
         if not self.patient:
             logger.error("tsbench: this worker cannot take part: %s", reason)

@@ -249,7 +249,7 @@ class Role(Protocol):
         ...
 
     def cannot_take_part(self, reason: str) -> None:
-        """Say that this worker cannot take the streams that the master assigned."""
+        """Log why this worker cannot take the streams that the master assigned."""
         ...
 
     def abandoned(self, reason: str) -> None:
