@@ -196,7 +196,6 @@ def run(
     words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
     words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
     words += [*(["--yes"] if yes else []), *(["--cleanup"] if clean else []), "--resume", short(results)]
-    cleaned = 0
     try:
         code = _carry_out(asked, cells, results, exports, shlex.join(words))
     finally:

@@ -224,7 +224,7 @@ class LoadProcess:
     @property
     def loaded(self) -> Window:
         """Time range of the bulk load, in which answers do not change during writes."""
-        return Window(self.world.time_ns(0), self.world.time_ns(self.loaded_ticks))
+        return self.spec.loaded(self.world)
 
     def _record(self, name: str, turn: Turn, result: Timed[Any], points: int = 0) -> Outcome:
         origin_ns, due_ns = self.timebase.origin_ns, turn.due_ns

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from tsbench.drive.asked_queries import asked_queries
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
-from tsbench.model import Window
 from tsbench.scenario.spec import RunSpec, explained
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry
@@ -106,7 +105,7 @@ def _document(given: Namespace, user: type[TimeSeriesUser], target: Target, sche
 def _expect_answerable(spec: RunSpec, environment: Environment, users: Sequence[type[TimeSeriesUser]]) -> None:
     """Verify that the data of a run is enough for the queries in the users' tasks."""
     world = spec.world_at()
-    loaded = Window(world.time_ns(0), world.time_ns(world.ticks(spec.load.window)))
+    loaded = spec.loaded(world)
     for kind, task in asked_queries(users, environment.tags or (), environment.exclude_tags or ()).items():
         try:
             queries.fit(kind, world, loaded)

@@ -18,6 +18,7 @@ from pydantic import (
 from tsbench import units
 from tsbench.errors import UserMistake
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
+from tsbench.model import Window
 from tsbench.scenario import matrix
 from tsbench.scenario.file import read_document
 from tsbench.scenario.messages import explain, known_keys
@@ -118,6 +119,10 @@ class RunSpec(Part):
         """
         first = world.ticks(self.load.window)
         return first, None if self.drive.window is None else first + world.ticks(self.drive.window)
+
+    def loaded(self, world: World) -> Window:
+        """Return the time range of the bulk load in `world`, the run's (`world_at`)."""
+        return Window(world.time_ns(0), world.time_ns(world.ticks(self.load.window)))
 
 
 def block_points(sizes: Sequence[int]) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.model import Window
 from tsbench.servers import cgroup
 from tsbench.targets import registry
 from tsbench.targets.base import Access, require_driver
@@ -116,7 +115,7 @@ def _check_times(spec: RunSpec, target: Target, place: str) -> None:
 def _check_load(spec: RunSpec, world: World, place: str) -> None:
     if not spec.load.window:
         raise UserMistake(f"{place}: load.window: must be above 0; queries need something to find")
-    loaded = Window(world.time_ns(0), world.time_ns(world.ticks(spec.load.window)))
+    loaded = spec.loaded(world)
     try:
         _ = spec.block_points
         for op in spec.queries:
