@@ -23,10 +23,6 @@ _DAY_MS = 86_400_000
 class Pipeline:
     """The compiler for one document per point, whose fields stand beside its time and a document of its tags."""
 
-    time_path = TIME
-    prefix = ""
-    """Prefix of the paths of time and fields."""
-
     def compile(self, query: Query) -> Statement:
         """Return the query as a pipeline: its text for people, and as parameters the collection and the stages."""
         match query:
@@ -73,14 +69,14 @@ class Pipeline:
         width_ms, rest = divmod(bucket_ns, NS_PER_MS)
         if rest:
             raise Unsupported(f"MongoDB counts milliseconds; it has no bucket of {bucket_ns} ns")
-        time = f"${self.time_path}"
+        time = f"${TIME}"
         if _DAY_MS % width_ms == 0:  # $dateTrunc counts from the year 2000, a whole number of days after the epoch
             return {"$dateTrunc": {"date": time, "unit": "millisecond", "binSize": width_ms}}
         return {"$toDate": {"$multiply": [{"$floor": {"$divide": [{"$toLong": time}, width_ms]}}, width_ms]}}
 
     def value(self, field: str) -> Any:
         """Return the expression for a field's value."""
-        return f"${self.prefix}{plain(field)}"
+        return f"${plain(field)}"
 
     # --- the queries
 
@@ -99,7 +95,7 @@ class Pipeline:
     def projection(self, m: Measurement, fields: Iterable[str]) -> Stage:
         """Return the stage that leaves the columns of an answer."""
         key = {} if m.key is None else {plain(m.key): f"${_key_path(m)}"}
-        return {"$project": {"_id": 0, TIME: f"${self.time_path}", **key, **{f: self.value(f) for f in fields}}}
+        return {"$project": {"_id": 0, TIME: f"${TIME}", **key, **{f: self.value(f) for f in fields}}}
 
     def _aggregated(self, query: Bucketed | Grouped) -> list[Stage]:
         m = query.measurement
@@ -130,10 +126,10 @@ class Pipeline:
         m = query.measurement
         chosen = self.before(m, query.before_ns, query.keys)
         if m.key is None:
-            return [*chosen, {"$sort": {self.time_path: -1}}, {"$limit": 1}, self.projection(m, query.fields)]
+            return [*chosen, {"$sort": {TIME: -1}}, {"$limit": 1}, self.projection(m, query.fields)]
         first = {f"f{i}": {"$first": self.value(field)} for i, field in enumerate(query.fields)}
-        group = {"_id": f"${_key_path(m)}", "t": {"$first": f"${self.time_path}"}, **first}
-        order = {"$sort": {_key_path(m): 1, self.time_path: -1}}
+        group = {"_id": f"${_key_path(m)}", "t": {"$first": f"${TIME}"}, **first}
+        order = {"$sort": {_key_path(m): 1, TIME: -1}}
         return [*chosen, order, {"$group": group}, _named({TIME: "$t", m.key: "$_id"}, query.fields)]
 
     def _group(self, by: Any, fields: Sequence[str], aggregate: Aggregate) -> Stage:
