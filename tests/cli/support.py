@@ -147,6 +147,15 @@ class Command:
                 return self.process.wait(0.1)
         raise AssertionError(f"it did not end within {patience_s:g} s: {self.stdout}{self.stderr}")
 
+    def ended_well(self, pattern: str = "results/*/*/summary.json") -> None:
+        """Wait for runs that must end well. A busy machine may make them inconclusive, with exit code 1."""
+        code = self.wait()
+        summaries = [content(path) for path in self.place.glob(pattern)]
+        assert summaries, self.stderr
+        assert [failed_gates(summary) for summary in summaries] == [{}] * len(summaries)
+        disturbed = [line for summary in summaries for line in disturbances(summary)]
+        assert code == (1 if disturbed else 0), self.stderr
+
     def end(self) -> None:
         """Kill the command if a failed test has left it running; its children end with it."""
         if self.process.poll() is None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.support import disturbances
 from tests.drive.support import document, run
 from tsbench.run import locust_process
 
@@ -23,8 +24,8 @@ def test_a_process_that_burns_its_cpu_is_called_the_limit(tmp_path, monkeypatch)
 
 def test_the_same_load_without_the_burner_is_not(tmp_path):
     summary = run(tmp_path, MILLISECOND)
-    assert summary["limited_by"] != "load generator", summary["limit"]
-    assert summary["validity"]["checks"]["limit"]["state"] == "valid"
+    limit = summary["limit"]
+    assert summary["limited_by"] != "load generator" or limit["disturbed"], limit
 
 
 def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path, monkeypatch):
@@ -47,4 +48,4 @@ def test_histograms_locust_and_ledger_count_the_same(tmp_path, processes):
     assert len(set(counts["counts"].values())) == 1
     loaded = summary["load"]["points"]
     assert summary["writes"]["acknowledged"] - loaded == counts["counts"]["locust"]
-    assert summary["validity"]["state"] == "valid"
+    disturbances(summary)  # else valid
