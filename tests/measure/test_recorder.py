@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,6 +94,29 @@ def test_flushing_twice_writes_nothing_twice(tmp_path: Path) -> None:
     record.close()
     assert len(counted(tmp_path)) == 2
     assert len(read_ledgers([tmp_path / "process" / "p0.ledger"])) == 1
+
+
+def test_a_flush_that_is_ended_in_a_pause_loses_nothing_and_the_next_writes_the_rest_once(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    for number in range(100):
+        record.op(f"q{number % 4}", due_ns=T0, end_ns=T0 + 1, service_ns=1)
+    pauses = 0
+
+    def ends_in_the_third() -> None:
+        nonlocal pauses
+        pauses += 1
+        record.op("late", due_ns=T0, end_ns=T0 + 1, service_ns=1)
+        if pauses == 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        record.flush(ends_in_the_third)
+    record.close()
+    counts = Counter({line["op"]: line["count"] for line in counted(tmp_path) if "count" in line})
+    assert counts == {"q0": 25, "q1": 25, "q2": 25, "q3": 25, "late": 3}
+    tags = Counter(interval.tag for interval in read_log(tmp_path / "latency" / "p0.hlog"))
+    assert set(tags.values()) == {1}
+    assert len(tags) == 5 * 4
 
 
 def test_what_was_flushed_is_on_disk_before_the_end(tmp_path: Path) -> None:

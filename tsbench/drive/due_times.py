@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from tsbench.drive.session_calls import sleep_until_ns
+from tsbench.drive.fine_timer import FineTimer
 from tsbench.measure.pacing import Arrivals, Stripe
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class DueTimes:
         self.schedule = Schedule()
         self._drive, self._seed = spec.drive, spec.world.seed
         self._timebase, self._drained = timebase, drained
+        self._timer = FineTimer()
         self._clock: Clock | None = None
         self._stripe: Stripe | None = None
         self._waiting: dict[int, int] = {}
@@ -118,7 +119,7 @@ class DueTimes:
         is_measured = due_ns >= self._clock.start_ns
         self.schedule.scheduled += is_measured
         _add(self._waiting, due_ns, 1)
-        sleep_until_ns(due_ns, now_ns)
+        self.sleep_until_ns(due_ns)
         if self._stops():  # counted as dropped by `end`
             return False
         _add(self._waiting, due_ns, -1)
@@ -127,6 +128,10 @@ class DueTimes:
         self.schedule.unfinished += is_measured
         self.schedule.generator_late += is_measured and is_late and turn.was_ready
         return True
+
+    def sleep_until_ns(self, moment_ns: int) -> None:
+        """Sleep until a moment in epoch ns; return at once if it has passed."""
+        self._timer.sleep_until_ns(moment_ns - self._timebase.origin_ns)
 
     def _stops(self) -> bool:
         return self._is_stopping
@@ -172,13 +177,14 @@ class DueTimes:
             self._drained()
 
     def end(self) -> tuple[list[int], int]:
-        """Count what was left of the schedule as dropped.
+        """End all waits, and count what was left of the schedule as dropped.
 
         Returns
         -------
             The due times of measured arrivals whose ops have not ended, or have not begun because no session was free,
             and the time until which they have waited; epoch ns.
         """
+        self._timer.close()
         now_ns = self._timebase.now_ns()
         if self._stripe is None or self._clock is None:
             return [], now_ns

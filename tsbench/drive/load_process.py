@@ -8,6 +8,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import gevent
@@ -19,7 +20,7 @@ from tsbench.drive.first_ops import FirstOps
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
-from tsbench.drive.session_calls import Timed, caller_for, sleep_until_ns
+from tsbench.drive.session_calls import Timed, caller_for
 from tsbench.errors import UserMistake
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.recorder import Recorder
@@ -126,8 +127,8 @@ class LoadProcess:
     def wait_for_go(self) -> None:
         """Block the calling user until the run begins."""
         self._started.wait()
-        while self.clock is not None and (now_ns := self.timebase.now_ns()) < self.clock.go_ns:
-            sleep_until_ns(self.clock.go_ns, now_ns)  # again if it ends early: libev's clock is not as fine as ours
+        while self.clock is not None and self.timebase.now_ns() < self.clock.go_ns:
+            self.due_times.sleep_until_ns(self.clock.go_ns)  # again if gevent's timer ends early, where that is used
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -263,11 +264,13 @@ class LoadProcess:
             self._idle.wait(timeout=self.spec.drive.stop_timeout / 1e9)
 
     def _flush_every_second(self) -> None:
+        # Not for 0 s: gevent runs all callbacks for up to 5 ms before it polls. Nor gevent.idle: a busy loop never is.
+        let_others_run = partial(gevent.sleep, 0.001)
         while True:
             gevent.sleep(1.0)
             try:
-                self.recorder.flush()
-                self.probe.flush()
+                self.recorder.flush(let_others_run)
+                self.probe.flush(let_others_run)
             except OSError as error:  # a full disk: what cannot be recorded need not be measured
                 self.failed(f"cannot write results to {self.directory}: {error.strerror}; free some room")
                 return

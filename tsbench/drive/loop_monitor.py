@@ -12,9 +12,11 @@ import gevent
 
 from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
 from tsbench.measure.loop_clock import LoopClock, RunningQuantile
+from tsbench.measure.recorder import nothing
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tsbench.drive.cluster.clocks import Timebase
@@ -97,15 +99,18 @@ class LoopMonitor:
         """Record how long an op waited for a thread of the pool."""
         self._waits.setdefault(self._second(), array("q")).append(wait_ns)
 
-    def flush(self) -> None:
-        """Append the samples since the last flush. Call it from the event loop's thread, about once a second."""
+    def flush(self, pause: Callable[[], object] = nothing) -> None:
+        """Append the samples since the last flush. Call it from the event loop's thread, about once a second.
+
+        `pause` is called after each part of the work; if it raises, the next flush writes the rest.
+        """
         for tag, seen in (("lag", self._lags), ("timer", self._timers), ("wait", self._waits)):
-            for second, values in sorted(seen.items()):
-                histogram = Histogram(values)
+            for second in sorted(seen):
+                histogram = Histogram(seen.pop(second))
                 write_interval(self._log, Interval(tag, second, 1.0, histogram))
                 if self.outbox is not None:
                     self.outbox.saw(tag, second, histogram)
-            seen.clear()
+                pause()
         for second, cpu_ns, wall_ns in self._used:
             self._cpu.write(json.dumps({"second": second, "cpu_ns": cpu_ns, "wall_ns": wall_ns}) + "\n")
             if self.outbox is not None:

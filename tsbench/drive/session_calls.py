@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, TypeVarTuple
 
-import gevent
 from gevent.threadpool import ThreadPool
 
 if TYPE_CHECKING:
@@ -97,10 +96,3 @@ class Pooled:
 def caller_for(*, cooperative: bool) -> Caller:
     """Return the way to call a target's sessions."""
     return Direct() if cooperative else Pooled()
-
-
-def sleep_until_ns(moment_ns: int, now_ns: int) -> None:
-    """Sleep until a moment of the epoch clock in ns; return at once if it has passed."""
-    left_ns = moment_ns - now_ns
-    if left_ns > 0:
-        gevent.sleep(left_ns / 1e9)

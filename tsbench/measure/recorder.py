@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +21,7 @@ from tsbench.results.ledger import LEDGER_RECORD
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -38,6 +39,10 @@ _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
 
 NOTICEABLE_NS = 10_000
 """Shorter delays by this process are not subtracted: `believable` sees no change below 20 times as much."""
+
+
+def nothing() -> None:
+    """Do nothing: the pause of a flush that nobody waits for."""
 
 
 class Observer(Protocol):
@@ -78,6 +83,7 @@ class Recorder:
         self.total = 0
         self.observer: Observer | None = None
         self._ops: dict[str, _Op] = defaultdict(_Op)
+        self._unwritten: deque[Callable[[], None]] = deque()
         self._ledger = bytearray()
         self._log = (directory / "latency" / f"{process}.hlog").open("w", encoding="utf-8")
         self._counters = (directory / "process" / f"{process}.ops.jsonl").open("w", encoding="utf-8")
@@ -153,17 +159,25 @@ class Recorder:
             outcome = Outcome.FAILED if refused[start] else Outcome.OK
             self.wrote(stream, block, offset + start, stop - start, outcome, None, *times_ns)
 
-    def flush(self) -> None:
-        """Aggregate the buffers and append the result to the files."""
+    def flush(self, pause: Callable[[], object] = nothing) -> None:
+        """Aggregate the buffers and append the result to the files.
+
+        `pause` is called after each part of the work, so that others may run: one op's histograms of a second take up
+        to half a millisecond. If it raises, the next flush writes the rest.
+        """
         ops, self._ops = self._ops, defaultdict(_Op)
         for name, buffers in ops.items():
-            self._flush_op(name, buffers)
+            self._unwritten.extend(self._parts(name, buffers))
         self._writes.write(self._ledger)
         self._ledger = bytearray()
+        while self._unwritten:
+            self._unwritten.popleft()()
+            pause()
         for file in (self._log, self._counters, self._writes):
             file.flush()
 
-    def _flush_op(self, name: str, buffers: _Op) -> None:
+    def _parts(self, name: str, buffers: _Op) -> Iterator[Callable[[], None]]:
+        """Yield the parts of the work on an op's buffers."""
         numbers = np.frombuffer(buffers.numbers, dtype=np.int64)
         columns = np.ascontiguousarray(numbers.reshape(-1, _NUMBERS).T)
         due_ns, end_ns, service_ns, points, outcome, delayed_ns, unread_ns = columns
@@ -171,10 +185,11 @@ class Recorder:
         due_s, end_s = due_ns // NS_PER_S, end_ns // NS_PER_S
         for second, chosen in _by_second(due_s):
             for kind, (values_ns, delays_ns) in times.items():
-                self._log_times(f"{name}|{kind}", second, values_ns[chosen], delays_ns[chosen])
-            self._count(name, second, count=len(due_s[chosen]))
+                yield partial(self._log_times, f"{name}|{kind}", second, values_ns[chosen], delays_ns[chosen])
+            yield partial(self._count, name, second, count=len(due_s[chosen]))
         for second, chosen in _by_second(end_s):
-            self._count(
+            yield partial(
+                self._count,
                 name,
                 second,
                 done=len(end_s[chosen]),
