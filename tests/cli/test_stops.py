@@ -40,7 +40,7 @@ def measured_ops(summary: Path) -> dict[str, int]:
 
 
 def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_on_completes_it(place: Path) -> None:
-    command = started(place, "--set", "drive.duration=3s")
+    command = started(place, "--set", "drive.duration=3s", "--report")
     command.until_measured()
     command.signal(signal.SIGINT)
     assert command.wait() == 130, command.stderr
@@ -73,7 +73,6 @@ def test_a_killed_server_fails_its_gate_and_what_was_measured_until_then_stands(
     assert failed_gates(summary)["server deaths<=0"].startswith("the server died during the run")
     assert measured_ops(run / "summary.json")["write-1"] > 10
     assert (run / "ops.parquet").exists()
-    assert "the server died" in (run.parent / "report.html").read_text()
 
 
 def test_an_unreachable_server_is_named_with_its_url(place: Path) -> None:

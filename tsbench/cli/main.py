@@ -166,6 +166,9 @@ def run(
     clean: Annotated[
         bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
+    ] = True,
     junit: Junit = None,
     markdown: Markdown = None,
     json: Json = None,
@@ -195,27 +198,31 @@ def run(
     results = prepare(asked, cells, out, resume)
     words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
     words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
-    words += [*(["--yes"] if yes else []), *(["--cleanup"] if clean else []), "--resume", short(results)]
+    words += [*(["--yes"] if yes else []), *(["--cleanup"] if clean else [])]
+    words += [*([] if report else ["--no-report"]), "--resume", short(results)]
     try:
-        code = _carry_out(asked, cells, results, exports, shlex.join(words))
+        code = _carry_out(asked, cells, results, exports, shlex.join(words), reports=report)
     finally:
         cleaned = leave(results, clean=clean)
     return code or cleaned
 
 
-def _carry_out(asked: Scenario, cells: Sequence[RunSpec], results: Path, exports: Exports, again: str) -> int:
+def _carry_out(
+    asked: Scenario, cells: Sequence[RunSpec], results: Path, exports: Exports, again: str, *, reports: bool
+) -> int:
     """Run the cells, report, and return the exit code; `again` is the command that continues an interrupted run."""
     from tsbench.cli.progress import CellProgress
     from tsbench.report.table import print_summary
     from tsbench.run.campaign import campaign, is_knee, short
 
     try:
-        summaries = campaign(asked, cells, results, lambda title: CellProgress(stderr, title))
+        summaries = campaign(asked, cells, results, lambda title: CellProgress(stderr, title), reports=reports)
     except KeyboardInterrupt:
         return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     exports.write([results])
     print_summary(stdout, results)
-    say(f"report: {short(results / 'report.html')}")
+    if reports:
+        say(f"report: {short(results / 'report.html')}")
     bad = [summary for summary in summaries if not summary.passed and not (asked.knee and is_knee(summaries, summary))]
     if bad:
         count = f"{len(bad)} of {len(summaries)} cells did not pass"

@@ -55,10 +55,12 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     return results
 
 
-def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf) -> list[Summary]:
+def campaign(
+    scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf, *, reports: bool = True
+) -> list[Summary]:
     """Run the cells that are not complete, and return all summaries; update the set's summary after every cell.
 
-    The report is updated too, unless that would take more than a tenth of the time.
+    The report is updated too if `reports`, unless that would take more than a tenth of the time.
     """
     # Before the first run, and not when it is needed: of an import that Ctrl-C cuts short, half a module remains.
     import tsbench.results.tables  # noqa: F401, PLC0415
@@ -76,15 +78,17 @@ def campaign(scenario: Scenario, cells: Sequence[RunSpec], results: Path, progre
             _write(scenario, results, summaries)
             if scenario.knee and not done.passed:
                 break  # higher loads than the knee would only be worse
-            if time.monotonic() >= report_due and number < len(cells):
+            if reports and time.monotonic() >= report_due and number < len(cells):
                 report_due = time.monotonic() + 10 * _report(results)
     except (KeyboardInterrupt, UserMistake):
         left = [*summaries, *_partial(results, cell)]
         if left:
             _write(scenario, results, left)
-            _report(results)
+            if reports:
+                _report(results)
         raise
-    _report(results)
+    if reports:
+        _report(results)
     return summaries
 
 
