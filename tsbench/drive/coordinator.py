@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from locust.env import Environment
+    from locust.runners import Runner
 
     from tsbench.drive.run_plan import RunPlan
 
@@ -84,6 +85,12 @@ class Coordinator:
         """Start of the measured window in epoch seconds; None before it is known."""
         return None if self._clock is None else self._clock.start_ns // NS_PER_S
 
+    @property
+    def _runner(self) -> Runner:
+        runner = self.environment.runner
+        assert runner is not None  # noqa: S101 - Locust makes it before anything happens in it
+        return runner
+
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _on_test_start(self, **_: Any) -> None:
@@ -123,8 +130,7 @@ class Coordinator:
             return
         if not member.unable:
             raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
-        if self.environment.runner is not None:
-            gevent.spawn(self.environment.runner.quit)
+        gevent.spawn(self._runner.quit)
 
     def cannot_take_part(self, reason: str) -> None:
         """Log why this worker cannot take the streams that the master assigned; its exit code will be 2.
@@ -140,34 +146,30 @@ class Coordinator:
         self.trouble, self._run = reason, None
         for listener in self.failed:
             listener(reason)
-        if self._goes_on:
-            logger.error("tsbench: %s", reason)
-            gevent.spawn(locust_internals.kill_start, self.environment)  # a load shape would try again and again
-        else:
-            self._quit(reason, code)
+        # A load shape would try again and again.
+        self._end_early(reason, code, lambda: locust_internals.kill_start(self.environment))
 
     def _cannot_record(self, reason: str) -> None:
         """End a test whose results can no longer be recorded; earlier ones are summarised."""
         if not self._unrecorded:
             self._unrecorded = reason
-            self._quit(reason, 1)
+            self._end_early(reason, 1, self._runner.stop)
 
-    def _quit(self, reason: str, code: int) -> None:
+    def _end_early(self, reason: str, code: int, stop: Callable[[], None]) -> None:
+        """Log the reason and call `stop`, or end the process with the exit code if it does not survive the test."""
         logger.error("tsbench: %s", reason)
-        if self._goes_on and self.environment.runner is not None:
-            gevent.spawn(self.environment.runner.stop)
+        if self._goes_on:
+            gevent.spawn(stop)
             return
         self.environment.process_exit_code = code
-        if self.environment.runner is not None:
-            gevent.spawn(self.environment.runner.quit)
+        gevent.spawn(self._runner.quit)
 
     def abandoned(self, reason: str) -> None:
         """Write what was measured and end this worker with 1: nobody will start or end a test in it any more."""
         logger.error("tsbench: %s", reason)
         self.environment.process_exit_code = 1
         self.close_process()
-        if self.environment.runner is not None:
-            self.environment.runner.quit()
+        self._runner.quit()
 
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Prepare this process's share of a run: make its first payloads and its files."""
@@ -221,8 +223,7 @@ class Coordinator:
             drained.wait(timeout=run.spec.drive.stop_timeout / NS_PER_S)
         else:  # it may also end early, with all points of the scenario's window written
             drained.wait(timeout=left_s)
-        if self.environment.runner is not None:
-            self.environment.runner.quit()
+        self._runner.quit()
 
     def stop(self) -> None:
         """End the test in any state: Locust's quit may have killed the greenlet that was ending it."""
@@ -240,15 +241,15 @@ class Coordinator:
 
     def close_process(self) -> None:
         """Finish the ops in flight and write all files."""
-        if self.process is not None and not self.process.closed:
-            self.process.quiesce()
+        with self._stopping:
+            process = self.process
+            if process is None or process.closed:
+                return
+            process.quiesce()
+            for op in process.abandon():
+                self.tally.add(*op)
             self.tally.stop()
-            try:
-                self.process.close()
-            except OSError as error:
-                self._cannot_record(
-                    f"cannot write results to {self.process.directory}: {error.strerror}; free some room"
-                )
+            process.close()
 
     def _on_test_stop(self, **_: Any) -> None:
         self.process = None
@@ -274,8 +275,7 @@ class Coordinator:
             "stopped_s": stopped_ns / NS_PER_S,
         }
         write_json(run.directory / "process" / "clock.json", times)
-        runner = self.environment.runner
-        assert runner is not None  # noqa: S101 - a test has ended in it
+        runner = self._runner
         total = runner.stats.total
         counts = {
             "requests": total.num_requests,

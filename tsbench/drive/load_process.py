@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple
 
 import gevent
 from gevent.event import Event
@@ -28,10 +28,11 @@ from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported, require_driver
 from tsbench.targets.registry import get as get_target
+from tsbench.units import format_duration
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tsbench.drive.cluster.clocks import Timebase
@@ -42,8 +43,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
+Place: TypeAlias = tuple[int, int, int, int]
+"""Stream, block, offset and points of a write, as in the ledger."""
+
 logger = logging.getLogger("tsbench")
 
+CONNECT = "connect"
+"""Name of the op that a connection which failed counts as."""
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
 
 
@@ -99,10 +105,12 @@ class LoadProcess:
         self._sample = AnswerSample(spec.world.seed, spec.check.sample, directory / "process")
         self._firsts = FirstOps() if spec.target.cold else None
         self._started = Event()
-        self._in_flight = 0
+        self._in_flight: dict[int, tuple[str, Turn, Place | None]] = {}
+        """Ops and connections that have begun and not ended, by their user's turn."""
         self._idle: Event | None = None
         """Set when no op is in flight; only while somebody waits for that, because an event costs as much as an op."""
         self.closed = False
+        """True once nothing is recorded any more; what ends later has been counted as unknown."""
         self._flusher = gevent.spawn(self._flush_every_second)
 
     def _make_feed(self) -> PayloadQueue:
@@ -132,10 +140,10 @@ class LoadProcess:
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
-    def connect(self) -> Session:
+    def connect(self, turn: Turn) -> Session:
         """Open a session for one user."""
         self.caller.add_user()
-        timed = self.caller.call(self._open)
+        timed = self._call_in_flight(CONNECT, turn, None, self._open)
         if timed.value is None:
             raise timed.error or RuntimeError("no session")
         return timed.value
@@ -144,7 +152,7 @@ class LoadProcess:
         """Count a user whose connection failed; the run continues without it."""
         outcome, cause = _sort(error)
         now_ns = self.timebase.now_ns()
-        self.recorder.op("connect", due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
+        self.recorder.op(CONNECT, due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
         self._state.unconnected.add(error)
 
     def _import_driver(self) -> None:
@@ -163,36 +171,44 @@ class LoadProcess:
         return self.target.connect(self.endpoint, self.schema, timeout_s=timeout_s, waiter=waiter)
 
     def next_write(self, points: int, mode: WriteMode, turn: Turn) -> Write | None:
-        """Return the user's next write, None at the end of the streams; waiting for one is this process's delay."""
+        """Return the user's next write, None at the end of streams or test; waiting is this process's delay."""
         write = self.feed.take(points, mode)
         if write is None:
             since_ns, is_first = self.timebase.now_ns(), not self.feed.has_made(points, mode)
             write = self.feed.wait_for(points, mode)
             self.due_times.held_up(turn, since_ns, is_first=is_first)
-        return write
+        return None if self.closed else write
 
     def write(self, session: Session, write: Write, name: str, turn: Turn) -> Timed[int]:
         """Send one write; its end goes into histograms, schedule and ledger, whatever it is."""
         payload = write.payload
         place = (write.stream, write.block, write.offset, payload.points)
         try:
-            result = self._call(name, session.write, payload)
+            result = self._call(name, turn, place, session.write, payload)
         except BaseException:  # the user is killed while it waits: nobody knows whether the points arrived
-            self.recorder.wrote(*place, Outcome.UNKNOWN, None, turn.due_ns, self.timebase.now_ns())
+            if not self.closed:
+                self.recorder.wrote(*place, Outcome.UNKNOWN, None, turn.due_ns, self.timebase.now_ns())
             raise
+        if self.closed:
+            return result
         origin_ns = self.timebase.origin_ns
         outcome = self._record(name, turn, result, payload.points)
         self.recorder.wrote(*place, outcome, result.error, result.began_ns + origin_ns, result.ended_ns + origin_ns)
         return result
 
-    def _call(self, name: str, function: Callable[[*A], T], *args: *A) -> Timed[T]:
-        self._in_flight += 1
+    def _call_in_flight(
+        self, name: str, turn: Turn, place: Place | None, function: Callable[[*A], T], *args: *A
+    ) -> Timed[T]:
+        self._in_flight[id(turn)] = name, turn, place
         try:
-            result = self.caller.call(function, *args)
+            return self.caller.call(function, *args)
         finally:
-            self._in_flight -= 1
+            self._in_flight.pop(id(turn), None)  # none is left after `abandon`
             if self._idle is not None and not self._in_flight:
                 self._idle.set()
+
+    def _call(self, name: str, turn: Turn, place: Place | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:
+        result = self._call_in_flight(name, turn, place, function, *args)
         if self._cooperative and result.began_ns < self._loop_clock.poll_ns:  # else nothing was waited for
             result.unread_ns = self.probe.unread_ns(name, result.began_ns, result.ended_ns)
         return result
@@ -210,7 +226,9 @@ class LoadProcess:
             now_ns = time.perf_counter_ns()
             result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), now_ns, 0, now_ns)
         else:
-            result = self._call(kind, session.query, statement, query.columns)
+            result = self._call(kind, turn, None, session.query, statement, query.columns)
+        if self.closed:
+            return result
         self._record(kind, turn, result)
         if result.value is not None and self._is_measured(turn):
             origin_ns = self.timebase.origin_ns
@@ -263,6 +281,33 @@ class LoadProcess:
         if self._in_flight:
             self._idle.wait(timeout=self.spec.drive.stop_timeout / 1e9)
 
+    def abandon(self) -> Iterator[tuple[str, str, int, int, OpError]]:
+        """Record everything in flight as unknown now, and nothing from now on.
+
+        What ended later would be counted by Locust and missing in our files, and so would writes in the ledger, which
+        may be stored. An open loop has counted its ops as unfinished arrivals.
+
+        Yields
+        ------
+            Request type, name, response time in ns, length and error of each op, for Locust's statistics.
+        """
+        self.closed = True
+        now_ns = self.timebase.now_ns()
+        limit = format_duration(self.spec.drive.stop_timeout)
+        for name, turn, place in self._in_flight.values():
+            error = OpError(Outcome.UNKNOWN, "unfinished", f"had not ended {limit} after the load was stopped")
+            if place is not None:
+                self.recorder.wrote(*place, Outcome.UNKNOWN, error, turn.due_ns, now_ns)
+            if name == CONNECT:
+                self.unconnected(error)
+                yield CONNECT, name, 0, 0, error
+            elif not self.due_times.is_open_loop:
+                waited_ns = now_ns - turn.due_ns
+                self._state.failures.add(error)
+                self.recorder.op(name, turn.due_ns, now_ns, waited_ns, 0, error.outcome, error.cause)
+                yield "query" if place is None else "write", name, waited_ns, 0, error
+        self._in_flight.clear()
+
     def _flush_every_second(self) -> None:
         # Not for 0 s: gevent runs all callbacks for up to 5 ms before it polls. Nor gevent.idle: a busy loop never is.
         let_others_run = partial(gevent.sleep, 0.001)
@@ -272,12 +317,20 @@ class LoadProcess:
                 self.recorder.flush(let_others_run)
                 self.probe.flush(let_others_run)
             except OSError as error:  # a full disk: what cannot be recorded need not be measured
-                self.failed(f"cannot write results to {self.directory}: {error.strerror}; free some room")
+                self._cannot_write(error)
                 return
+
+    def _cannot_write(self, error: OSError) -> None:
+        self.failed(f"cannot write results to {self.directory}: {error.strerror}; free some room")
 
     def close(self) -> None:
         """Stop, count the remaining schedule, and write the files that are complete only at the end."""
-        self.closed = True
+        try:
+            self._close()
+        except OSError as error:
+            self._cannot_write(error)
+
+    def _close(self) -> None:
         gc.unfreeze()  # or the interpreter cannot take its modules apart at its end, and DuckDB prints what it leaks
         self._flusher.kill()
         self.feed.close()

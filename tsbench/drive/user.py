@@ -15,6 +15,7 @@ from locust.runners import WorkerRunner
 from tsbench.drive.cluster import forked_workers
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.due_times import Turn
+from tsbench.drive.load_process import CONNECT
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, WriteMode
 
@@ -69,10 +70,11 @@ class TimeSeriesUser(User):
         if process is None:  # the run could not begin; the coordinator has printed the reason
             raise gevent.GreenletExit  # as StopUser, of which Locust would log a traceback here
         try:
-            self._session = process.connect()
+            self._session = process.connect(self._turn)
         except (UserMistake, OpError) as error:
-            process.unconnected(error)
-            self._coordinator.tally.add("connect", "connect", 0, 0, error)
+            if not process.closed:
+                process.unconnected(error)
+                self._coordinator.tally.add(CONNECT, CONNECT, 0, 0, error)
             raise gevent.GreenletExit from None
         process.wait_for_go()
 
@@ -113,6 +115,8 @@ class TimeSeriesUser(User):
         self._done(process, "query", kind, 0 if result.value is None else len(result.value), result)
 
     def _done(self, process: LoadProcess, request_type: str, name: str, length: int, result: Timed[Any]) -> None:
+        if process.closed:  # it was counted as unknown
+            return
         self._coordinator.tally.add(request_type, name, result.response_ns, length, result.error)
         if result.error is not None and not process.due_times.is_open_loop:
             gevent.sleep(FAILURE_PAUSE_S)
