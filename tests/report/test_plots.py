@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
+from tests.report.conftest import SMALL
+from tests.report.synthetic import Shape, make_results
 from tsbench.measure.hist import Histogram
-from tsbench.report import compare, frames, plots, style
+from tsbench.report import cases, compare, frames, plots, style
 from tsbench.report.cells import load_cells
 
 if TYPE_CHECKING:
@@ -79,13 +81,65 @@ def test_comparisons_say_which_way_is_better_and_mark_runs_that_are_not_valid(mi
     assert [bool(bar.get_hatch()) for bar in figure.axes[0].patches][:3] == [False, True, True]
 
 
+def struck_of(figure: Figure | None) -> list[int]:
+    """Return the number of values that each panel strikes out, after the legend was found to say what that is."""
+    assert figure is not None
+    lines = [[line for line in axes.lines if line.get_marker() == "x"] for axes in figure.axes]
+    legends = [*figure.legends, *(legend for axes in figure.axes if (legend := axes.get_legend()))]
+    named = style.STRUCK in {text.get_text() for legend in legends for text in legend.get_texts()}
+    assert named == any(lines)
+    return [sum(np.size(line.get_xdata()) for line in of) for of in lines]
+
+
+@pytest.fixture(scope="module")
+def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose latencies above p90 are not believed, an invalid one and a valid one."""
+    shapes = [
+        Shape(cell="a", believable=90.0, **SMALL),  # type: ignore[arg-type]
+        Shape(cell="b", validity="invalid", reason="3 answers are wrong", **SMALL),  # type: ignore[arg-type]
+        Shape(cell="c", **SMALL),  # type: ignore[arg-type]
+    ]
+    return make_results(tmp_path_factory.mktemp("results") / "doubtful", shapes)
+
+
+def test_figures_that_tables_strike_out_are_marked_in_every_plot_and_in_its_legend(doubtful: Path):
+    limited, invalid, valid = load_cells(doubtful)
+    for cell, panels, parts in ((limited, 0, 2), (invalid, 2, 3), (valid, 0, 0)):
+        ops, latency = frames.ops_of(cell), frames.latency_of(cell)
+        assert sum(bool(count) for count in struck_of(plots.throughput(cell, ops))) == panels
+        seconds = ops["second"].nunique()
+        assert struck_of(plots.latency_over_time(cell, ops))[:3] == [parts * seconds] * 3
+        struck = struck_of(plots.latency_by_percentile(cell, latency))
+        assert [bool(count) for count in struck] == [bool(parts)] * 2
+    writes = plots.latency_by_percentile(limited, frames.latency_of(limited)).axes[0].lines
+    assert np.asarray(writes[0].get_xdata())[-1] < 10.1 < np.asarray(writes[1].get_xdata())[1]  # p90
+    cells = [limited, invalid, valid]
+    assert struck_of(compare.latencies(cells)) == [2 + 3] * 2
+    assert all(struck_of(compare.percentiles(cells, frames.latency(doubtful))))
+    assert all(struck_of(compare.over_time(cells, frames.ops(doubtful))))
+    case = struck_of(cases.by_case(cells, frames.usage(doubtful)))
+    assert case[:3] == [2 + 3] * 3  # the average is not believed either
+    rates = compare.rates(cells)
+    assert rates is not None
+    assert style.STRUCK in texts(rates)
+    clean = compare.rates([limited, valid])
+    assert clean is not None
+    assert style.STRUCK not in texts(clean)
+
+
+def test_a_line_that_is_struck_out_keeps_its_label(doubtful: Path):
+    figure = compare.over_time(load_cells(doubtful), frames.ops(doubtful))
+    assert figure is not None
+    assert {"a", "b (invalid)", "c", style.STRUCK} <= set(texts(figure))
+
+
 def test_a_cell_has_the_same_colour_in_every_comparison(mixed: Path):
     cells = load_cells(mixed)
     looks = style.lines_of([cell.name for cell in cells])
     time, percentiles = compare.over_time(cells, frames.ops(mixed)), compare.percentiles(cells, frames.latency(mixed))
     for figure in (time, percentiles):
         assert figure is not None
-        for line in figure.axes[0].lines:
+        for line in (line for line in figure.axes[0].lines if line.get_label() != style.STRUCK):
             name = str(line.get_label()).split(" (")[0]
             assert line.get_color() == looks[name].colour
 

@@ -76,6 +76,7 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
     few = any(op and _is_few(cell, op) for _, of in ops for cell, op in zip(cells, of, strict=True))
     keys = [
         *(compare.mark_keys([*TIMES.values(), *([_HOLLOW] if few else [])]) if ops else []),
+        *(compare.struck_keys(cells) if ops else []),
         *(Patch(label=WHO[who][0], color=WHO[who][1]) for who in watched),
         *([Line2D([], [], color=INK, linewidth=1, label="to its highest second")] if watched else []),
     ]
@@ -121,6 +122,8 @@ def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -
         marks = {**TIMES, "p99": _HOLLOW} if _is_few(cell, op) else TIMES
         values = [_time(cell, op, part) for part in marks]
         compare.draw_span(panel, cell, place, values, list(marks.values()), GREY)
+        if op:
+            compare.draw_struck(panel, cell, frames.kind_of(cell, op), place, dict(zip(marks, values, strict=True)))
     label = textwrap.fill(f"{time_label(cells)}, lower is better", 38)
     panel.set(title=compare.shorten(title, _WIDEST), xlabel=label)
     style.duration_axis(panel, "x")

@@ -1,6 +1,7 @@
-"""Plots that compare runs. A run that is not valid is hatched and pale, and its label says so.
+"""Plots that compare runs. A figure that tables strike out is hatched, crossed or dotted, and the legend says so.
 
-A failed gate does not change the plots: its figure was measured validly.
+A run that is not valid is pale, and its label says so. A failed gate does not change the plots: its figure was measured
+validly.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from tsbench.report import frames, style
 from tsbench.report.cells import Cell, lookup
@@ -30,6 +32,8 @@ ROOM = 1.42
 """Length of an axis of bars relative to the longest bar, with room for its figure."""
 _PALE = 0.4
 _WIDEST = 38
+_STRUCK_BAR: Mapping[str, Any] = {"hatch": "////", "edgecolor": INK, "linewidth": 0}
+_CROSS: Mapping[str, Any] = {"marker": "x", "markersize": 11, "color": INK, "linestyle": "none", "zorder": 4}
 _SPANNED: Mapping[str, Mapping[str, Any]] = {
     "p50": {"label": "median", "marker": "o", "markersize": 7},
     "p99": {"label": "p99", "marker": "D", "markersize": 7},
@@ -55,6 +59,9 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
     for metric, panel in zip(used, axes, strict=True):
         metric_bars(panel, cells, metric)
         cell_axis(panel, cells)
+    if not all(cell.validity.is_valid for cell in cells):
+        struck = Patch(facecolor="none", hatch=_STRUCK_BAR["hatch"], edgecolor=INK, linewidth=0, label=style.STRUCK)
+        figure.legend(handles=[struck], loc="outside upper left")
     return figure
 
 
@@ -70,10 +77,12 @@ def latencies(cells: Sequence[Cell]) -> Figure | None:
         for place, cell in enumerate(cells):
             values = [METRICS[f"{kind}_{part}_ns"].value(cell) for part in _SPANNED]
             draw_span(panel, cell, place, values, list(_SPANNED.values()), lines[cell.name].colour)
+            draw_struck(panel, cell, kind, place, dict(zip(_SPANNED, values, strict=True)))
         panel.set(title=f"{KINDS[kind]}: {time_label(cells)}", xlabel="lower is better")
         cell_axis(panel, cells)
         style.duration_axis(panel, "x")
-    figure.legend(handles=mark_keys(_SPANNED.values()), loc="outside upper left", ncols=3)
+    keys = [*mark_keys(_SPANNED.values()), *struck_keys(cells)]
+    figure.legend(handles=keys, loc="outside upper left", ncols=len(keys))
     return figure
 
 
@@ -85,7 +94,7 @@ def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
 
     def draw(panel: Axes, kind: str, cell: Cell, look: dict[str, Any]) -> None:
         of_cell = merged[(merged["cell"] == cell.name) & (merged["kind"] == kind) & (merged["time"] == cell.time)]
-        percentile_line(panel, of_cell, **look)
+        percentile_line(panel, of_cell, cell.validity.believed_percent(kind), **look)
 
     def finish(panel: Axes, kind: str) -> None:
         panel.set(title=f"{KINDS[kind]}: {time_label(cells)}", ylabel="time")
@@ -111,7 +120,7 @@ def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
     def draw(panel: Axes, column: str, cell: Cell, look: dict[str, Any]) -> None:
         series = drawn[column].get(cell.name)
         if series is not None:
-            panel.plot(series.index, series, linewidth=1.2, **look)
+            style.line(panel, series.index, series, stands=cell.validity.is_valid, linewidth=1.2, **look)
 
     def finish(panel: Axes, column: str) -> None:
         panel.set(title=titles[column][0], ylabel=titles[column][1])
@@ -198,6 +207,19 @@ def draw_span(
         panel.plot([value], [place], **{"color": line, "alpha": alpha, "linestyle": "none", **mark})
 
 
+def draw_struck(panel: Axes, cell: Cell, kind: str, place: int, values: Mapping[str, float | None]) -> None:
+    """Cross out those times (ns by percentile) of a kind of ops that tables strike out."""
+    struck = [value for part, value in values.items() if value and not cell.validity.believes(part, kind)]
+    if struck and all(values.values()):
+        panel.plot(struck, [place] * len(struck), **_CROSS)
+
+
+def struck_keys(cells: Sequence[Cell]) -> list[Line2D]:
+    """Return the legend of the crosses that `draw_struck` draws, if any run has one."""
+    any_struck = any(cell.validity.believed_percent(kind) < 100 for cell in cells for kind in KINDS)
+    return [style.struck_key()] if any_struck else []
+
+
 def mark_keys(marks: Iterable[Mapping[str, Any]]) -> list[Line2D]:
     """Return the legend of the marks that `draw_span` draws."""
     return [Line2D([], [], **{"color": PALETTE[-1], "linestyle": "none", **mark}) for mark in marks]
@@ -230,7 +252,7 @@ def draw_bars(
     for bar, cell in zip(drawn, cells, strict=True):
         bar.set_facecolor(colour or lines[cell.name].colour)
         if not cell.validity.is_valid:
-            bar.set(alpha=_PALE, hatch="////", edgecolor=INK, linewidth=0)
+            bar.set(alpha=_PALE, **_STRUCK_BAR)
     texts = ["none" if value is None else form(value) for value in values]
     panel.bar_label(drawn, texts, padding=4, fontsize=8 if height > 0.5 else 7, color=INK)
     style.count_axis(panel, "x", ticks=3)

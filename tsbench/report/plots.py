@@ -49,19 +49,21 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
     }
     written = "write" in sums and bool(sums["write"]["points"].any())
     figure, axes = style.panels(1, 2 if written else 1, height=2.7)
+    stands = cell.validity.is_valid
     for kind in ("write", "query"):
         if kind not in sums:
             continue
         if cell.loop == "open":
             due: dict[str, Any] = {"color": _KIND_COLOURS[kind], "alpha": 0.4, "linewidth": 3}
             axes[0].plot(seconds, sums[kind]["count"], label=f"{_PLURAL[kind]} due", **due)
-        axes[0].plot(seconds, sums[kind]["done"], color=_KIND_COLOURS[kind], label=_PLURAL[kind])
+        look: dict[str, Any] = {"color": _KIND_COLOURS[kind], "label": _PLURAL[kind]}
+        style.line(axes[0], seconds, sums[kind]["done"], stands=stands, **look)
     bad = sum(part[[*_BAD]].sum(axis="columns") for part in sums.values())
     if np.any(bad):
         axes[0].plot(seconds, bad, color=RED, linewidth=1, label="failed, refused in part or unknown")
     axes[0].set(title="Ops per second", ylabel="ops/s")
     if written:
-        axes[1].plot(seconds, sums["write"]["points"], color=_KIND_COLOURS["write"])
+        style.line(axes[1], seconds, sums["write"]["points"], stands=stands, color=_KIND_COLOURS["write"])
         axes[1].set(title="Points acknowledged per second", ylabel="points/s")
     for panel in axes:
         style.count_axis(panel)
@@ -89,7 +91,7 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
     found = frames.stalls(ops, cell.time)
     span = (float(ops["second"].min()), float(ops["second"].max()))
     for place, (name, panel) in enumerate(zip(names, axes, strict=True)):
-        _latency_panel(panel, cell, ops[ops["op"] == name], found[found["op"] == name])
+        _latency_panel(panel, cell, name, ops[ops["op"] == name], found[found["op"] == name])
         panel.set(title=name, ylabel=f"{cell.time} time")
         bottom = place + columns >= len(names)
         panel.tick_params(labelbottom=bottom)
@@ -98,14 +100,15 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
     return figure
 
 
-def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFrame) -> None:
+def _latency_panel(panel: Axes, cell: Cell, op: str, rows: pd.DataFrame, found: pd.DataFrame) -> None:
     seconds = np.arange(int(rows["second"].min()), int(rows["second"].max()) + 1)
     # a second without ops is a gap in the line: it has no measurement
     rows = rows[rows["count"] > 0].set_index("second").reindex(seconds)
     looks = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
     for part, label, colour, width in looks:
         values = rows[f"{cell.time}_{part}_ns"].clip(lower=1)
-        panel.plot(seconds, values, color=colour, linewidth=width, label=label)
+        stands = cell.validity.believes(part, frames.kind_of(cell, op))
+        style.line(panel, seconds, values, stands=stands, color=colour, linewidth=width, label=label)
     if len(found):
         marked = [
             s for start, n in zip(found["start_s"], found["length_s"], strict=True) for s in range(start, start + n)
@@ -136,28 +139,47 @@ def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
         chosen = single[single["kind"] == kind]
         for name, line in style.lines_of(sorted(chosen["op"].unique())).items():
             of_op = chosen[chosen["op"] == name]
-            percentile_line(
-                panel, of_op[of_op["time"] == cell.time], label=name, color=line.colour, linestyle=line.dashes
-            )
+            look: dict[str, Any] = {"label": name, "color": line.colour, "linestyle": line.dashes}
+            believed = cell.validity.believed_percent(kind)
+            percentile_line(panel, of_op[of_op["time"] == cell.time], believed, **look)
             if cell.time == "response":
                 thin: dict[str, Any] = {"color": line.colour, "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
                 percentile_line(panel, of_op[of_op["time"] == "service"], **thin)
         dotted = "; dotted: service time" if cell.time == "response" else ""
         panel.set(title=f"{_PLURAL[kind].capitalize()}: {cell.time} time{dotted}", ylabel=f"{cell.time} time")
         percentile_axis(panel)
-        panel.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, fontsize=8, labelspacing=0.25)
+        named = style.handles_of([panel])
+        panel.legend(
+            named.values(),
+            named.keys(),
+            loc="upper left",
+            bbox_to_anchor=(0, -0.2),
+            ncols=2,
+            fontsize=8,
+            labelspacing=0.25,
+        )
     return figure
 
 
-def percentile_line(panel: Axes, spectrum: pd.DataFrame, **look: Any) -> None:
-    """Draw one spectrum up to the percentile that its number of ops supports: 500 ops have no 99.99th one."""
+def percentile_line(panel: Axes, spectrum: pd.DataFrame, believed: float = 100.0, **look: Any) -> None:
+    """Draw one spectrum up to the percentile that its number of ops supports: 500 ops have no 99.99th one.
+
+    What is above the percentile `believed` is struck out.
+    """
     if spectrum.empty:
         return
     total = int(spectrum["total"].iloc[0])
     kept = spectrum[(spectrum["percentile"] < 100) & (1 - spectrum["percentile"] / 100 >= 1 / total)]
     distance = [*(1 / (1 - kept["percentile"] / 100)), float(total)]
     values = [*kept["value_ns"].clip(lower=1), max(1, int(spectrum["value_ns"].max()))]
-    panel.plot(distance, values, markevery=[len(values) - 1], marker="o", markersize=3.5, **look)
+    whole: dict[str, Any] = {"markevery": [len(values) - 1], "marker": "o", "markersize": 3.5, **look}
+    if believed >= 100:
+        panel.plot(distance, values, **whole)
+        return
+    standing = int((kept["percentile"] <= believed).sum())
+    panel.plot(distance[:standing], values[:standing], **look)
+    struck = slice(max(0, standing - 1), None)
+    panel.plot(distance[struck], values[struck], **{**look, **style.STRUCK_LINE})
 
 
 def percentile_axis(panel: Axes) -> None:

@@ -19,13 +19,15 @@ from markupsafe import Markup, escape
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import LayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from tsbench.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -37,6 +39,10 @@ INK, GRID = "#1b1c1d", "#d9dadb"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
 """Okabe and Ito's colours without black and yellow, which are invisible on a dark or a white page."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+STRUCK = "struck out: not measured validly"
+"""Legend of figures that tables strike out."""
+STRUCK_LINE: Mapping[str, Any] = {"marker": "x", "markersize": 5, "markevery": 0.05, "alpha": 0.45, "label": STRUCK}
+"""Look of a line, or of the part of it, that is struck out, in its own colour."""
 _PAD_IN = 0.06
 """Margin of a figure, inches."""
 _BETWEEN = 0.027
@@ -188,12 +194,33 @@ _thousands = EngFormatter(sep="")
 
 def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
     """Add one legend for all panels, above them, where it covers nothing."""
-    handles = {label: h for panel in axes for h, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    if "warm-up" in handles:
-        handles["warm-up"] = handles.pop("warm-up")  # last
+    handles = handles_of(axes)
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.19 * (rows - 1))  # room for the legend, not at the panels' cost
     figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=columns)
+
+
+def handles_of(axes: Sequence[Axes]) -> dict[str, Artist]:
+    """Return what a legend of the panels shows by label, each label once."""
+    handles = {label: h for panel in axes for h, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    if STRUCK in handles:  # of lines of all colours
+        handles.pop(STRUCK)
+        handles[STRUCK] = struck_key()
+    if "warm-up" in handles:
+        handles["warm-up"] = handles.pop("warm-up")  # last
+    return handles
+
+
+def line(panel: Axes, x: Any, y: Any, *, stands: bool, **look: Any) -> None:
+    """Plot a line; one whose figures are struck out is marked as such and keeps its label."""
+    panel.plot(*((x, y) if stands else ([], [])), **look)
+    if not stands:
+        panel.plot(x, y, **{**look, **STRUCK_LINE})
+
+
+def struck_key() -> Line2D:
+    """Return the legend of marks and lines that are struck out."""
+    return Line2D([], [], color=INK, marker="x", markersize=6, linestyle="none", label=STRUCK)
 
 
 def duration_axis(axes: Axes, which: str = "y") -> None:

@@ -67,6 +67,10 @@ class Validity:
         limits = [limit for of, limit in self.believable_percentile.items() if kind in {"", of}]
         return self.is_valid and all(percent <= limit for limit in limits)
 
+    def believed_percent(self, kind: str) -> float:
+        """Return the percentile up to which latencies of a kind of ops are not struck out: 100 all, 0 none."""
+        return self.believable_percentile.get(kind, 100.0) if self.is_valid else 0.0
+
     def to_json(self) -> dict[str, Any]:
         """Return the validity in the form of summary.json."""
         return {
