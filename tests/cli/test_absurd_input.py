@@ -124,6 +124,11 @@ def test_any_line_of_a_file_is_taken_or_refused_in_one_line(
     shutil.rmtree(tmp_path / "results", ignore_errors=True)
 
 
+@pytest.mark.parametrize("command", ["report", "cleanup"])
+def test_a_name_longer_than_the_system_allows_is_a_mistake(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    ends_well(capsys, command, "9" * 5_000)
+
+
 WORDS = [
     "run",
     "report",

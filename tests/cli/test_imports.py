@@ -42,3 +42,8 @@ def test_a_driver_that_blocks_is_imported_before_the_threads_of_the_pool_use_it(
     write_scenario(scenario, "duckdb")
     found = imported_by(PREPARED.format(scenario=str(scenario), place=str(tmp_path)))
     assert {"duckdb", "tsbench.targets.duckdb.session"} <= found
+
+
+def test_nothing_is_imported_before_ctrl_c_is_answered() -> None:
+    found = imported_by("import tsbench.cli") - imported_by("")
+    assert found <= {"__future__", "tsbench", "tsbench.cli"}

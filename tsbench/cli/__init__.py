@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
 
 def start() -> int:
-    """Run the command line and return its exit code; Ctrl-C while it is imported is no traceback either."""
+    """Run the command line and return its exit code; Ctrl-C while anything is imported is no traceback either."""
     try:
         from tsbench.cli.main import main  # noqa: PLC0415 - it takes 0.3 s
 
@@ -16,4 +15,6 @@ def start() -> int:
         sys.stderr.write("tsbench: interrupted\n")
         return 130
     finally:  # all is done: a second Ctrl-C would only replace the exit code
+        import signal  # noqa: PLC0415 - the first to be imported otherwise, before `try`
+
         signal.signal(signal.SIGINT, signal.SIG_IGN)

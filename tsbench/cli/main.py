@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -92,16 +93,20 @@ def main(arguments: list[str] | None = None) -> int:
         with _stoppable():
             result = app(arguments, standalone_mode=False)
     except (TyperException, UserMistake) as error:
-        message = printable_line(_plain(str(getattr(error, "format_message", error.__str__)())))
-        return fail(shortened(message, MOST_CHARACTERS), 2)
+        return _fail(_plain(str(getattr(error, "format_message", error.__str__)())), 2)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (Broken, OSError) as error:
-        return fail(str(error), 1)
+        is_mistake = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG  # only what was typed is so long
+        return _fail(str(error), 2 if is_mistake else 1)
     except (KeyboardInterrupt, Interrupted, typer.Abort):
         return fail("interrupted", 130)
     return int(result) if isinstance(result, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    return fail(shortened(printable_line(message), MOST_CHARACTERS), code)
 
 
 @contextmanager
