@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -59,3 +60,20 @@ def test_without_sysstat_there_is_nothing_and_no_complaint(tmp_path: Path, monke
     collector = SarCollector(tmp_path / "sar.data")
     collector.start()
     assert (list(collector.stop()), collector.trouble) == ([], "")
+
+
+@pytest.mark.usefixtures("_sysstat")
+def test_a_recorder_that_does_not_stop_is_killed_and_named_and_its_samples_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sar, "STOP_S", 0.3)
+    collector = SarCollector(tmp_path / "sar.data")
+    collector.start()
+    process = collector._process
+    assert process is not None
+    time.sleep(2.5)
+    process.send_signal(signal.SIGSTOP)  # it does not hear SIGINT now
+    rows = collector.stop()
+    assert process.returncode == -signal.SIGKILL
+    assert collector.trouble == "sadc did not end within 0.3 s and was killed; its last seconds may be missing"
+    assert len(rows) >= 1

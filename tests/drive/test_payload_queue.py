@@ -39,7 +39,8 @@ def queue_of() -> Iterator[Callable[..., PayloadQueue]]:
             raise AssertionError(reason)
 
         made.append(PayloadQueue(spec, range(spec.world.spec().streams), fail))
-        made[-1].prepare(kinds)
+        if kinds:
+            made[-1].prepare(kinds)
         return made[-1]
 
     yield make
@@ -105,6 +106,22 @@ def test_a_size_that_does_not_divide_the_blocks_is_named(queue_of) -> None:
     queue = queue_of(spec_of(op=[{"write": 1}]))
     with pytest.raises(UserMistake, match="writes of 7 points do not fit blocks of 512"):
         queue.take(7, WriteMode.MULTI)
+
+
+def test_the_encoder_of_writes_that_were_not_announced_is_started_once_with_the_first() -> None:
+    reasons: list[str] = []
+    queue = PayloadQueue(spec_of(), [0], reasons.append)
+    assert queue._encoder is None
+    taking = [
+        gevent.spawn(lambda kind=kind: queue.take(*kind) or queue.wait_for(*kind)) for kind in (SINGLE, MULTI) * 2
+    ]
+    gevent.joinall(taking, timeout=60)
+    writes = [greenlet.value for greenlet in taking]
+    assert [write.payload.points for write in writes] == [1, 4, 1, 4]
+    places = {(write.block, write.offset + n) for write in writes for n in range(write.payload.points)}
+    assert len(places) == 10
+    queue.close()
+    assert reasons == []
 
 
 def test_an_encoder_that_cannot_begin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

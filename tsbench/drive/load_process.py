@@ -115,7 +115,7 @@ class LoadProcess:
 
     def _make_feed(self) -> PayloadQueue:
         feed = PayloadQueue(self.spec, self.share.streams, self._cannot_encode)
-        if self.spec.writes or not self.spec.op:  # a bare locustfile's writes are known only when it makes them
+        if self.spec.writes:  # those of a bare locustfile are known only when it makes them
             feed.prepare([(op.write or 1, op.write_mode) for op in self.spec.writes])
         return feed
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import gevent
 from gevent.event import Event
+from gevent.lock import RLock
 from gevent.monkey import get_original
 from gevent.os import make_nonblocking, nb_read
 
@@ -124,6 +125,7 @@ class PayloadQueue:
         self._inbox = Inbox()
         self._encoder: _Encoder | None = None
         self._reader: gevent.Greenlet | None = None
+        self._beginning = RLock()
         self._is_ready = self._is_closed = False
 
     # --- taking writes ------------------------------------------------------------------------------------------------
@@ -180,8 +182,11 @@ class PayloadQueue:
         if self._block_points % points:
             text = f"writes of {points} points do not fit blocks of {self._block_points}"
             raise UserMistake(f"{text}; set block_points of the user class to a multiple of {points}")
-        kind = self._kinds[points, mode] = _Kind(points, mode)
-        kind.ended = self._is_closed
+        self._begin()
+        kind = self._kinds.get((points, mode))  # added by another user while the encoder was started
+        if kind is None:
+            kind = self._kinds[points, mode] = _Kind(points, mode)
+            kind.ended = self._is_closed
         return kind
 
     def _request(self, kind: _Kind) -> None:
@@ -194,26 +199,43 @@ class PayloadQueue:
     # --- the encoder --------------------------------------------------------------------------------------------------
 
     def prepare(self, kinds: Sequence[tuple[int, WriteMode]]) -> None:
-        """Start the encoder, and block this process until enough writes of these kinds, if any, are ready.
+        """Start the encoder, and block this process until enough writes of these kinds are ready.
+
+        Without it, the encoder is started when the first write is taken: a process that only asks needs none.
 
         Raises
         ------
         Broken
             If the encoder fails or takes too long.
         """
-        encoder = self._encoder = _Encoder()
-        self._send(self._job)
+        encoder = self._start()
         for points, mode in kinds:
             self._request(self._add_kind(points, mode))
         try:
-            if kinds:
-                self._await(encoder)
+            self._await(encoder)
         except Broken:
             self.close()
             raise
+        self._listen(encoder)
+
+    def _start(self) -> _Encoder:
+        encoder = self._encoder = _Encoder()
+        self._send(self._job)
+        return encoder
+
+    def _listen(self, encoder: _Encoder) -> None:
         self._loop.update_now()  # or timers that are set next would end too early by the time that this process waited
         make_nonblocking(encoder.incoming)
         self._reader = gevent.spawn(self._read, encoder)
+
+    def _begin(self) -> None:
+        """Start the encoder of writes that nobody announced, when the first of them is taken."""
+        with self._beginning:
+            if self._encoder is None and not self._is_closed:
+                try:
+                    self._listen(self._start())
+                except OSError as error:
+                    self._end(f"the encoder cannot be started: {error.strerror}")
 
     def _await(self, encoder: _Encoder) -> None:
         give_up = time.monotonic() + READY_S
