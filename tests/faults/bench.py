@@ -293,7 +293,7 @@ def left_behind(place: Path, pid: int) -> list[str]:
 
 def _resume(stand: Stand, fault: Fault, result: Result, words: tuple[str, ...]) -> None:
     """Take the set up again without the fault, and note what came of it."""
-    results = list(stand.place.glob("results/*"))
+    results = [path for path in stand.place.glob("results/*") if path.is_dir()]  # `disk_full` fills a file there
     if fault.resumed == STARTS_ANEW or not results:
         result.resumed = STARTS_ANEW if not results else "there is a set to resume"
         _expect(result, "resuming", result.resumed, fault.resumed)

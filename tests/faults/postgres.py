@@ -73,6 +73,10 @@ def _old_password(stand: Stand) -> None:
         other.execute(f"ALTER ROLE postgres PASSWORD '{password}'")
 
 
+def _little_memory(stand: Stand) -> None:
+    stand.words = ("--set", "server.memory=12MiB")  # not when the set is resumed
+
+
 def _ctrl_c_twice(stand: Stand) -> None:
     stand.until("load")
     log = stand.partial / "server" / "postgres.log"
@@ -104,8 +108,9 @@ FAULTS = (
           (DIED, r"killed by SIGKILL"), validity="valid"),
     Fault("server told to end (SIGTERM) in the measurement", signalled(server, signal.SIGTERM, "measured"),
           (DIED, r"exit status 0"), validity="valid", words=FIVE_SECONDS),
-    Fault("server suspended in the load", suspended("load"), (r"the bulk load failed: timeout", r"timeout\.load=2s"),
-          words=("--set", "load.window=3000h", *limits(load=1))),
+    Fault("server suspended in the load", suspended("load"),
+          (r"the bulk load failed: (timeout|connection)", r"timeout\.(load=2s|connect=4s)"),
+          words=("--set", "load.window=3000h", *limits(load=1, connect=2))),
     Fault("server suspended in the measurement", suspended("measured"), (r"could not be reached any more",),
           validity="valid", words=IMPATIENT),
     Fault("server suspended in the checks", suspended("check"),
@@ -115,8 +120,7 @@ FAULTS = (
           (r"failed",), validity="valid", words=FIVE_SECONDS, resumed=KEPT),
     Fault("Ctrl-C twice in the load", _ctrl_c_twice, (r"interrupted", r"--resume"), code=130, words=LOADING),
     Fault("tsbench killed while its load process is suspended", _orphaned, code=-signal.SIGKILL, validity=""),
-    Fault("memory limit of a control group", nothing, (r"memory",),
-          words=("--set", "server.memory=12MiB", *LOADING)),
+    Fault("memory limit of a control group", nothing, (r"memory",), words=LOADING, before=_little_memory),
     Fault("disk full in the load", nothing, (r"No space left|disk full",),
           words=LOADING, before=small_disk("120m")),
     Fault("disk full in the measurement", disk_full("measured"), (r"No space left|disk full",),
