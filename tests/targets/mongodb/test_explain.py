@@ -9,8 +9,11 @@ import pytest
 from tests.targets import data
 from tests.targets.data import CPU, START_NS, S
 from tsbench.model import Latest, Raw, Window, WriteMode
+from tsbench.run.time_limits import Limits
+from tsbench.scenario.parts import TimeoutPart
 from tsbench.targets.mongodb import TARGET, explain
 from tsbench.targets.mongodb.schemas import PER_POINT, PER_POINT_INDEXED
+from tsbench.targets.registry import TARGETS
 
 SCAN = {"stage": "COLLSCAN", "direction": "forward"}
 INDEX = {"stage": "FETCH", "inputStage": {"stage": "IXSCAN", "indexName": "time_1"}}
@@ -58,3 +61,14 @@ def test_a_real_server_says_which_index_it_uses_and_leaves_open_what_it_does_not
         session.close()
     assert "tags.host_1_time_-1" in accesses["per-point-indexed"].access
     assert "tags.host" not in accesses["per-point"].access
+
+
+@pytest.mark.mongodb
+def test_a_run_gets_the_plan_through_its_limits_where_the_database_reports_it(mongodb_endpoint: str) -> None:
+    statement = PER_POINT.compile(Latest(CPU, ("busy",)))
+    for target, endpoint in (("mongodb", mongodb_endpoint), ("memory", "memory://plans")):
+        schema = next(iter(TARGETS[target].schemas.values()))
+        session = Limits(TimeoutPart(), endpoint).connect(TARGETS[target], schema)
+        session.run(schema.create([CPU], data.shared_tags()))
+        assert (session.explain(statement) is None) is (target == "memory")
+        session.close()
