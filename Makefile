@@ -4,6 +4,7 @@
 # make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
 # make lint         ruff and mypy
 # make manipulations  changes data stored on real servers in 160 ways, and prints which changes the checks find and locate
+# make validation   asks 100 queries of every kind of every database and layout, and writes docs/validation.md
 # make faults       makes 80 faults while real commands run, and Ctrl-C at 100 moments, and prints what came of each
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment
@@ -14,7 +15,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: quickstart test bench lint manipulations faults docstrings format check-install lock venv clean
+.PHONY: quickstart test bench lint manipulations validation faults docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -32,6 +33,9 @@ lint: venv
 
 manipulations: venv
 	$(BIN)/python -m tests.check.manipulated $(ARGS)
+
+validation: venv
+	$(BIN)/python -m tests.validation $(ARGS)
 
 faults: venv
 	$(BIN)/python -m tests.faults $(ARGS)

@@ -2,10 +2,11 @@
 
 locust -f locustfiles/mongodb.py                      # web UI; starts FerretDB where .ci/servers installed it
 locust -f locustfiles/mongodb.py --headless -u 10 -t 20s
+locust -f locustfiles/mongodb.py --headless -u 20 -t 20s SingleWriterFlatOut      # what the client itself can do
 locust -f locustfiles/mongodb.py --endpoint mongodb://me@db.example:27017/tsbench     # password: TSBENCH_PASSWORD
 """
 
-from locust import between, task
+from locust import between, constant, task
 
 from tsbench.drive import TimeSeriesUser, standalone
 
@@ -42,3 +43,16 @@ class BatchWriter(TimeSeriesUser):
     @task(1)
     def newest_row_of_every_host(self) -> None:
         self.query("lastpoint")
+
+
+class SingleWriterFlatOut(TimeSeriesUser):
+    """Writes one point per request without a pause, to find what the client can do."""
+
+    target = "mongodb"
+    weight = 0.000_001  # no user, unless it is named on the command line: Locust refuses to run a class of weight 0
+    wait_time = constant(0)
+
+    @task
+    def write_a_hundred_points(self) -> None:
+        for _ in range(100):  # a task each would cost Locust's choice of the next one and a turn of its event loop
+            self.write(1)

@@ -54,6 +54,25 @@ def test_pymongo_decodes_the_documents_to_the_points(
     assert [list(one) for one in decoded(bytes(found.data))] == [list(one) for one in wanted]  # the order of the names
 
 
+@pytest.mark.parametrize("measurement", [CPU, DISK, LAG])
+def test_pymongo_decodes_single_values_to_the_points(measurement: Measurement) -> None:
+    batch = data.batch(measurement, data.shared_tags(), time_ns=[START_NS, START_NS + MS, 0], series=[0, 0, 0])
+    found = bson_columns.values(batch)
+    wanted = [
+        [
+            {**({"tags": one["tags"]} if measurement.tags else {}), "measurement": measurement.name,
+             "time": one["time"], "field": name, "value": one[name]}
+            for name in measurement.field_names
+        ]
+        for one in (expected(batch, row) for row in range(3))
+    ]  # fmt: skip
+    points = [decoded(point) for point in found]  # a point's values are never apart
+    numbers = [{value.pop("point") for value in point} for point in points]
+    assert points == wanted
+    assert [len(one) for one in numbers] == [1, 1, 1]
+    assert len({number for one in numbers for number in one}) == 3
+
+
 @given(rows=st.integers(1, 50), most=st.integers(1, 20), size=st.integers(1, 2_000))
 def test_pieces_have_all_documents_in_order_and_none_is_too_large(rows: int, most: int, size: int) -> None:
     batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * MS for i in range(rows)])

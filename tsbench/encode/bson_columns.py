@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tsbench.encode.sql import Inexact
-from tsbench.encode.text_columns import Part, Texts, assembled, joined
+from tsbench.encode.text_columns import Part, Texts, assembled, joined, texts
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
 NS_PER_MS = 1_000_000
 TIME, TAGS = "time", "tags"
 """Names in the documents, beside those of the fields."""
+MEASUREMENT, POINT, FIELD, VALUE = "measurement", "point", "field", "value"
+"""Names in the documents of single values."""
 _DOUBLE, _TEXT, _DOCUMENT, _DATE, _INT64 = b"\x01", b"\x02", b"\x03", b"\x09", b"\x12"
 _LENGTH_BYTES, _END = 4, b"\0"
 
@@ -69,7 +71,35 @@ def points(batch: Batch) -> Documents:
     tsbench.encode.sql.Inexact
         If a time is not a whole number of milliseconds, so that it could not be stored exactly.
     """
-    return _documents(batch, [Part(_fixed(_rows(batch)))], batch.series)
+    return _documents(batch, [Part(fixed(rows(batch)))], batch.series)
+
+
+def values(batch: Batch) -> Documents:
+    """Return one document per value: tags (if any), measurement, time, point, field and value; a point's in a row.
+
+    `point` is a hash of all values of the point: the values of two points of a series at the same time belong together
+    by it, however a server orders them. Points with the same hash have the same values.
+
+    The `ends` are those of points: a point's documents, as many as the measurement has fields, are never separated.
+
+    Raises
+    ------
+    tsbench.encode.sql.Inexact
+        If a time is not a whole number of milliseconds, so that it could not be stored exactly.
+    """
+    fields = batch.measurement.fields
+    count = len(batch) * len(fields)
+    columns = [_bits(batch.fields[field.name], field.kind) for field in fields]
+    before = _text(MEASUREMENT, batch.measurement.name) + _DATE + _name(TIME)
+    middle = _template((before, _INT64 + _name(POINT)), count, b"")
+    middle["value0"] = np.repeat(times_ms(batch.time_ns), len(fields))
+    middle["value1"] = np.repeat(_hashes(columns), len(fields))
+    names = texts([_text(FIELD, field.name) + _KINDS[field.kind] + _name(VALUE) for field in fields])
+    numbers = _template((b"",), count)
+    numbers["value0"] = np.column_stack(columns).ravel()
+    parts = [Part(fixed(middle)), Part(names, np.tile(np.arange(len(fields)), len(batch))), Part(fixed(numbers))]
+    found = _documents(batch, parts, np.repeat(batch.series, len(fields)))
+    return Documents(found.data, found.ends[len(fields) - 1 :: len(fields)])
 
 
 def times_ms(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -86,14 +116,14 @@ def times_ms(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     return whole
 
 
-def _rows(batch: Batch) -> NDArray[np.void]:
+def rows(batch: Batch) -> NDArray[np.void]:
     """Return the fixed part of every point's document: time, fields, and the document's end."""
     fields = batch.measurement.fields
-    rows = _template((_DATE + _name(TIME), *(_KINDS[f.kind] + _name(f.name) for f in fields)), len(batch))
-    rows["value0"] = times_ms(batch.time_ns)
+    found = _template((_DATE + _name(TIME), *(_KINDS[f.kind] + _name(f.name) for f in fields)), len(batch))
+    found["value0"] = times_ms(batch.time_ns)
     for number, field in enumerate(fields, start=1):
-        rows[f"value{number}"] = _bits(batch.fields[field.name], field.kind)
-    return rows
+        found[f"value{number}"] = _bits(batch.fields[field.name], field.kind)
+    return found
 
 
 def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Documents:
@@ -103,9 +133,9 @@ def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Do
         return Documents(memoryview(b""), np.zeros(0, np.int64))
     m = batch.measurement
     heads = np.zeros(count, _TAGGED if m.tags else _UNTAGGED)
-    parts = [Part(_fixed(heads)), *parts]
+    parts = [Part(fixed(heads)), *parts]
     if m.tags:
-        tags = Part(_tag_elements(tuple((tag, batch.tags[tag]) for tag in (*m.tags, *m.own_tags))), series)
+        tags = Part(tag_elements(batch), series)
         parts.insert(1, tags)
         heads["name"] = np.void(_DOCUMENT + _name(TAGS))
         heads["tags"] = _LENGTH_BYTES + tags.block(slice(0, count))[1]
@@ -114,23 +144,23 @@ def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Do
     return Documents(assembled(parts, count), np.cumsum(heads["total"], dtype=np.int64))
 
 
-def _template(names: tuple[bytes, ...], count: int) -> NDArray[np.void]:
+def _template(names: tuple[bytes, ...], count: int, end: bytes = _END) -> NDArray[np.void]:
     """Return writable rows of `value0`, `value1`, ..., eight bytes each, between these names and an end."""
-    return np.frombuffer(bytearray(_row(names) * count), _row_type(names))
+    return np.frombuffer(bytearray(_row(names, end) * count), _row_type(names, end))
 
 
 @lru_cache(maxsize=64)
-def _row(names: tuple[bytes, ...]) -> bytes:
-    return b"".join(name + bytes(8) for name in names) + _END
+def _row(names: tuple[bytes, ...], end: bytes) -> bytes:
+    return b"".join(name + bytes(8) for name in names) + end
 
 
 @lru_cache(maxsize=64)
-def _row_type(names: tuple[bytes, ...]) -> np.dtype[Any]:
+def _row_type(names: tuple[bytes, ...], end: bytes) -> np.dtype[Any]:
     members: list[tuple[str, str]] = []
     for number, name in enumerate(names):
         members += [(f"name{number}", f"V{len(name)}")] if name else []
         members.append((f"value{number}", "<i8"))
-    return np.dtype([*members, ("end", "V1")])
+    return np.dtype([*members, *([("end", f"V{len(end)}")] if end else [])])
 
 
 def _bits(column: NDArray[Any], kind: Kind) -> NDArray[np.int64]:
@@ -140,18 +170,37 @@ def _bits(column: NDArray[Any], kind: Kind) -> NDArray[np.int64]:
     return column.astype("<f8", copy=False).view("<i8")
 
 
-def _fixed(rows: NDArray[np.void]) -> Texts:
+def _hashes(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return a number for every row that depends on all of its values, and on their order."""
+    found = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        found = (found ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # odd, so that no two inputs meet
+        found ^= found >> np.uint64(29)
+    return found.view(np.int64)
+
+
+def fixed(table: NDArray[np.void]) -> Texts:
     """Return rows of fixed width as a table of texts."""
-    width = rows.dtype.itemsize
-    return Texts(rows.view(f"V{width}"), np.broadcast_to(np.int32(width), len(rows)))
+    width = table.dtype.itemsize
+    return Texts(table.view(f"V{width}"), np.broadcast_to(np.int32(width), len(table)))
+
+
+def tag_elements(batch: Batch) -> Texts:
+    """Return the tags of every series of the world, and the end of their document."""
+    m = batch.measurement
+    return _elements(tuple((tag, batch.tags[tag]) for tag in (*m.tags, *m.own_tags)), _END)
+
+
+def text_elements(name: str, codes: Codes) -> Texts:
+    """Return a text of every series of the world as an element of that name."""
+    return _elements(((name, codes),), b"")
 
 
 @lru_cache(maxsize=64)
-def _tag_elements(tags: _Tags) -> Texts:
-    """Return the tags of every series of the world, and the end of their document."""
+def _elements(tags: _Tags, end: bytes) -> Texts:
     # Codes compare by identity, so a world's tags are turned into text once, not for every batch.
     columns = [([_text(tag, value) for value in codes.values], codes.codes) for tag, codes in tags]
-    return joined([*columns, ([_END], np.zeros(len(columns[0][1]), np.int32))])
+    return joined([*columns, ([end], np.zeros(len(columns[0][1]), np.int32))])
 
 
 def _text(name: str, value: str) -> bytes:

@@ -212,6 +212,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "stalls": view.stall_rows(found),
         "stall_count": len(found),
         "unsupported": view.unsupported(cell),
+        "plans": view.plans(cell),
         "first_wrong": view.first_wrong(cell),
         "differences": view.differences(cell),
         "torn_reads": view.torn_reads(cell),

@@ -20,6 +20,7 @@ Format = str
 _FORMATS: dict[Format, Callable[[Any], str]] = {
     "count": format_count,
     "ns": format_duration,
+    "ms": lambda ms: format_duration(ms * 1e6),
     "s": lambda seconds: format_duration(seconds * NS_PER_S),
     "bytes": format_size,
     "percent": lambda percent: f"{percent:.1f} %",
@@ -273,6 +274,23 @@ def first_ops(cell: Cell) -> list[tuple[str, str]]:
 def unsupported(cell: Cell) -> list[tuple[str, str]]:
     """Return the kinds of query that the schema cannot answer, with the reasons."""
     return [(kind, str(why)) for kind, why in _items(lookup(cell.summary, ("answers", "unsupported")))]
+
+
+_UNTOLD = "this server does not tell"
+_PLAN_FIGURES: tuple[tuple[str, Format], ...] = (("examined", "count"), ("returned", "count"), ("duration_ms", "ms"))
+
+
+def plans(cell: Cell) -> list[tuple[str, ...]]:
+    """Return per kind of query how the database got at the data, rows examined and returned, and its own time."""
+    found: list[tuple[str, ...]] = []
+    for kind, plan in _items(cell.summary.get("plans")):
+        if error := lookup(plan, ("error",)):
+            found.append((kind, str(error), MISSING, MISSING, MISSING))
+            continue
+        figures = [(lookup(plan, (key,)), form) for key, form in _PLAN_FIGURES]
+        told = [_UNTOLD if value is None else text_of(value, form) for value, form in figures]
+        found.append((kind, str(lookup(plan, ("access",))), *told))
+    return found
 
 
 def first_wrong(cell: Cell) -> Sequence[tuple[str, str]]:

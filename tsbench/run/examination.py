@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tsbench.check.answers import Answers, ask, given_answers, guarded, read_back
+from tsbench.check.answers import AFTER, Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
 from tsbench.check.lost_writes import newest_stored_ns, with_unrecorded
@@ -19,9 +21,10 @@ from tsbench.results.ledger import read_ledgers
 from tsbench.results.manifest import check_world
 from tsbench.run.figures import Processes
 from tsbench.run.findings import Findings
-from tsbench.run.time_limits import Limits
+from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
 from tsbench.units import format_now
+from tsbench.workload import queries
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
-    from tsbench.targets.base import Schema, Session, Target
+    from tsbench.targets.base import Schema, Session, Statement, Target
+    from tsbench.targets.plans import Plan
 
 T = TypeVar("T")
 
@@ -46,14 +50,14 @@ class _Server:
 
     def __init__(self, limits: Limits, target: Target, schema: Schema) -> None:
         self._limits = limits
-        self._session: Session | None = None
+        self._session: LimitedSession | None = None
         self.death = ""
         try:
             self._session = limits.connect(target, schema)
         except UserMistake as error:  # it was reached before
             self._gone(str(error))
 
-    def ask(self, check: Callable[[Session], T]) -> T:
+    def ask(self, check: Callable[[LimitedSession], T]) -> T:
         """Run a check on the server's session.
 
         Raises
@@ -84,7 +88,7 @@ class _Server:
 
 
 class Examiner:
-    """Checks the data in the database after the load; call `audit`, `check` and `size` in that order.
+    """Checks the data in the database after the load; call `audit`, `check`, `size` and `plans` in that order.
 
     A server that has gone or does not answer is a finding, not an error: all results so far are kept.
     """
@@ -198,6 +202,29 @@ class Examiner:
             "directory_bytes": directory_bytes(),
         }
 
+    def plans(self) -> Findings:
+        """Return how the database executes one query of each kind, where it says so; write plans.json.
+
+        What it does not answer has a reason instead: plans are no check, and the figures stand without them.
+        """
+        found: dict[str, Any] = {}
+        texts: dict[str, Any] = {}
+        for kind in dict.fromkeys(op.query for op in self._spec.op if op.query is not None):
+            query = queries.make(kind, self._world, self._gold.loaded, self._spec.world.seed, AFTER)
+            try:
+                statement = self._schema.compile(query)
+                plan = self._server.ask(partial(_explained, statement=statement))
+            except Unsupported:  # which the answers name
+                continue
+            except OpError as error:
+                found[kind] = {"error": f"{error.cause}: {error}"}
+                continue
+            if plan is not None:
+                found[kind], texts[kind] = plan.figures(), {"query": statement.text, "plan": json.loads(plan.text)}
+        if texts:
+            self._run.write_json("plans.json", texts)
+        return self._found({"plans": found})
+
     def _found(
         self, parts: dict[str, Any], checks: dict[str, Verdict] | None = None, gates: tuple[GateResult, ...] = ()
     ) -> Findings:
@@ -206,6 +233,10 @@ class Examiner:
     def close(self) -> None:
         """Close the session."""
         self._server.close()
+
+
+def _explained(session: LimitedSession, statement: Statement) -> Plan | None:
+    return session.explain(statement)
 
 
 def _rows_of(session: Session, schema: Schema, query: Query) -> Rows:

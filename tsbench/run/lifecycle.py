@@ -226,6 +226,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
                 found += examiner.audit()
                 found += examiner.check()
                 found += examiner.size(server.size)
+                found += examiner.plans()
             found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries
         return assessment.conclude(run, spec, heading, found)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from tsbench.errors import Unreachable
 from tsbench.model import OpError
 from tsbench.targets.base import timed
+from tsbench.targets.plans import Explaining
 from tsbench.units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement, Rows
     from tsbench.scenario.parts import TimeoutPart
     from tsbench.targets.base import Command, Payload, Schema, ServerObject, Session, Statement, Target
+    from tsbench.targets.plans import Plan
 
 Key = Literal["connect", "create", "load", "settle", "check"]
 
@@ -128,6 +130,13 @@ class LimitedSession:
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         with self.limits.step(self.key, "reading the sizes of the tables"):
             return self.session.sizes(measurements)
+
+    def explain(self, statement: Statement) -> Plan | None:
+        """Return how the database executes a query; None if its sessions cannot say."""
+        if not isinstance(self.session, Explaining):
+            return None
+        with self.limits.step(self.key, f"the plan of {_brief(statement)}"):
+            return self.session.explain(statement)
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         with self.limits.step(self.key, "listing what exists on the server"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
@@ -81,6 +82,15 @@ class Payload:
 
 class Unsupported(Exception):  # noqa: N818 - a declaration, not an error
     """Raised by a schema that cannot express a query or a write mode; the text is the reason."""
+
+
+@contextmanager
+def expressible() -> Iterator[None]:
+    """Raise `Unsupported` for a value that an encoder refuses, since the wire format cannot express it exactly."""
+    try:
+        yield
+    except ValueError as error:
+        raise Unsupported(str(error)) from error
 
 
 class NothingKept(Unsupported):

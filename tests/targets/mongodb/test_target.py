@@ -1,43 +1,21 @@
 from __future__ import annotations
 
 import socket
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pymongo
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import ALL, Alteration, Point, TargetContract
+from tests.targets.contract import ALL, TargetContract
 from tests.targets.data import CPU, START_NS, S
+from tests.targets.mongodb import bare
 from tsbench.errors import UserMistake
-from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
+from tsbench.model import Count, OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.mongodb import TARGET
-from tsbench.targets.mongodb.schemas import PER_POINT, TIMESERIES, TIMESERIES_INDEXED
+from tsbench.targets.mongodb.schemas import BUCKETED, PER_POINT, PER_VALUE, TIMESERIES, TIMESERIES_INDEXED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pymongo.database import Database
-
-    from tsbench.model import Measurement
     from tsbench.targets.base import Payload, Schema, Session, Target
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@contextmanager
-def bare(url: str) -> Iterator[Database[dict[str, Any]]]:
-    """The database of an endpoint, by pymongo alone."""
-    with pymongo.MongoClient[dict[str, Any]](url, tz_aware=True) as client:
-        yield client.get_default_database()
-
-
-def at(time_ns: int) -> datetime:
-    """The time as BSON has it."""
-    return EPOCH + timedelta(milliseconds=time_ns // 1_000_000)
-
 
 pytestmark = pytest.mark.mongodb
 
@@ -70,46 +48,25 @@ class TestMongodb(TargetContract):
             finally:
                 session.close()
 
-    @staticmethod
-    def stored(url: str, measurement: Measurement) -> Sequence[Point]:
-        with bare(url) as database:
-            return [
-                (
-                    round((one["time"] - EPOCH) / timedelta(milliseconds=1)) * 1_000_000,
-                    int(one["tags"]["host"].removeprefix("host_")) if measurement.tags else None,
-                    *(float(one[name]) for name in measurement.field_names),
-                    {tag: one["tags"][tag] for tag in measurement.own_tags} or None,
-                )
-                for one in database[measurement.name].find()
-            ]
-
-    @staticmethod
-    def alter(url: str, alteration: Alteration) -> None:
-        key, *_ = alteration.tags
-        *_, last_tag = alteration.tags
-        where = {"time": at(alteration.time_ns), f"tags.{key}": alteration.tags[key]}
-        with bare(url) as database:
-            points = database[alteration.measurement]
-            match alteration.action:
-                case "delete":
-                    points.delete_many(where)
-                case "duplicate":
-                    points.insert_one({**points.find_one(where, {"_id": 0})})  # type: ignore[dict-item]
-                case "change":
-                    points.update_one(where, {"$set": {alteration.field: alteration.value}})
-                case "tag":
-                    points.update_one(where, {"$set": {f"tags.{last_tag}": "elsewhere"}})
-                case "more":
-                    points.update_one(where, {"$set": {"more": 1}})
-                case "part":
-                    point = {"time": at(alteration.time_ns), "tags": dict(alteration.tags)}
-                    points.insert_one({**point, alteration.field: alteration.value})
+    stored = staticmethod(bare.stored)
+    alter = staticmethod(bare.alter)
 
     def refused_in_part(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
     ) -> tuple[Session, Payload, int]:
-        with bare(url) as database:
-            database["cpu"].create_index([("time", 1), ("tags.host", 1)], unique=True, name="one")
+        if schema.name == "bucketed":  # an update is refused with all of its points
+            with bare.bare(url) as database:
+                database["cpu"].create_index("tags.region", unique=True, name="one")
+            batch = data.batch(
+                CPU,
+                data.shared_tags(),
+                time_ns=[START_NS, START_NS, START_NS + S, START_NS + 2 * S],
+                series=[0, 2, 0, 2],
+            )
+            return session, schema.encode(batch, mode), 2
+        collection, more = ("point_values", [("field", 1)]) if schema.name == "per-value" else ("cpu", [])
+        with bare.bare(url) as database:
+            database[collection].create_index([("time", 1), ("tags.host", 1), *more], unique=True, name="one")
         batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S, START_NS])
         return session, schema.encode(batch, mode), 1
 
@@ -130,7 +87,7 @@ class TestMongodb(TargetContract):
 
 
 def test_a_server_that_makes_no_time_series_collections_is_found_out_and_named(mongodb_endpoint: str) -> None:
-    with bare(mongodb_endpoint) as database:
+    with bare.bare(mongodb_endpoint) as database:
         if "ferretdb" not in database.command("buildInfo"):
             pytest.skip("this server makes time-series collections")
     for schema in (TIMESERIES, TIMESERIES_INDEXED):
@@ -145,13 +102,46 @@ def test_an_unordered_write_stores_all_that_can_be_and_says_which_points_were_re
     for options, refused_rows, stored in (("?ordered=false", (1, 3), 3), ("", (1, 2, 3, 4), 1)):
         session = TARGET.connect(mongodb_endpoint + options, PER_POINT)
         session.run(PER_POINT.create([CPU], data.shared_tags()))
-        with bare(mongodb_endpoint) as database:
+        with bare.bare(mongodb_endpoint) as database:
             database["cpu"].create_index("time", unique=True, name="one")
         times = [START_NS, START_NS, START_NS + S, START_NS, START_NS + 2 * S]
         with pytest.raises(PartialWrite) as caught:
             session.write(PER_POINT.encode(data.batch(CPU, data.shared_tags(), time_ns=times), WriteMode.MULTI))
         assert (caught.value.acknowledged, caught.value.refused_rows) == (stored, refused_rows)
         assert caught.value.cause == "constraint"
+        session.close()
+
+
+@pytest.mark.parametrize("is_ordered", [True, False], ids=["ordered", "unordered"])
+def test_a_point_of_which_a_part_is_stored_is_a_refused_one(mongodb_endpoint: str, *, is_ordered: bool) -> None:
+    session = TARGET.connect(mongodb_endpoint + ("" if is_ordered else "?ordered=false"), PER_VALUE)
+    session.run(PER_VALUE.create([CPU], data.shared_tags()))
+    with bare.bare(mongodb_endpoint) as database:
+        values = database["point_values"]
+        only_load = {"field": "load"}
+        values.create_index("time", unique=True, name="one", partialFilterExpression=only_load)
+    times = [START_NS, START_NS + S, START_NS, START_NS + 2 * S]
+    with pytest.raises(PartialWrite) as caught:
+        session.write(PER_VALUE.encode(data.batch(CPU, data.shared_tags(), time_ns=times), WriteMode.MULTI))
+    refused_rows = (2, 3) if is_ordered else (2,)
+    assert (caught.value.acknowledged, caught.value.refused_rows) == (4 - len(refused_rows), refused_rows)
+    counted = session.query(PER_VALUE.compile(Count(CPU)), ("points",))
+    assert counted.records == [(caught.value.acknowledged,)]  # the field `busy` has one value more
+    session.close()
+
+
+def test_what_a_refused_update_of_an_hour_holds_is_named_by_its_rows(mongodb_endpoint: str) -> None:
+    for options, refused_rows in (("?ordered=false", (1, 3)), ("", (1, 2, 3))):
+        session = TARGET.connect(mongodb_endpoint + options, BUCKETED)
+        session.run(BUCKETED.create([CPU], data.shared_tags()))
+        with bare.bare(mongodb_endpoint) as database:
+            database["cpu"].create_index("tags.region", unique=True, name="one")
+        times, series = [START_NS, START_NS, START_NS + S, START_NS + S], [0, 2, 3, 2]
+        batch = data.batch(CPU, data.shared_tags(), time_ns=times, series=series)
+        with pytest.raises(PartialWrite) as caught:
+            session.write(BUCKETED.encode(batch, WriteMode.MULTI))
+        assert caught.value.refused_rows == refused_rows
+        assert caught.value.acknowledged == len(bare.stored(mongodb_endpoint, CPU)) == 4 - len(refused_rows)
         session.close()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.encode import pgcopy, sql
 from tsbench.model import Kind, WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.base import Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -134,10 +134,8 @@ def _insert(m: Measurement) -> str:
 
 
 def _times(batch: Batch) -> NDArray[np.datetime64]:
-    try:
+    with expressible():
         return pgcopy.times_us(batch.time_ns).view("datetime64[us]")
-    except sql.Inexact as error:
-        raise Unsupported(str(error)) from error
 
 
 def _python(batch: Batch) -> list[Sequence[Any]]:

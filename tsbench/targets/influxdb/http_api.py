@@ -16,7 +16,7 @@ from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Operation, Payload, Unsupported
+from tsbench.targets.base import Operation, Payload, Unsupported, expressible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,7 +107,7 @@ class LineSchema:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         if mode is WriteMode.SINGLE:
             return next(self.encode_singles(batch))
-        with _expressible():
+        with expressible():
             data = line_protocol.encode(batch)
         return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
 
@@ -119,17 +119,9 @@ class LineSchema:
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         """Yield one SINGLE payload with one line per point."""
         name = batch.measurement.name
-        with _expressible():
+        with expressible():
             found = line_protocol.encode_singles(batch)
         return (Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found)
-
-
-@contextmanager
-def _expressible() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise Unsupported(str(error)) from error
 
 
 class Writer:

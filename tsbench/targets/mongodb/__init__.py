@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.targets.base import Access, Driver, Requirement, require_driver
-from tsbench.targets.mongodb.schemas import SCHEMAS, PointSchema
+from tsbench.targets.mongodb.schemas import SCHEMAS, DocumentSchema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ class MongodbTarget:
     """
 
     name: str
-    schemas: Mapping[str, PointSchema]
+    schemas: Mapping[str, DocumentSchema]
     durable: bool = True
     driver: Driver | None = Driver("pymongo", "mongodb", ("pymongo",))
     resolution_ns: int = 1_000_000
@@ -53,11 +53,11 @@ class MongodbTarget:
         waiter: NewWaiter | None = None,
     ) -> MongodbSession:
         """Open a session; see `tsbench.targets.mongodb.session.connect`."""
-        del schema  # the layout is in the commands
         require_driver(self)
         from tsbench.targets.mongodb.session import connect
 
-        return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, waiter=waiter)
+        layout = self.schemas[schema.name]
+        return connect(endpoint, layout, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, waiter=waiter)
 
 
 TARGET = MongodbTarget("mongodb", {s.name: s for s in SCHEMAS})

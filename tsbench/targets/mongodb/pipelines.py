@@ -1,4 +1,4 @@
-"""Queries as aggregation pipelines over one document per point; pure: no driver is imported."""
+"""Queries as aggregation pipelines; pure: no driver is imported. Here over one document per point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tsbench.encode.bson_columns import NS_PER_MS, TAGS, TIME
 from tsbench.encode.sql import EPOCH
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Raw, Stored, Window
+from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Raw, Stored
 from tsbench.targets.base import Statement, Unsupported
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tsbench.model import Aggregate, Measurement, Query
 
 Stage: TypeAlias = "dict[str, Any]"
+Read: TypeAlias = Raw | Above | Bucketed | Grouped | Latest | LatestBuckets
 _DAY_MS = 86_400_000
 
 
@@ -27,11 +28,13 @@ class Pipeline:
         """Return the query as a pipeline: its text for people, and as parameters the collection and the stages."""
         match query:
             case Raw() | Above():
-                stages = [*self.chosen(query), self.projection(query.measurement, query.fields)]
+                above = {plain(query.field): {"$gt": query.threshold}} if isinstance(query, Above) else {}
+                points = self.points(query, _window(query), above)
+                stages = [*points, _projection(query.measurement, query.fields)]
             case Bucketed() | Grouped():
                 stages = self._aggregated(query)
             case Latest():
-                stages = self._latest(query)
+                stages = self.latest(query)
             case LatestBuckets():
                 stages = self._latest_buckets(query)
             case Count():
@@ -40,15 +43,37 @@ class Pipeline:
                 stages = self.stored(query)
         return statement(self.collection(query.measurement), stages)
 
+    # --- what other layouts replace
+
     def collection(self, measurement: Measurement) -> str:
         """Return the name of the collection that has a measurement's points."""
         return measurement.name
 
-    # --- what other layouts replace
+    def points(self, query: Read, window: Stage, more: Stage) -> list[Stage]:
+        """Return the stages for a query's points in a window, with more conditions on their fields."""
+        return [{"$match": {**({TIME: window} if window else {}), **among(query), **more}}]
 
-    def matched(self, m: Measurement, window: Stage, keys: Sequence[str] | None, more: Stage) -> list[Stage]:
-        """Return the stages for the points of a window, of some series, with more conditions on their fields."""
-        return [{"$match": {**({TIME: window} if window else {}), **_among(m, keys), **more}}]
+    def values(self, query: Read, window: Stage) -> list[Stage]:
+        """Return the stages for what a query aggregates in a window."""
+        return self.points(query, window, {})
+
+    def value(self, field: str) -> Any:
+        """Return the expression for a field's value in what `values` returns."""
+        return f"${plain(field)}"
+
+    def latest(self, query: Latest) -> list[Stage]:
+        """Return the stages for the newest point of every series.
+
+        A sort before $first is what MongoDB turns into one look-up per series where an index has that order.
+        """
+        m, key = query.measurement, query.measurement.key
+        chosen = self.points(query, _before(query), {})
+        if key is None:
+            return [*chosen, {"$sort": {TIME: -1}}, {"$limit": 1}, _projection(m, query.fields)]
+        first = {f"f{i}": {"$first": f"${plain(field)}"} for i, field in enumerate(query.fields)}
+        group = {"_id": f"${key_path(m)}", "t": {"$first": f"${TIME}"}, **first}
+        order = {"$sort": {key_path(m): 1, TIME: -1}}
+        return [*chosen, order, {"$group": group}, named({TIME: "$t", key: "$_id"}, query.fields)]
 
     def count(self, measurement: Measurement) -> list[Stage]:
         """Return the stages that count points."""
@@ -57,80 +82,30 @@ class Pipeline:
 
     def stored(self, query: Stored) -> list[Stage]:
         """Return the stages for whole documents; one without a time lies before every other."""
-        limit = [] if query.limit is None else [{"$limit": query.limit}]
-        return [*_within(TIME, query), *limit]
-
-    def bound(self, time_ns: int) -> Any:
-        """Return the bound of a window: the first whole millisecond that is not before it, which keeps it exact."""
-        return EPOCH + timedelta(milliseconds=-(-time_ns // NS_PER_MS))
-
-    def bucket(self, bucket_ns: int) -> Any:
-        """Return the expression for the start of the bucket that contains a time, aligned to the epoch in UTC."""
-        width_ms, rest = divmod(bucket_ns, NS_PER_MS)
-        if rest:
-            raise Unsupported(f"MongoDB counts milliseconds; it has no bucket of {bucket_ns} ns")
-        time = f"${TIME}"
-        if _DAY_MS % width_ms == 0:  # $dateTrunc counts from the year 2000, a whole number of days after the epoch
-            return {"$dateTrunc": {"date": time, "unit": "millisecond", "binSize": width_ms}}
-        return {"$toDate": {"$multiply": [{"$floor": {"$divide": [{"$toLong": time}, width_ms]}}, width_ms]}}
-
-    def value(self, field: str) -> Any:
-        """Return the expression for a field's value."""
-        return f"${plain(field)}"
+        return [*within(TIME, query), *limited(query)]
 
     # --- the queries
 
-    def chosen(self, query: Raw | Above | Bucketed | Grouped) -> list[Stage]:
-        """Return the stages for the points that a query is about."""
-        window: Window = query.window
-        within = {"$gte": self.bound(window.start_ns), "$lt": self.bound(window.end_ns)}
-        above = {plain(query.field): {"$gt": query.threshold}} if isinstance(query, Above) else {}
-        return self.matched(query.measurement, within, query.keys, above)
-
-    def before(self, m: Measurement, before_ns: int | None, keys: Sequence[str] | None) -> list[Stage]:
-        """Return the stages for the points before a time."""
-        within = {} if before_ns is None else {"$lt": self.bound(before_ns)}
-        return self.matched(m, within, keys, {})
-
-    def projection(self, m: Measurement, fields: Iterable[str]) -> Stage:
-        """Return the stage that leaves the columns of an answer."""
-        key = {} if m.key is None else {plain(m.key): f"${_key_path(m)}"}
-        return {"$project": {"_id": 0, TIME: f"${TIME}", **key, **{f: self.value(f) for f in fields}}}
-
     def _aggregated(self, query: Bucketed | Grouped) -> list[Stage]:
         m = query.measurement
-        by: Any = self.bucket(query.bucket_ns)
+        by: Any = _bucket(query.bucket_ns)
         names: Stage = {TIME: "$_id"}
         order: Stage = {"_id": 1}
         if isinstance(query, Grouped) and m.key is not None:
-            by = {"t": by, "k": f"${_key_path(m)}"}
+            by = {"t": by, "k": f"${key_path(m)}"}
             names = {TIME: "$_id.t", m.key: "$_id.k"}
             order = {"_id.t": 1, "_id.k": 1}
-        return [*self.chosen(query), self._group(by, query.fields, query.aggregate), {"$sort": order},
-                _named(names, query.fields)]  # fmt: skip
+        values = self.values(query, _window(query))
+        return [*values, self._group(by, query.fields, query.aggregate), {"$sort": order}, named(names, query.fields)]
 
     def _latest_buckets(self, query: LatestBuckets) -> list[Stage]:
         return [
-            *self.before(query.measurement, query.before_ns, None),
-            self._group(self.bucket(query.bucket_ns), query.fields, query.aggregate),
+            *self.values(query, _before(query)),
+            self._group(_bucket(query.bucket_ns), query.fields, query.aggregate),
             {"$sort": {"_id": -1}},
             {"$limit": query.limit},
-            _named({TIME: "$_id"}, query.fields),
+            named({TIME: "$_id"}, query.fields),
         ]
-
-    def _latest(self, query: Latest) -> list[Stage]:
-        """Return the stages for the newest point of every series.
-
-        A sort before $first is what MongoDB turns into one look-up per series where an index has that order.
-        """
-        m = query.measurement
-        chosen = self.before(m, query.before_ns, query.keys)
-        if m.key is None:
-            return [*chosen, {"$sort": {TIME: -1}}, {"$limit": 1}, self.projection(m, query.fields)]
-        first = {f"f{i}": {"$first": self.value(field)} for i, field in enumerate(query.fields)}
-        group = {"_id": f"${_key_path(m)}", "t": {"$first": f"${TIME}"}, **first}
-        order = {"$sort": {_key_path(m): 1, TIME: -1}}
-        return [*chosen, order, {"$group": group}, _named({TIME: "$t", m.key: "$_id"}, query.fields)]
 
     def _group(self, by: Any, fields: Sequence[str], aggregate: Aggregate) -> Stage:
         """Return the stage that aggregates fields; their names are numbers, since a name of a group has no dots."""
@@ -163,25 +138,64 @@ def plain(name: str) -> str:
     return name
 
 
-def _among(m: Measurement, keys: Sequence[str] | None) -> Mapping[str, Any]:
-    return {} if keys is None or m.key is None else {_key_path(m): {"$in": list(keys)}}
+def among(query: Read, path: str = "") -> Stage:
+    """Return the condition for the series of a query; `path` is where their key is, by default in the tags."""
+    keys, m = getattr(query, "keys", None), query.measurement
+    return {} if keys is None or m.key is None else {path or key_path(m): {"$in": list(keys)}}
 
 
-def _key_path(m: Measurement) -> str:
-    return f"{TAGS}.{plain(m.key or '')}"
+def key_path(m: Measurement) -> str:
+    """Return the path of a measurement's key; "" if it has none."""
+    return "" if m.key is None else f"{TAGS}.{plain(m.key)}"
 
 
-def _named(names: Mapping[str, Any], fields: Sequence[str]) -> Stage:
+def named(names: Mapping[str, Any], fields: Sequence[str]) -> Stage:
     """Return the stage that names the columns of a group."""
     return {"$project": {"_id": 0, **names, **{field: f"$f{i}" for i, field in enumerate(fields)}}}
 
 
-def _within(path: str, query: Stored) -> list[Stage]:
+def within(path: str, query: Stored) -> list[Stage]:
+    """Return the stage for the times of a query; without a start, also for what has no time."""
     bounds = {name: bound for name, bound in (("$gte", query.start_ns), ("$lt", query.end_ns)) if bound is not None}
     if not bounds:
         return []
-    within = {path: {name: EPOCH + timedelta(milliseconds=-(-bound // NS_PER_MS)) for name, bound in bounds.items()}}
-    return [{"$match": within if query.start_ns is not None else {"$or": [within, {path: None}]}}]
+    found = {path: {name: bound_of(bound) for name, bound in bounds.items()}}
+    return [{"$match": found if query.start_ns is not None else {"$or": [found, {path: None}]}}]
+
+
+def limited(query: Stored) -> list[Stage]:
+    """Return the stage for the limit of a query, if it has one."""
+    return [] if query.limit is None else [{"$limit": query.limit}]
+
+
+def bound_of(time_ns: int) -> datetime:
+    """Return the bound of a window: the first whole millisecond that is not before it, which keeps it exact."""
+    return EPOCH + timedelta(milliseconds=-(-time_ns // NS_PER_MS))
+
+
+def _window(query: Raw | Above | Bucketed | Grouped) -> Stage:
+    return {"$gte": bound_of(query.window.start_ns), "$lt": bound_of(query.window.end_ns)}
+
+
+def _before(query: Latest | LatestBuckets) -> Stage:
+    return {} if query.before_ns is None else {"$lt": bound_of(query.before_ns)}
+
+
+def _projection(m: Measurement, fields: Iterable[str]) -> Stage:
+    """Return the stage that leaves the columns of an answer."""
+    key = {} if m.key is None else {plain(m.key): f"${key_path(m)}"}
+    return {"$project": {"_id": 0, TIME: f"${TIME}", **key, **{f: f"${plain(f)}" for f in fields}}}
+
+
+def _bucket(bucket_ns: int) -> Any:
+    """Return the expression for the start of the bucket that contains a time, aligned to the epoch in UTC."""
+    width_ms, rest = divmod(bucket_ns, NS_PER_MS)
+    if rest:
+        raise Unsupported(f"MongoDB counts milliseconds; it has no bucket of {bucket_ns} ns")
+    time = f"${TIME}"
+    if _DAY_MS % width_ms == 0:  # $dateTrunc counts from the year 2000, a whole number of days after the epoch
+        return {"$dateTrunc": {"date": time, "unit": "millisecond", "binSize": width_ms}}
+    return {"$toDate": {"$multiply": [{"$floor": {"$divide": [{"$toLong": time}, width_ms]}}, width_ms]}}
 
 
 def _shown(value: Any) -> Any:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tsbench.encode import bson_columns
-from tsbench.encode.bson_columns import TAGS, TIME
-from tsbench.encode.sql import Inexact
+from tsbench.encode import bson_columns, bson_hours
+from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.model import WriteMode
-from tsbench.targets.base import Operation, Payload, Statement, Unsupported
-from tsbench.targets.mongodb.pipelines import Pipeline, plain
+from tsbench.targets.base import Operation, Payload, Statement, Unsupported, expressible
+from tsbench.targets.mongodb.layouts import HOUR_PATH, KEY_PATH, HourPipeline, ValuePipeline
+from tsbench.targets.mongodb.pieces import MAX_BYTES, MAX_DOCUMENTS, Piece
+from tsbench.targets.mongodb.pipelines import Pipeline, key_path, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,32 +20,24 @@ if TYPE_CHECKING:
     from tsbench.model import Batch, Codes, Measurement, Query
     from tsbench.targets.base import Command
 
-MAX_DOCUMENTS = 100_000
-"""Maximum number of documents of one `insert`, by the protocol."""
-MAX_BYTES = 47_000_000
-"""Maximum size of the documents of one `insert`: a message may have 48,000,000 bytes."""
-
 
 @dataclass(frozen=True, slots=True)
 class CreateCollection(Operation):
-    """Create a collection, with what the endpoint says of expiry and of time-series collections."""
+    """Create a collection, with what the endpoint says of expiry and of time-series collections.
+
+    A document expires by the date at `time_path`, and `margin_s` seconds later than a point would.
+    """
 
     text: str
     name: str
     is_timeseries: bool = False
     has_tags: bool = False
+    time_path: str = TIME
+    margin_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Encoded documents of one `insert`, and how many they are."""
-
-    data: bytes | memoryview
-    documents: int
-
-
-@dataclass(frozen=True, slots=True)
-class PointSchema:
+class DocumentSchema:
     """One document per point: `tags`, `time` and the fields; one collection per measurement.
 
     With `is_indexed` it has an index on time, and one on the key and time if the measurement has tags; without, only
@@ -58,23 +50,42 @@ class PointSchema:
     is_timeseries: bool = False
     keeps_duplicates: bool = True
     modes: frozenset[WriteMode] = frozenset(WriteMode)
+    verb: ClassVar[str] = "insert"
+    pipeline: ClassVar[Pipeline] = Pipeline()
+
+    def collections(self, measurements: Sequence[Measurement]) -> Mapping[str, Measurement]:
+        """Return the names of the collections that have these measurements, each with one that it has."""
+        # The first measurement with tags, so that a collection of several has the index on their key.
+        ordered = sorted(measurements, key=lambda m: m.key is not None)
+        named = {self.pipeline.collection(m): m for m in ordered}
+        return {name: named[name] for name in dict.fromkeys(map(self.pipeline.collection, measurements))}
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return the commands that create empty collections in place of existing ones."""
         del tags  # every document has its own
-        made: list[Command] = [*self.drop(measurements)]
         for m in measurements:
             for name in (*m.tags, *m.own_tags, *m.field_names):
                 plain(name)
-            text = f"create {'time-series ' if self.is_timeseries else ''}collection {m.name}"
-            made.append(CreateCollection(text, m.name, self.is_timeseries, bool(m.tags)))
-            if self.is_indexed:
-                made.append(_index(m))
+        made: list[Command] = [*self.drop(measurements)]
+        for name, m in self.collections(measurements).items():
+            made.append(self._collection(name, m))
+            if keys := self._indexes(m):
+                indexes = [{"key": key, "name": "_".join(f"{path}_{way}" for path, way in key.items())} for key in keys]
+                made.append(command({"createIndexes": name, "indexes": indexes}))
         return made
+
+    def _collection(self, name: str, m: Measurement) -> CreateCollection:
+        text = f"create {'time-series ' if self.is_timeseries else ''}collection {name}"
+        return CreateCollection(text, name, self.is_timeseries, bool(m.tags))
+
+    def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
+        if not self.is_indexed:
+            return ()
+        return [{TIME: 1}, *([{key_path(m): 1, TIME: -1}] if m.key else [])]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Return the commands that drop the collections; no error where they are missing."""
-        return [command({"drop": m.name}, optional=True) for m in measurements]
+        return [command({"drop": name}, optional=True) for name in self.collections(measurements)]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Return the command that writes all data to disk (a checkpoint), where sizes are counted.
@@ -85,24 +96,94 @@ class PointSchema:
         return [command({"fsync": 1, "$db": "admin"}, optional=True)]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Return the documents of an `insert`, the same in all modes: MongoDB has no other path for bulk data."""
+        """Return the documents of a write, the same in all modes: MongoDB has no other path for bulk data."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        with _exact():
-            documents = bson_columns.points(batch)
-        pieces = [Piece(*piece) for piece in documents.pieces(MAX_DOCUMENTS, MAX_BYTES)]
-        m = batch.measurement
-        return Payload(mode, m.name, _insert(m.name), pieces, len(batch), len(documents.data))
+        with expressible():
+            pieces = list(self._pieces(batch))
+        size = sum(len(piece.data) for piece in pieces)
+        return Payload(mode, batch.measurement.name, self._text(batch), pieces, len(batch), size)
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        name, text = batch.measurement.name, _insert(batch.measurement.name)
-        with _exact():
-            documents = bson_columns.points(batch)
-        return (Payload(WriteMode.SINGLE, name, text, [Piece(one, 1)], 1, len(one)) for one in documents)
+        name, text = batch.measurement.name, self._text(batch)
+        with expressible():
+            pieces = self._singles(batch)
+        return (Payload(WriteMode.SINGLE, name, text, [piece], 1, len(piece.data)) for piece in pieces)
+
+    def _text(self, batch: Batch) -> str:
+        return f"{self.verb} {self.pipeline.collection(batch.measurement)}"
+
+    def _pieces(self, batch: Batch) -> Iterator[Piece]:
+        first = 0
+        for data, points in bson_columns.points(batch).pieces(MAX_DOCUMENTS, MAX_BYTES):
+            yield Piece(data, points, points, first)
+            first += points
+
+    def _singles(self, batch: Batch) -> Iterator[Piece]:
+        documents = bson_columns.points(batch)
+        return (Piece(one, 1, 1) for one in documents)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as an aggregation pipeline."""
-        return Pipeline().compile(query)
+        return self.pipeline.compile(query)
+
+
+class ValueSchema(DocumentSchema):
+    """One document per value: `measurement`, `tags`, `time`, `field` and `value`; one collection for all.
+
+    A point is acknowledged if all of its values are. The indexes begin with the measurement.
+    """
+
+    __slots__ = ()
+    pipeline: ClassVar[Pipeline] = ValuePipeline()
+
+    def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
+        return [{MEASUREMENT: 1, TIME: 1}, *([{MEASUREMENT: 1, key_path(m): 1, TIME: -1}] if m.key else [])]
+
+    def _pieces(self, batch: Batch) -> Iterator[Piece]:
+        first, fields = 0, len(batch.fields)
+        for data, points in bson_columns.values(batch).pieces(MAX_DOCUMENTS // fields, MAX_BYTES):
+            yield Piece(data, points * fields, points, first, fields)
+            first += points
+
+    def _singles(self, batch: Batch) -> Iterator[Piece]:
+        fields, documents = len(batch.fields), bson_columns.values(batch)
+        return (Piece(one, fields, 1, 0, fields) for one in documents)
+
+
+class HourSchema(DocumentSchema):
+    """One document per series and hour: `tags`, and `points` by their ms of the hour; one collection per measurement.
+
+    A write updates the documents of its hours and makes those that are missing, so that a point replaces an earlier
+    one of the same time.
+    """
+
+    __slots__ = ()
+    verb: ClassVar[str] = "update"
+    pipeline: ClassVar[Pipeline] = HourPipeline()
+
+    def _collection(self, name: str, m: Measurement) -> CreateCollection:
+        del m
+        # The last point of an hour is up to an hour younger than the document's date.
+        return CreateCollection(f"create collection {name}", name, time_path=HOUR_PATH, margin_s=3_600)
+
+    def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
+        return [{HOUR_PATH: 1}, *([{KEY_PATH: 1, HOUR_PATH: -1}] if m.key else [])]
+
+    def _pieces(self, batch: Batch) -> Iterator[Piece]:
+        found, first = bson_hours.hours(batch), 0
+        for data, updates in found.documents.pieces(MAX_DOCUMENTS, MAX_BYTES):
+            bounds = found.bounds[first : first + updates + 1]
+            rows = found.rows[bounds[0] : bounds[-1]]
+            if len(batch) == 1:
+                yield Piece(data, 1, 1)
+            else:
+                yield Piece(data, updates, len(rows), rows=rows.tolist(), bounds=(bounds - bounds[0]).tolist())
+            first += updates
+
+    def _singles(self, batch: Batch) -> Iterator[Piece]:
+        updates = bson_hours.hours(batch, apart=True)
+        return (Piece(one, 1, 1) for one in updates.documents)
 
 
 def command(document: Mapping[str, Any], *, optional: bool = False) -> Statement:
@@ -110,26 +191,10 @@ def command(document: Mapping[str, Any], *, optional: bool = False) -> Statement
     return Statement(json.dumps(document, ensure_ascii=False), (document,), optional)
 
 
-def _insert(collection: str) -> str:
-    return f"insert {collection}"
-
-
-def _index(m: Measurement) -> Statement:
-    keys = [{TIME: 1}, *([{f"{TAGS}.{plain(m.key)}": 1, TIME: -1}] if m.key else [])]
-    indexes = [{"key": key, "name": "_".join(f"{path}_{way}" for path, way in key.items())} for key in keys]
-    return command({"createIndexes": m.name, "indexes": indexes})
-
-
-@contextmanager
-def _exact() -> Iterator[None]:
-    try:
-        yield
-    except Inexact as error:
-        raise Unsupported(str(error)) from error
-
-
-PER_POINT = PointSchema("per-point")
-PER_POINT_INDEXED = PointSchema("per-point-indexed", is_indexed=True)
-TIMESERIES = PointSchema("timeseries", is_timeseries=True)
-TIMESERIES_INDEXED = PointSchema("timeseries-indexed", is_indexed=True, is_timeseries=True)
-SCHEMAS = (PER_POINT_INDEXED, PER_POINT, TIMESERIES, TIMESERIES_INDEXED)
+PER_POINT = DocumentSchema("per-point")
+PER_POINT_INDEXED = DocumentSchema("per-point-indexed", is_indexed=True)
+PER_VALUE = ValueSchema("per-value", is_indexed=True)
+BUCKETED = HourSchema("bucketed", is_indexed=True, keeps_duplicates=False)
+TIMESERIES = DocumentSchema("timeseries", is_timeseries=True)
+TIMESERIES_INDEXED = DocumentSchema("timeseries-indexed", is_indexed=True, is_timeseries=True)
+SCHEMAS = (PER_POINT_INDEXED, PER_POINT, PER_VALUE, BUCKETED, TIMESERIES, TIMESERIES_INDEXED)

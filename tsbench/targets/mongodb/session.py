@@ -21,13 +21,15 @@ from pymongo.errors import (
 
 from tsbench.collect.counters import Counting
 from tsbench.encode.bson_columns import NS_PER_MS, TAGS, TIME
-from tsbench.model import OTHERS, OpError, Outcome, PartialWrite, Rows
+from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
-from tsbench.targets.mongodb import counters
+from tsbench.targets.mongodb import counters, explain
 from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
+from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
 from tsbench.targets.mongodb.wire import Messages
+from tsbench.targets.plans import Explaining
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from tsbench.results.panels import Panel
     from tsbench.targets.base import Command, Payload
     from tsbench.targets.mongodb.endpoint import Endpoint, Shared
-    from tsbench.targets.mongodb.schemas import Piece
+    from tsbench.targets.mongodb.pieces import Piece
+    from tsbench.targets.mongodb.schemas import DocumentSchema
+    from tsbench.targets.plans import Plan
 
 _OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
 """Times beyond the year 9999, which Python's datetimes do not have, are numbers of milliseconds."""
@@ -49,7 +53,12 @@ _FIELDS = {"insert": b"documents\0", "update": b"updates\0"}
 
 
 def connect(
-    endpoint: str, *, timeout_s: float, connect_timeout_s: float | None = None, waiter: NewWaiter | None = None
+    endpoint: str,
+    schema: DocumentSchema,
+    *,
+    timeout_s: float,
+    connect_timeout_s: float | None = None,
+    waiter: NewWaiter | None = None,
 ) -> MongodbSession:
     """Open a session on MongoDB, or on a server that speaks its protocol.
 
@@ -66,7 +75,7 @@ def connect(
         with pymongo.timeout(timeout_s if connect_timeout_s is None else connect_timeout_s):
             about = shared.client[of.database].command("buildInfo")
             kind = FerretdbSession if "ferretdb" in about else MongodbSession
-            return kind(of, shared, about, timeout_s, waiter)
+            return kind(of, schema, shared, about, timeout_s, waiter)
     except PyMongoError as error:
         shared.close()
         raise refused(endpoint, error) from error
@@ -75,7 +84,7 @@ def connect(
         raise
 
 
-class MongodbSession(Counting):
+class MongodbSession(Counting, Explaining):
     """A session whose commands and queries share the process's client, and whose writes have a connection of their own.
 
     That connection is opened by the session and after an error by the next write; if that fails, the write is FAILED
@@ -85,9 +94,16 @@ class MongodbSession(Counting):
     panels: ClassVar[tuple[Panel, ...]] = counters.PANELS
 
     def __init__(
-        self, of: Endpoint, shared: Shared, about: Mapping[str, Any], timeout_s: float, waiter: NewWaiter | None
+        self,
+        of: Endpoint,
+        schema: DocumentSchema,
+        shared: Shared,
+        about: Mapping[str, Any],
+        timeout_s: float,
+        waiter: NewWaiter | None,
     ) -> None:
-        self._of, self._shared, self._about, self._timeout_s, self._waiter = of, shared, about, timeout_s, waiter
+        self._of, self._schema, self._shared, self._about = of, schema, shared, about
+        self._timeout_s, self._waiter = timeout_s, waiter
         self._database = shared.client.get_database(of.database, codec_options=_OPTIONS)
         self._bodies: dict[str, tuple[bytes, bytes]] = {}
         self._messages: Messages | None = Messages(shared.client, waiter)
@@ -128,7 +144,8 @@ class MongodbSession(Counting):
         self._database.create_collection(command.name, **more)
         if not command.is_timeseries:
             if self._of.expire_after_s is not None:
-                self._database[command.name].create_index(TIME, expireAfterSeconds=self._of.expire_after_s)
+                seconds = self._of.expire_after_s + command.margin_s
+                self._database[command.name].create_index(command.time_path, expireAfterSeconds=seconds)
             return
         (made,) = self._database.list_collections(filter={"name": command.name})
         if made.get("type") != "timeseries":
@@ -140,16 +157,12 @@ class MongodbSession(Counting):
     def write(self, payload: Payload) -> int:
         """Send a payload's documents; return the number of points when all are acknowledged as the endpoint asks."""
         body, field = self._body(payload.text)
-        acknowledged, deadline = 0, time.monotonic() + self._timeout_s
-        for piece in payload.data:
+        deadline = time.monotonic() + self._timeout_s
+        for number, piece in enumerate(payload.data):
             try:
-                answer = self._sent(body, field, piece, deadline)
-                acknowledged += _acknowledged(answer, piece)
+                piece.check(self._sent(body, field, piece, deadline))
             except OpError as error:
-                done = error.acknowledged if isinstance(error, PartialWrite) else 0
-                if not acknowledged + done:
-                    raise
-                raise _in_part(error, payload, acknowledged, done) from error
+                raise in_part(error, payload.data, number) from error
         return payload.points
 
     def _sent(self, body: bytes, field: bytes, piece: Piece, deadline: float) -> Mapping[str, Any]:
@@ -205,6 +218,13 @@ class MongodbSession(Counting):
             found = [dict.fromkeys(columns, 0)]
         return Rows(columns, [tuple(map(document.get, columns)) for document in found])
 
+    def explain(self, statement: Statement) -> Plan:
+        """Execute an aggregation pipeline and return how the server did that."""
+        if len(statement.params) != 2:
+            raise not_mine(statement)
+        with _errors(self._timeout_s):
+            return explain.plan(self._database.command(explain.command(*statement.params)))
+
     # --- what the server says of itself
 
     @property
@@ -226,18 +246,20 @@ class MongodbSession(Counting):
         }
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes of the collections and of their indexes on disk, as the server counts them."""
-        found = {"collections": 0, "indexes": 0}
+        """Return the bytes of the collections and of each index on disk; indexes of the same name are added up."""
+        found = {"collections": 0}
         with _errors(self._timeout_s):
-            for name in self._database.list_collection_names(filter={"name": {"$in": [m.name for m in measurements]}}):
+            wanted = {"name": {"$in": [*self._schema.collections(measurements)]}}
+            for name in self._database.list_collection_names(filter=wanted):
                 stats = self._database.command("collStats", name)
                 found["collections"] += int(stats.get("storageSize", 0))
-                found["indexes"] += int(stats.get("totalIndexSize", 0))
+                for index, size in stats.get("indexSizes", {}).items():
+                    found[f"index {index}"] = found.get(f"index {index}", 0) + int(size)
         return found
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the collections, which have an id; their database vanishes with its last collection."""
-        names = {m.name for m in measurements}
+        names = self._schema.collections(measurements)
         with _errors(self._timeout_s):
             found = [one for one in self._database.list_collections() if one["name"] in names]
         return [
@@ -281,45 +303,6 @@ class FerretdbSession(MongodbSession):
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _acknowledged(answer: Mapping[str, Any], piece: Piece) -> int:
-    """Return the number of points that an answer acknowledges: all, else an error is raised."""
-    if not answer.get("ok"):
-        raise _failed(int(answer.get("code", 0)), str(answer.get("errmsg", "")))
-    refusals = answer.get("writeErrors", ())
-    if not refusals:
-        if concern := answer.get("writeConcernError"):  # applied here, but not known to be where it was asked to be
-            raise OpError(Outcome.UNKNOWN, "write concern", f"MongoDB: {concern.get('errmsg')}")
-        return piece.documents
-    first = refusals[0]
-    error = _failed(int(first.get("code", 0)), str(first.get("errmsg", "")))
-    stored = int(answer.get("n", 0))
-    if not stored:
-        raise error
-    refused_at = {int(one["index"]) for one in refusals}
-    if stored + len(refused_at) < piece.documents:  # in an ordered write, all after the first refused one, too
-        refused_at |= set(range(min(refused_at), piece.documents))
-    raise PartialWrite(
-        str(error),
-        acknowledged=stored,
-        refused=piece.documents - stored,
-        refused_rows=tuple(sorted(refused_at)) if len(refused_at) == piece.documents - stored else (),
-        cause=error.cause,
-    )
-
-
-def _in_part(error: OpError, payload: Payload, before: int, done: int) -> PartialWrite:
-    """Return the error of a payload of which earlier pieces, and perhaps a part of this one, are stored."""
-    known = error.outcome is not Outcome.UNKNOWN
-    stored = before + done
-    rows = tuple(before + row for row in error.refused_rows) if isinstance(error, PartialWrite) else ()
-    refused_rows = (*rows, *range(stored + len(rows), payload.points)) if rows else ()
-    refused = payload.points - stored if known else 0
-    return PartialWrite(
-        str(error), acknowledged=stored, refused=refused, cause=error.cause,
-        refused_rows=refused_rows if len(refused_rows) == refused else (),
-    )  # fmt: skip
-
-
 def _stored_record(document: dict[str, Any], columns: tuple[str, ...]) -> tuple[Any, ...]:
     """Return a document under the columns of `Stored`: tags and fields by name, and whatever else it has."""
     left = {name: value for name, value in document.items() if name not in {"_id", TIME, TAGS}}
@@ -334,26 +317,6 @@ def _time_ns(value: Any) -> Any:
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
-
-_CAUSES = {
-    2: "statement",  # BadValue
-    9: "statement",  # FailedToParse
-    13: "permission",
-    18: "permission",
-    26: "no table",  # NamespaceNotFound
-    50: "timeout",  # MaxTimeMSExpired
-    59: "statement",  # CommandNotFound
-    112: "conflict",
-    121: "constraint",  # DocumentValidationFailure
-    10334: "data",  # BSONObjectTooLarge
-    11000: "constraint",
-    14031: "disk full",
-}
-
-
-def _failed(code: int, text: str) -> OpError:
-    cause = _CAUSES.get(code, "server")
-    return OpError(Outcome.UNKNOWN if cause == "timeout" else Outcome.FAILED, cause, f"MongoDB: {text} ({code})")
 
 
 @contextmanager
@@ -371,6 +334,6 @@ def _errors(timeout_s: float) -> Iterator[None]:
     except ConnectionFailure as error:
         raise OpError(Outcome.UNKNOWN, "connection", f"MongoDB: {str(error)[:200]}") from error
     except OperationFailure as error:
-        raise _failed(error.code or 0, str(error.details or error)[:300]) from error
+        raise failed(error.code or 0, str(error.details or error)[:300]) from error
     except PyMongoError as error:  # raised by pymongo before anything was sent
         raise OpError(Outcome.FAILED, "driver", f"MongoDB: {str(error)[:200]}") from error

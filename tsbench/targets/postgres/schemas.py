@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tsbench.encode import pgcopy, pgparams, sql
 from tsbench.model import WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.targets.base import Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class PostgresSchema:
         m = batch.measurement
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        with _exact():
+        with expressible():
             if mode is WriteMode.BULK:
                 data = pgcopy.encode(batch, extra_json=True)
                 return Payload(mode, m.name, _copy(m), data, len(batch), len(data))
@@ -124,21 +123,13 @@ class PostgresSchema:
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         m, text = batch.measurement, _insert(batch.measurement, 1)
-        with _exact():
+        with expressible():
             rows = pgparams.rows(batch)
         return (Payload(WriteMode.SINGLE, m.name, text, row, 1, pgparams.nbytes(row)) for row in rows)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
         return PostgresText().statement(query)
-
-
-@contextmanager
-def _exact() -> Iterator[None]:
-    try:
-        yield
-    except sql.Inexact as error:
-        raise Unsupported(str(error)) from error
 
 
 def _copy(m: Measurement) -> str:

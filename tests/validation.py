@@ -1,0 +1,174 @@
+"""Asks every kind of query of every database and layout: `python -m tests.validation` writes which answers are right.
+
+Each layout is loaded with small worlds that every kind of query fits, and is asked as a run is checked: seeded queries,
+windows that begin and end anywhere, on ticks, and just after them. Answers are compared with gold, which is computed
+from the world. The table is `docs/validation.md`; the command ends with 1 if an answer is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from tests.check.stand import START_NS, Stand, fitting
+from tsbench.check.answers import Answers, ask
+from tsbench.errors import UserMistake
+from tsbench.model import OpError, Window
+from tsbench.targets.registry import SERVERS, TARGETS
+from tsbench.units import NS_PER_S
+from tsbench.workload.queries import QUERIES
+from tsbench.workload.use_cases import USE_CASES
+from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tsbench.targets.base import Schema, Target
+
+SEED, SCALE, TICKS, INTERVAL_S = 23, 32, 200, 600
+"""As many series as a kind of query chooses at most, and 33 hours: the longest window of a query is a day."""
+TIMEOUT_S = 300.0
+OUT = Path("docs/validation.md")
+URLS = {"mongodb": "TSBENCH_TEST_MONGODB"}
+"""Environment variables with the endpoint of a server to ask instead of one that is started."""
+HEAD = """# Which queries are right where
+
+This page is the output of `make validation`, on {day}: {queries} seeded queries of every kind were asked of every
+layout of every database that could be started, and compared with what was generated. A number is that of right answers.
+
+"""
+
+
+@dataclass
+class Column:
+    """The outcome by kind of query on one layout: a number of right answers, or another text."""
+
+    name: str
+    version: str = ""
+    cells: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+
+
+def worlds() -> Iterator[tuple[World, list[str]]]:
+    """Yield a world of every use case that a kind of query needs, with its kinds; each kind has one world."""
+    left = dict.fromkeys(QUERIES)
+    for name, use_case in USE_CASES.items():
+        world = World(
+            WorldSpec(
+                name, SCALE if use_case.tags else 1, SEED, START_NS, INTERVAL_S * NS_PER_S, 2 if use_case.tags else 1
+            )
+        )
+        kinds = [kind for kind in fitting(world, Window(START_NS, world.time_ns(TICKS))) if kind in left]
+        for kind in kinds:
+            del left[kind]
+        if kinds:
+            yield world, kinds
+    assert not left, f"no world for {', '.join(left)}"
+
+
+def column(name: str, target: Target, schema: Schema, url: str, place: Path, count: int) -> Column:
+    """Return the outcomes on one layout, which has an empty server for itself."""
+    found = Column(name)
+    for world, kinds in worlds():
+        stand = Stand(world, target, schema, url, TICKS)
+        try:
+            stand.load()
+        except OpError as error:
+            found.cells.update(dict.fromkeys(kinds, f"unsupported: {error}"))
+            continue
+        gold, session = stand.gold(), target.connect(url, schema, timeout_s=TIMEOUT_S)
+        found.version = session.facts()["version"]
+        for kind in kinds:
+            answers = Answers(place)
+            try:
+                ask(gold, session, schema, [kind], count, SEED, answers)
+            except OpError as error:
+                found.wrong[kind] = found.cells[kind] = f"no answer: {error}"
+                continue
+            answers.compare(gold)
+            if why := answers.unsupported.get(kind):
+                found.cells[kind] = f"unsupported: {why}"
+            elif answers.wrong:
+                found.cells[kind] = f"**{answers.wrong} of {answers.checked} wrong**"
+                found.wrong[kind] = str(answers.first_wrong)
+            else:
+                found.cells[kind] = str(answers.checked)
+        session.run(schema.drop(world.measurements))
+        session.close()
+    return found
+
+
+@contextmanager
+def serving(target: str, place: Path) -> Iterator[str]:
+    """Start a database's own server, or take the one that the environment names; yield its endpoint."""
+    if url := os.environ.get(URLS.get(target, ""), ""):
+        yield url
+        return
+    server = SERVERS[target](place, {})
+    server.start()
+    try:
+        yield server.endpoint
+    finally:
+        server.stop()
+        server.remove()
+
+
+def columns(names: Sequence[str], count: int) -> Iterator[Column]:
+    """Yield the outcomes on every layout of some databases; one that is not installed has an empty column."""
+    with TemporaryDirectory(prefix="tsbench-validation-", dir="/var/tmp") as directory:
+        for name in names:
+            target = TARGETS[name]
+            place = Path(directory) / name
+            place.mkdir()
+            try:
+                with serving(name, place) as url:
+                    for layout, schema in target.schemas.items():
+                        yield column(f"{name}<br>{layout}", target, schema, url, place, count)
+            except UserMistake as mistake:
+                yield Column(name, f"not asked: {mistake}")
+
+
+def table(found: Sequence[Column]) -> str:
+    """Return the matrix, with numbers in place of reasons, and the reasons and versions below it."""
+    reasons: dict[str, int] = {}
+
+    def shown(text: str) -> str:
+        verdict, has_reason, reason = text.partition(": ")
+        return f"{verdict} ({reasons.setdefault(reason, len(reasons) + 1)})" if has_reason else text
+
+    asked = [each for each in found if each.cells]
+    rows = [[kind, *(shown(each.cells.get(kind, "")) for each in asked)] for kind in QUERIES]
+    lines = [["query", *(each.name for each in asked)], ["---"] * (len(asked) + 1), *rows]
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    text += "".join(f"\n{number}. {reason}" for reason, number in reasons.items())
+    versions = dict.fromkeys(f"{each.name.partition('<br>')[0]}: {each.version}" for each in found if each.version)
+    return text + "\n\n" + "".join(f"- {version}\n" for version in versions)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--queries", type=int, default=100, help="queries of each kind on each layout (default: 100)")
+    startable = [name for name, target in TARGETS.items() if target.durable]
+    parser.add_argument("--only", nargs="+", choices=startable, default=startable, metavar="TARGET")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"the page (default: {OUT})")
+    given = parser.parse_args()
+    found = []
+    head = HEAD.format(day=datetime.now(UTC).date().isoformat(), queries=given.queries)
+    for each in columns(given.only, given.queries):
+        found.append(each)
+        print(each.name.replace("<br>", " "), each.version, f"{len(each.wrong)} kinds wrong", flush=True)
+        for kind, first in each.wrong.items():
+            print(f"  {kind}: {first}", flush=True)
+        given.out.write_text(head + table(found), encoding="utf-8")  # after each, as it takes a while
+    sys.exit(1 if any(each.wrong for each in found) else 0)
+
+
+if __name__ == "__main__":
+    main()
