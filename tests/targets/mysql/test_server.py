@@ -27,19 +27,18 @@ def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(
     server = MariadbServer(tmp_path / "db", {"innodb-buffer-pool-size": "64M", "innodb_log_file_size": "64M"})
     server.start()
     try:
-        endpoint, (pid,) = server.endpoint, server.pids()
-        written = {}
+        endpoint = server.endpoint
         for name in ("innodb", "rocksdb"):
             schema = MARIADB.schemas[name]
             session = MARIADB.connect(endpoint, schema)
             session.run(schema.create([CPU], data.shared_tags()))
             times = [START_NS + i * S for i in range(1_000)]
-            written[name] = session.write(
-                schema.encode(data.batch(CPU, data.shared_tags(), time_ns=times), WriteMode.MULTI)
-            )
+            payload = schema.encode(data.batch(CPU, data.shared_tags(), time_ns=times), WriteMode.MULTI)
+            assert session.write(payload) == 1_000
+            pids = server.pids()
             server.kill()
             assert (server.alive(), server.ended()) == (False, "killed by SIGKILL")
-            assert gone(psutil.Process(pid), within_s=5) if psutil.pid_exists(pid) else True
+            assert all(gone(psutil.Process(pid), within_s=5) for pid in pids if psutil.pid_exists(pid))
             server.start()
             assert server.endpoint == endpoint
             session = MARIADB.connect(endpoint, schema)
