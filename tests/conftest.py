@@ -18,6 +18,7 @@ from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
+from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ SERVER_MARKS = (
     "influxdb-1.6",
     "influxdb-1.8",
     "influxdb-2",
+    "mariadb",
     "mysql",
     "mongodb",
     "mongodb-timeseries",
@@ -178,6 +180,35 @@ def mongodb_endpoint(ferretdb_server: FerretdbServer) -> Iterator[str]:
     yield f"{ferretdb_server.endpoint.rpartition('/')[0]}/{name}"
     with pymongo.MongoClient[dict[str, Any]](ferretdb_server.endpoint) as client:
         client.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def mysql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], MariadbServer | MysqlServer]]:
+    """Starts MariaDB or MySQL when it is first asked for, one for all tests; nobody pulls the plug on it."""
+    pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
+    settings = {
+        "innodb_buffer_pool_size": "64M",
+        "innodb_flush_log_at_trx_commit": "0",
+        "innodb_doublewrite": "0",
+        "max_allowed_packet": "1M",
+    }
+    started: dict[str, MariadbServer | MysqlServer] = {}
+
+    def start(name: str) -> MariadbServer | MysqlServer:
+        if name not in started:
+            place = tmp_path_factory.mktemp(name)
+            server = MariadbServer(place, settings) if name == "mariadb" else MysqlServer(place, settings)
+            try:
+                server.start()
+            except UserMistake as mistake:
+                pytest.skip(str(mistake))
+            started[name] = server
+        return started[name]
+
+    yield start
+    for server in started.values():
+        server.stop()
+        server.remove()
 
 
 @pytest.fixture

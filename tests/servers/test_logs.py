@@ -14,9 +14,11 @@ PANIC = 'PANIC:  could not write to file "pg_wal/xlogtemp.3": No space left on d
         (f"ready\n{PANIC}\nall processes terminated\nshut down\n\n", PANIC),
         ("ready\n  out of memory \n\n", "out of memory"),
         (PANIC + "\nline" * 300, "line"),
+        ("ready\n0 [ERROR] unknown variable 'x=1'\n0 [ERROR] Aborting\n", "0 [ERROR] unknown variable 'x=1'"),
+        ("0 [ERROR] Aborting", "0 [ERROR] Aborting"),
         ("\n\n", ""),
     ],
-    ids=["full disk", "last", "long ago", "empty"],
+    ids=["full disk", "last", "long ago", "last but one", "nothing but the end", "empty"],
 )
 def test_a_full_disk_is_found_among_the_last_lines_and_otherwise_the_last_one_counts(text: str, line: str) -> None:
     assert telling_line(text) == line

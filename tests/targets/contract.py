@@ -5,6 +5,7 @@
 - `stored`, a reader on the bare driver: the points of a measurement as (time_ns, series, fields..., own tags),
 - `alter`, which changes stored data by the bare driver, so that defects can be planted,
 - `refused_in_part`, for a database that can be made to refuse some points of a write by its bare driver,
+- `absent`, the schemas that no server of the tests can store,
 - `unsupported`, the kinds of query that a schema refuses, by schema (strict: what is declared must be refused).
 """
 
@@ -110,6 +111,7 @@ class TargetContract:
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
     holds_anything: bool = True
     """Whether the bare driver can store tags and fields that the measurement does not have."""
+    absent: ClassVar[frozenset[str]] = frozenset()
     unsupported: ClassVar[Mapping[str, tuple[type, ...]]] = {}
 
     @staticmethod
@@ -129,7 +131,7 @@ class TargetContract:
         return None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        schemas = TARGETS[self.name].schemas.values()
+        schemas = [s for s in TARGETS[self.name].schemas.values() if s.name not in self.absent]
         if {"schema", "mode"} <= set(metafunc.fixturenames):
             both = [(s, m) for s in schemas for m in sorted(s.modes)]
             metafunc.parametrize(("schema", "mode"), both, ids=[f"{s.name}-{m}" for s, m in both])

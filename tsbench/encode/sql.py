@@ -114,13 +114,14 @@ def _cached_json(tags: Mapping[str, Codes], names: tuple[str, ...]) -> tuple[str
     key = (id(tags), names)
     entry = _cache.get(key)
     if entry is None or entry[0] is not tags:
-        entry = _cache[key] = (tags, _json_texts(tags, names))
+        entry = _cache[key] = (tags, json_texts(tags, names))
         while len(_cache) > 64:
             _cache.popitem(last=False)
     return entry[1]
 
 
-def _json_texts(tags: Mapping[str, Codes], names: tuple[str, ...]) -> tuple[str, ...]:
+def json_texts(tags: Mapping[str, Codes], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return one JSON object with these tags for every series of the world."""
     per_series = zip(*(tags[name].tolist() for name in names), strict=True)
     return tuple(json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":")) for row in per_series)
 

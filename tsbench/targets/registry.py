@@ -52,6 +52,8 @@ TARGETS: Mapping[str, Target] = _Lazy({
     "influxdb1": "tsbench.targets.influxdb.v1:TARGET",
     "influxdb2": "tsbench.targets.influxdb.v2:TARGET",
     "mongodb": "tsbench.targets.mongodb:TARGET",
+    "mariadb": "tsbench.targets.mysql:MARIADB",
+    "mysql": "tsbench.targets.mysql:MYSQL",
 })  # fmt: skip
 
 # One entry for each target that declares itself `startable`.
@@ -64,6 +66,8 @@ SERVERS: Mapping[str, ServerFactory] = _Lazy({
     "influxdb1": "tsbench.targets.influxdb.server:InfluxServer1",
     "influxdb2": "tsbench.targets.influxdb.server:InfluxServer2",
     "mongodb": "tsbench.targets.mongodb.server:FerretdbServer",
+    "mariadb": "tsbench.targets.mysql.server:MariadbServer",
+    "mysql": "tsbench.targets.mysql.server:MysqlServer",
 })  # fmt: skip
 
 # The targets whose client's own share of a write can be measured.

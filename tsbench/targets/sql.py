@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.model import Aggregate, Measurement
+    from tsbench.model import Aggregate, Kind, Measurement
 
 _FUNCTION: dict[Aggregate, str] = {"max": "max", "min": "min", "mean": "avg", "sum": "sum", "count": "count"}
 
@@ -106,6 +106,10 @@ class SqlText(ABC):
                 text = self._stored(query)
         return Statement(text, tuple(self.params))
 
+    def aggregate(self, function: str, column: str, kind: Kind) -> str:  # noqa: ARG002 - for dialects that need it
+        """Return the expression for an aggregate of a field's column; an average has the precision of floats."""
+        return f"{function}({column})"
+
     def arg(self, value: Any) -> str:
         """Add a parameter and return its placeholder."""
         self.params.append(value)
@@ -141,7 +145,7 @@ class SqlText(ABC):
         m = query.measurement
         where = self._window(query) + self.chosen(m, query.keys)
         return (
-            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {_aggregates(query)}\n'
+            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self._aggregates(query)}\n'
             f"FROM {quoted(m.name)} m\n"
             f"WHERE {' AND '.join(where)}\n"
             "GROUP BY 1 ORDER BY 1"
@@ -153,7 +157,7 @@ class SqlText(ABC):
         return (
             f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b", query.fields)}\n'
             "FROM (\n"
-            f'  SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", m."tags_id", {_aggregates(query)}\n'
+            f'  SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", m."tags_id", {self._aggregates(query)}\n'
             f"  FROM {quoted(m.name)} m\n"
             f"  WHERE {' AND '.join(where)}\n"
             "  GROUP BY 1, 2\n"
@@ -172,7 +176,7 @@ class SqlText(ABC):
 
     def _latest_buckets(self, query: LatestBuckets) -> str:
         return (
-            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {_aggregates(query)}\n'
+            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self._aggregates(query)}\n'
             f"FROM {quoted(query.measurement.name)} m\n"
             f'WHERE m."time" < {self.arg(self.bound(query.before_ns))}\n'
             f"GROUP BY 1 ORDER BY 1 DESC LIMIT {int(query.limit)}"
@@ -192,6 +196,13 @@ class SqlText(ABC):
         lines += [f"WHERE {' AND '.join(where)}"] if where else []
         lines += [f"LIMIT {int(query.limit)}"] if query.limit is not None else []
         return "\n".join(lines)
+
+    def _aggregates(self, query: Bucketed | Grouped | LatestBuckets) -> str:
+        function = _FUNCTION[query.aggregate]
+        kinds = {field.name: field.kind for field in query.measurement.fields}
+        return ", ".join(
+            f"{self.aggregate(function, f'm.{quoted(name)}', kinds[name])} AS {quoted(name)}" for name in query.fields
+        )
 
     def _window(self, query: Raw | Above | Bucketed | Grouped) -> list[str]:
         start = self.arg(self.bound(query.window.start_ns))
@@ -242,8 +253,3 @@ def _own_tags(stored: Any) -> dict[str, Any]:
         except ValueError:
             return {OWN_TAGS: stored}
     return dict(stored) if isinstance(stored, dict) else {OWN_TAGS: stored}
-
-
-def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:
-    function = _FUNCTION[query.aggregate]
-    return ", ".join(f"{function}(m.{quoted(name)}) AS {quoted(name)}" for name in query.fields)

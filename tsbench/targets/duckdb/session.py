@@ -1,9 +1,7 @@
-"""One DuckDB connection as a session: time limits, the causes of errors, and the thread that interrupts statements."""
+"""One DuckDB connection as a session: time limits, and the causes of errors."""
 
 from __future__ import annotations
 
-import _thread
-import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
 from tsbench.targets.duckdb.schemas import BATCH
 from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
+from tsbench.targets.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,6 @@ class DuckdbSession:
         self._path = path
         self._timeout_s = timeout_s
         self.due_s = float("inf")
-        """Time at which the running statement is interrupted, on the monotonic clock."""
         _watchdog.watch(self)
 
     def interrupt(self) -> None:
@@ -150,53 +148,4 @@ def cause_of(error: duckdb.Error) -> str:
     return _CAUSES.get(type(error).__name__, "server")
 
 
-class _Watchdog:
-    """Interrupts statements that exceed their time limit; DuckDB itself has none.
-
-    One thread checks all sessions of the process 50 times a second: a timer per statement would cost a thread each.
-    Thread, lock and sleep are the operating system's, also where gevent has replaced them: gevent's would wait for the
-    very statement that they are to interrupt.
-    """
-
-    PERIOD_S = 0.02
-
-    def __init__(self) -> None:
-        self._sessions: set[DuckdbSession] = set()
-        self._lock = _original("_thread", "allocate_lock")()
-        self._runs = False
-
-    def watch(self, session: DuckdbSession) -> None:
-        with self._lock:
-            self._sessions.add(session)
-            if not self._runs:
-                self._runs = True
-                _original("_thread", "start_new_thread")(self._look, ())
-
-    def forget(self, session: DuckdbSession) -> None:
-        with self._lock:
-            self._sessions.discard(session)
-
-    def limit(self, session: DuckdbSession, due_s: float) -> None:
-        with self._lock:  # so that no other statement begins between the check and the interrupt
-            session.due_s = due_s
-
-    def _look(self) -> None:
-        sleep = _original("time", "sleep")
-        while True:
-            sleep(self.PERIOD_S)
-            with self._lock:
-                if not self._sessions:
-                    self._runs = False
-                    return
-                for session in self._sessions:
-                    if time.monotonic() > session.due_s:
-                        session.interrupt()
-
-
-def _original(module: str, name: str) -> Any:
-    """Return a function of the standard library, in its original form if gevent has replaced it."""
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey.get_original(module, name) if monkey else getattr({"_thread": _thread, "time": time}[module], name)
-
-
-_watchdog = _Watchdog()
+_watchdog = Watchdog()

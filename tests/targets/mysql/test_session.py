@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.targets import data
+from tests.targets.data import CPU, START_NS, S
+from tests.targets.mysql.support import bare, new_database
+from tsbench.errors import UserMistake
+from tsbench.model import Count, OpError, Outcome, WriteMode
+from tsbench.targets.base import Statement
+from tsbench.targets.mysql import MARIADB, MYSQL
+from tsbench.targets.mysql.endpoint import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tsbench.targets.base import Session
+    from tsbench.targets.mysql.server import MariadbServer, MysqlServer
+
+SCHEMA = MARIADB.schemas["innodb"]
+ENDLESS = Statement("SET STATEMENT max_statement_time = 0 FOR SELECT SLEEP(60)")
+"""Which the server's own time limit does not end."""
+
+
+@pytest.fixture
+def url(mysql_server: Callable[[str], MariadbServer | MysqlServer]) -> Iterator[str]:
+    with new_database(mysql_server("mariadb").endpoint) as url:
+        yield url
+
+
+def failure(act: Callable[[], Any]) -> tuple[Outcome, str]:
+    with pytest.raises(OpError) as caught:
+        act()
+    return caught.value.outcome, caught.value.cause
+
+
+def ask(session: Session, text: str) -> Any:
+    return session.query(Statement(text), ("x",)).records[0][0]
+
+
+# --- time limits and broken connections
+
+
+@pytest.mark.mariadb
+def test_the_servers_time_limit_is_unknown_and_the_connection_stays(url: str) -> None:
+    session = MARIADB.connect(url, SCHEMA, timeout_s=0.2)
+    own = ask(session, "SELECT CONNECTION_ID()")
+    assert failure(lambda: ask(session, "SELECT SLEEP(60)")) == (Outcome.UNKNOWN, "timeout")
+    assert ask(session, "SELECT CONNECTION_ID()") == own
+    session.run([Statement("DO SLEEP(0.5)")], timeout_s=60)  # which has a limit of its own
+    assert ask(session, "SELECT CONNECTION_ID()") == own
+    session.close()
+
+
+@pytest.mark.mariadb
+def test_a_server_that_does_not_answer_in_time_is_left_and_the_next_op_has_another_connection(url: str) -> None:
+    session = MARIADB.connect(url, SCHEMA, timeout_s=0.2)
+    own = ask(session, "SELECT CONNECTION_ID()")
+    began = time.monotonic()
+    assert failure(lambda: session.query(ENDLESS, ("x",))) == (Outcome.UNKNOWN, "timeout")
+    assert time.monotonic() - began < 30
+    assert ask(session, "SELECT CONNECTION_ID()") != own
+    session.close()
+
+
+@pytest.mark.mariadb
+def test_a_session_that_is_closed_in_the_middle_of_its_query_ends_it_and_not_the_process(url: str) -> None:
+    program = """
+import sys, threading, time
+from tsbench.model import OpError
+from tsbench.targets.mysql import MARIADB
+from tests.targets.mysql.test_session import ENDLESS, SCHEMA
+sessions = [MARIADB.connect(sys.argv[1], SCHEMA, timeout_s=60) for _ in range(8)]
+ended = []
+def use(session):
+    try:
+        session.query(ENDLESS, ("x",))
+    except OpError as error:
+        ended.append(error.cause)
+threads = [threading.Thread(target=use, args=(session,)) for session in sessions]
+for thread in threads:
+    thread.start()
+time.sleep(1)
+for session in sessions:
+    session.close()
+    session.close()
+for thread in threads:
+    thread.join(30)
+print(len(ended), *sorted(set(ended)))
+"""
+    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout.split() == ["8", "timeout"]
+
+
+@pytest.mark.mariadb
+def test_a_killed_connection_is_unknown_and_the_next_op_opens_another(url: str) -> None:
+    session = MARIADB.connect(url, SCHEMA)
+    own = ask(session, "SELECT CONNECTION_ID()")
+
+    def kill() -> None:
+        with bare(url) as cursor:
+            cursor.execute(f"KILL {own}")
+
+    timer = threading.Timer(0.5, kill)
+    timer.start()
+    assert failure(lambda: ask(session, "SELECT SLEEP(20)")) == (Outcome.UNKNOWN, "connection")
+    timer.join()
+    assert ask(session, "SELECT CONNECTION_ID()") != own
+    session.close()
+
+
+# --- writes
+
+
+@pytest.mark.mariadb
+def test_a_row_that_the_server_would_change_or_skip_is_not_loaded_nor_are_the_others(url: str) -> None:
+    session = MARIADB.connect(url, SCHEMA)
+    session.run(SCHEMA.create([CPU], data.shared_tags()))
+    batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S, START_NS + 2 * S])
+    session.run([Statement('ALTER TABLE "cpu" MODIFY "count" TINYINT')])
+    payload = SCHEMA.encode(batch, WriteMode.BULK)
+    assert failure(lambda: session.write(payload)) == (Outcome.FAILED, "data")
+    assert session.query(SCHEMA.compile(Count(CPU)), ("points",)).records == [(0,)]
+    session.close()
+
+
+@pytest.mark.mariadb
+def test_a_write_beyond_max_allowed_packet_is_divided_and_stored_whole_or_not_at_all(url: str) -> None:
+    session = MARIADB.connect(url, SCHEMA)
+    session.run(SCHEMA.create([CPU], data.shared_tags()))
+    times = [START_NS + i * S for i in range(30_000)]
+    batch = data.batch(CPU, data.shared_tags(), time_ns=times)
+    payload = SCHEMA.encode(batch, WriteMode.MULTI)
+    limit = ask(session, "SELECT @@max_allowed_packet")
+    assert payload.nbytes > limit == 1 << 20
+    assert max(map(len, payload.data)) < limit
+    assert session.write(payload) == 30_000
+    assert session.query(SCHEMA.compile(Count(CPU)), ("points",)).records == [(30_000,)]
+    session.run([Statement('TRUNCATE "cpu"'), Statement('ALTER TABLE "cpu" ADD CHECK ("time" < \'2016-01-01 08:00\')')])
+    assert failure(lambda: session.write(payload)) == (Outcome.FAILED, "constraint")
+    assert session.query(SCHEMA.compile(Count(CPU)), ("points",)).records == [(0,)]
+    payload.data[0] *= 9
+    assert failure(lambda: session.write(payload)) == (Outcome.FAILED, "too large")
+    session.close()
+
+
+# --- logging in
+
+
+@pytest.mark.mariadb
+def test_a_server_of_the_other_product_is_named(url: str) -> None:
+    with pytest.raises(UserMistake, match=r"MariaDB 1\S+ answers there, not MySQL; name the target mariadb$"):
+        MYSQL.connect(url.replace("mariadb://", "mysql://"), MYSQL.schemas["innodb"])
+
+
+@pytest.mark.mariadb
+def test_a_refused_login_is_one_line_with_the_cure(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare_url = url.partition("?")[0]
+    with pytest.raises(UserMistake, match=r"Access denied for user .*; set TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE$"):
+        MARIADB.connect(bare_url, SCHEMA)
+    monkeypatch.setenv("TSBENCH_PASSWORD_FILE", url.rpartition("password_file=")[2])
+    MARIADB.connect(bare_url, SCHEMA).close()
+
+
+def test_endpoints_are_parsed_and_mistakes_named() -> None:
+    of = parse("mariadb://me@db.example/tsbench_x?password_file=/p", "mariadb", "MariaDB")
+    assert (of.host, of.port, of.user, of.database) == ("db.example", 3306, "me", "tsbench_x")
+    for endpoint, said in {
+        "mariadb://me@h:99999/tsbench": "h:99999/tsbench",
+        "mariadb://me@h/sales": "name a database that begins with tsbench",
+        "mariadb://me@h/tsbench?ssl=1": "the option 'ssl' does not exist; there is password_file",
+        "mysql://me@h/tsbench": "is not an endpoint of MariaDB; write mariadb://user@host:3306/tsbench",
+        "mariadb:///tsbench": "is not an endpoint",
+        "mariadb://me:secret@h/tsbench": "holds a password",
+    }.items():
+        with pytest.raises(UserMistake, match=said) as caught:
+            parse(endpoint, "mariadb", "MariaDB")
+        assert "secret@" not in str(caught.value)

@@ -1,0 +1,113 @@
+"""Rows as MySQL and MariaDB read them: the list of VALUES of an INSERT, and the lines of LOAD DATA.
+
+Sources: MySQL 8.4 Reference Manual, 11.1 "Literal Values" (with the SQL mode NO_BACKSLASH_ESCAPES, in which only a
+quote is doubled) and 15.2.9 "LOAD DATA Statement" (tab-separated, escaped by a backslash).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tsbench.encode import pgcopy, sql
+from tsbench.encode.number_text import Column, number_parts
+from tsbench.encode.text_columns import Part, Texts, assembled, texts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tsbench.model import Batch, Codes
+
+_OwnTags: TypeAlias = "tuple[tuple[str, Codes], ...]"
+_TIME_BYTES = 26
+"""Length of 2016-01-01T00:00:00.000000."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The texts around the columns of a row, the time first; `end` is the end of a row and the `lead` of the next."""
+
+    lead: bytes
+    after_time: bytes
+    between: bytes
+    quote: bytes
+    end: bytes
+
+
+_VALUES = _Form(b",('", b"',", b",", b"'", b")")
+_APART = _Form(b"('", b"',", b",", b"'", b")\0")  # no JSON text holds the byte 0
+_LINES = _Form(b"", b"\t", b"\t", b"", b"\n")
+
+
+def values(batch: Batch) -> bytes:
+    """Return the rows as a list of VALUES: `('time',series,field,...),(...)`.
+
+    Raises
+    ------
+    tsbench.encode.sql.Inexact
+        If a time is not a whole number of microseconds.
+    ValueError
+        If a float is not finite.
+    """
+    return bytes(_assembled(batch, _VALUES)[1:])
+
+
+def value_rows(batch: Batch) -> list[bytes]:
+    """Return each row as a list of VALUES of its own; errors as in `values`."""
+    return bytes(_assembled(batch, _APART)).split(b"\0")[:-1]
+
+
+def lines(batch: Batch) -> memoryview:
+    """Return the rows as lines for LOAD DATA; errors as in `values`."""
+    return _assembled(batch, _LINES)
+
+
+def literal(value: str | float) -> str:
+    """Return a number or text as a literal."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+
+
+def _assembled(batch: Batch, form: _Form) -> memoryview:
+    if not len(batch):
+        return memoryview(b"")
+    m, end = batch.measurement, form.end + form.lead
+    numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
+    percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
+    columns = [
+        Column(
+            form.between if i else form.after_time,
+            column,
+            end if i == len(numbers) - 1 and not m.own_tags else b"",
+            percent[i],
+        )
+        for i, column in enumerate(numbers)
+    ]
+    parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]
+    if m.own_tags:
+        own = _own_tags(tuple((tag, batch.tags[tag]) for tag in m.own_tags), form)
+        parts += [Part(own, batch.series), Part(texts([end]))]
+    return assembled(parts, len(batch), Part(texts([form.lead])))
+
+
+def _times(time_us: NDArray[np.int64]) -> Part:
+    """Return the part that writes the times, each different one made once."""
+    # Points are ordered by tick, so many adjacent rows usually have the same time.
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(time_us)) + 1])
+    different = np.datetime_as_string(time_us[begins].view("datetime64[us]")).astype(f"S{_TIME_BYTES}")
+    table = Texts(different.view(f"V{_TIME_BYTES}"), np.full(len(different), _TIME_BYTES))
+    codes = np.zeros(len(time_us), dtype=np.intp)
+    codes[begins[1:]] = 1
+    return Part(table, np.cumsum(codes))
+
+
+@lru_cache(maxsize=64)
+def _own_tags(tags: _OwnTags, form: _Form) -> Texts:
+    """Return the own tags of every series as JSON, quoted or escaped."""
+    # Codes compare by identity, so a world's tags are turned into text once.
+    found = sql.json_texts(dict(tags), tuple(name for name, _ in tags))
+    if form.quote:
+        return texts([form.between + literal(text).encode() for text in found])
+    return texts([form.between + text.replace("\\", "\\\\").encode() for text in found])  # JSON has no bare tabs

@@ -1,0 +1,65 @@
+"""The MySQL and MariaDB targets, by mysqlclient.
+
+They are two targets, since figures belong to a product: a session verifies which one answers. The driver does not yield
+to gevent, so it is called from a pool of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.targets.base import Access, Driver, Requirement, require_driver
+from tsbench.targets.mysql.endpoint import parse
+from tsbench.targets.mysql.schemas import SCHEMAS, MysqlSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsbench.net.tcp import NewWaiter
+    from tsbench.targets.base import Schema
+    from tsbench.targets.mysql.session import MysqlSession
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlTarget:
+    """The MySQL or the MariaDB target; an endpoint is `<name>://user@host:3306/tsbench`, without a password."""
+
+    name: str
+    product: str
+    schemas: Mapping[str, MysqlSchema]
+    durable: bool = True
+    driver: Driver | None = Driver("MySQLdb", "mysql", ("mysqlclient",))
+    resolution_ns: int = 1_000
+    cooperative: bool = False
+    access: Access = Access.ANY_PROCESS
+    embedded: bool = False
+    acknowledges_in_part: bool = False
+    has_counters: bool = True
+    startable: bool = True
+    requirements: tuple[Requirement, ...] = ()
+
+    def check_endpoint(self, endpoint: str) -> None:
+        """Verify the form of an endpoint."""
+        parse(endpoint, self.name, self.product)
+
+    def connect(
+        self,
+        endpoint: str,
+        schema: Schema,
+        *,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        waiter: NewWaiter | None = None,
+    ) -> MysqlSession:
+        """Open a session; see `tsbench.targets.mysql.session.connect`."""
+        del schema, waiter  # the layout is in the statements; the driver has sockets of its own
+        require_driver(self)
+        from tsbench.targets.mysql.session import connect
+
+        of = parse(endpoint, self.name, self.product)
+        return connect(of, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+
+
+MARIADB = MysqlTarget("mariadb", "MariaDB", {s.name: s for s in SCHEMAS})
+MYSQL = MysqlTarget("mysql", "MySQL", {s.name: s for s in SCHEMAS})

@@ -1,0 +1,103 @@
+"""Counters of MySQL and MariaDB: names in GLOBAL STATUS and in InnoDB's metrics, and how the report plots them."""
+
+from __future__ import annotations
+
+from tsbench.results.panels import Panel
+
+_COMMON = (
+    Panel(
+        "Statements",
+        "count",
+        "rate",
+        {"Com_replace": "REPLACE", "Com_load": "LOAD DATA", "Com_select": "SELECT", "Com_rollback": "roll-backs"},
+    ),
+    Panel("Rows", "count", "rate", {"Handler_write": "written", "Handler_read_next": "read in order of a key",
+                                    "Handler_read_key": "looked up", "Handler_read_rnd_next": "scanned"}),
+    Panel("Traffic", "bytes", "rate", {"Bytes_received": "received", "Bytes_sent": "sent"}),
+    Panel(
+        "Read and written by InnoDB",
+        "bytes",
+        "rate",
+        {"Innodb_data_read": "read", "Innodb_data_written": "written", "Innodb_os_log_written": "redo log"},
+    ),
+    Panel(
+        "Buffer pool of InnoDB, pages",
+        "count",
+        "gauge",
+        {
+            "Innodb_buffer_pool_pages_dirty": "not yet written",
+            "Innodb_buffer_pool_pages_data": "in use",
+            "Innodb_buffer_pool_pages_free": "free",
+        },
+    ),
+    Panel(
+        "Waits in InnoDB",
+        "count",
+        "rate",
+        {
+            "Innodb_log_waits": "for room in the log buffer",
+            "Innodb_buffer_pool_wait_free": "for a free page",
+            "Innodb_row_lock_waits": "for a row lock",
+        },
+    ),
+)  # fmt: skip
+_CHECKPOINT = {"Innodb_checkpoint_age": "since the checkpoint"}
+_MARIADB = (
+    Panel("Redo log of InnoDB", "bytes", "gauge", {**_CHECKPOINT, "Innodb_checkpoint_max_age": "limit"}),
+    Panel("Old versions of rows", "count", "gauge", {"Innodb_history_list_length": "transactions to purge"}),
+)
+_MYSQL = (
+    Panel("Redo log of InnoDB", "bytes", "gauge", {**_CHECKPOINT, "Innodb_redo_log_capacity_resized": "capacity"}),
+    Panel("Old versions of rows", "count", "gauge", {"trx_rseg_history_len": "transactions to purge"}),
+)
+_ROCKSDB = (
+    Panel(
+        "Written by RocksDB",
+        "bytes",
+        "rate",
+        {
+            "Rocksdb_flush_write_bytes": "memtables",
+            "Rocksdb_compact_write_bytes": "compaction",
+            "Rocksdb_wal_bytes": "write-ahead log",
+        },
+    ),
+    Panel("Memtables of RocksDB", "bytes", "gauge", {"Rocksdb_memtable_total": "in memory",
+                                                     "Rocksdb_memtable_unflushed": "not yet written"}),
+    Panel("Writes delayed by RocksDB, us", "count", "rate", {"Rocksdb_stall_micros": "delay"}),
+    Panel("Writes stopped or slowed by RocksDB", "count", "rate", {"Rocksdb_stall_total_stops": "stopped",
+                                                                   "Rocksdb_stall_total_slowdowns": "slowed down"}),
+    Panel("Block cache of RocksDB", "count", "rate", {"Rocksdb_block_cache_hit": "hits",
+                                                      "Rocksdb_block_cache_miss": "misses"}),
+)  # fmt: skip
+_MORE = (
+    "Threads_connected", "Threads_running", "Com_commit", "Innodb_data_fsyncs", "Innodb_pages_read",
+    "Innodb_pages_written", "Innodb_buffer_pool_reads", "Innodb_buffer_pool_read_requests", "Innodb_row_lock_time",
+    "Innodb_redo_log_current_lsn", "Innodb_redo_log_checkpoint_lsn", "Rocksdb_compact_read_bytes",
+    "Rocksdb_wal_synced", "Rocksdb_stall_l0_file_count_limit_stops", "Rocksdb_stall_memtable_limit_stops",
+    "Rocksdb_stall_pending_compaction_limit_stops",
+)  # fmt: skip
+"""Counters without a plot."""
+METRICS = ("trx_rseg_history_len",)
+"""Counters of information_schema.innodb_metrics, which MySQL has in place of a status variable."""
+
+
+def panels_for(product: str, *, has_rocksdb: bool) -> tuple[Panel, ...]:
+    """Return what the report plots of a server."""
+    own = _MARIADB if product == "MariaDB" else _MYSQL
+    return (*_COMMON, *own, *(_ROCKSDB if has_rocksdb else ()))
+
+
+STATUS = tuple(
+    dict.fromkeys(
+        name for panel in (*_COMMON, *_MARIADB, *_MYSQL, *_ROCKSDB) for name in panel.counters if name not in METRICS
+    )
+) + _MORE  # fmt: skip
+"""Counters of GLOBAL STATUS, where the server has them."""
+
+
+def complete(found: dict[str, float]) -> dict[str, float]:
+    """Return the counters with the checkpoint age, which MySQL has as two positions in the log."""
+    current, checkpoint = found.get("Innodb_redo_log_current_lsn"), found.get("Innodb_redo_log_checkpoint_lsn")
+    if current is None or checkpoint is None:
+        return found
+    return {"Innodb_checkpoint_age": current - checkpoint, **found}

@@ -1,0 +1,215 @@
+# ruff: noqa: S608 - names are quoted by sql.quoted, values are literals
+"""Schemas of MySQL and MariaDB: layouts, and statements for batches and queries.
+
+Both have a text protocol, and mysqlclient no other: values are literals in the statements. Sessions set the SQL modes
+ANSI_QUOTES and NO_BACKSLASH_ESCAPES, in which names and texts are quoted as in standard SQL.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsbench.encode import mysql_text, sql
+from tsbench.encode.mysql_text import literal
+from tsbench.model import Kind, WriteMode
+from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported
+from tsbench.targets.sql import OWN_TAGS, SqlText, fields, names, quoted, table_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tsbench.model import Batch, Codes, Latest, Measurement, Query
+
+_COLUMN_TYPE = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
+_EPOCH = "TIMESTAMP'1970-01-01 00:00:00'"
+_PIECE_BYTES = 256 * 1024
+"""About the size of the pieces of a write, between which the session may divide it into several statements."""
+_TAG_ROWS = 1_000
+"""Rows of one INSERT into the table of tags."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Operation):
+    """Create the endpoint's database if it is missing, and use it."""
+
+    text: str = "create database"
+
+
+@dataclass(frozen=True, slots=True)
+class Purge(Operation):
+    """Wait until InnoDB has purged old versions of rows and written all changed pages."""
+
+    text: str = "purge and flush InnoDB"
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(Operation):
+    """Flush the memtables of RocksDB, compact its files, and wait for that."""
+
+    text: str = "flush and compact RocksDB"
+
+
+class MysqlText(SqlText):
+    """Dialect of MySQL and MariaDB; times are DATETIME(6), microseconds in UTC."""
+
+    def statement(self, query: Query) -> Statement:
+        """Return the query's text; its values are literals."""
+        return Statement(super().statement(query).text)
+
+    def mark(self, number: int) -> str:
+        """Return the value itself."""
+        return literal(self.params[number - 1])
+
+    def bound(self, time_ns: int) -> str:
+        """Return the bound as the text of a DATETIME(6)."""
+        return sql.ceil_datetime(time_ns).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+    def bucket(self, column: str, bucket_ns: int) -> str:
+        """Return the start of a time's bucket, aligned to the epoch."""
+        width, rest = divmod(bucket_ns, 1_000)
+        if rest:
+            raise Unsupported(f"DATETIME counts microseconds; it has no bucket of {bucket_ns} ns")
+        passed = f"TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, {column})"
+        return f"{_EPOCH} + INTERVAL {passed} DIV {width} * {width} MICROSECOND"
+
+    def among(self, column: str, keys: Sequence[str]) -> str:
+        """Return the condition with a list of literals."""
+        return f"{column} IN ({', '.join(self.arg(key) for key in keys)})" if keys else "FALSE"
+
+    def aggregate(self, function: str, column: str, kind: Kind) -> str:
+        """Return the aggregate; the average of a BIGINT would have four decimals."""
+        return f"avg(CAST({column} AS DOUBLE))" if function == "avg" and kind is Kind.INT else f"{function}({column})"
+
+    def latest(self, query: Latest) -> str:
+        """Return a query with one look-up in the key per tag row: MariaDB has no LATERAL."""
+        m = query.measurement
+        before = f' AND x."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
+        where = self.chosen(m, query.keys, tag_table="t")
+        return (
+            f'SELECT m."time", t.{quoted(m.key or "")}, {fields("m", query.fields)}\n'
+            f'FROM "tags" t JOIN {quoted(m.name)} m ON m."tags_id" = t."id" AND m."time" = (\n'
+            f'  SELECT x."time" FROM {quoted(m.name)} x\n'
+            f'  WHERE x."tags_id" = t."id"{before}\n'
+            '  ORDER BY x."time" DESC LIMIT 1\n'
+            f")\n{'WHERE ' + where[0] if where else ''}"
+        ).rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlSchema:
+    """A table per measurement whose rows are stored in the order of the primary key, and one of the tags.
+
+    The key is (tags_id, time); with `by_time` it is (time, tags_id), and (tags_id, time) is a second one. A series has
+    one point per time, the last written: writes are REPLACE statements. Without tags, the key is the time alone.
+    """
+
+    name: str
+    engine: str
+    by_time: bool = False
+    options: str = ""
+    rest: Operation | None = None
+    keeps_duplicates: bool = False
+    modes: frozenset[WriteMode] = frozenset(WriteMode)
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
+        """Return the commands that create empty tables in place of existing ones."""
+        made: list[Command] = [CreateDatabase(), *self.drop(measurements)]
+        if tags:
+            made += self._create_tags(tags)
+        return [*made, *(Statement(self._create_table(m)) for m in measurements)]
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Return the statements that drop the tables and the tags, where they exist."""
+        return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in table_names(measurements)]
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Return the commands that bring the engine to rest and update its statistics, also those of sizes."""
+        tables = [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
+        analyse = [Statement(f"ANALYZE TABLE {quoted(name)}") for name in tables]
+        return [*([self.rest] if self.rest else []), *analyse]
+
+    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
+        """Return rows for REPLACE statements, in pieces of a statement; or lines for LOAD DATA."""
+        m = batch.measurement
+        if mode is WriteMode.SINGLE and len(batch) != 1:
+            raise Unsupported(f"single writes take one point, not {len(batch)}")
+        with _exact():
+            if mode is WriteMode.BULK:
+                lines = mysql_text.lines(batch)
+                return Payload(mode, m.name, _load(m), lines, len(batch), len(lines))
+            height = max(1, _PIECE_BYTES // (40 + 20 * len(m.fields) + 100 * len(m.own_tags)))
+            starts = range(0, len(batch), height)
+            pieces = [mysql_text.values(batch.rows(start, start + height)) for start in starts]
+        text = _replace(m)
+        return Payload(mode, m.name, text, pieces, len(batch), len(text) + sum(len(piece) + 1 for piece in pieces) - 1)
+
+    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
+        name, text = batch.measurement.name, _replace(batch.measurement)
+        with _exact():
+            rows = mysql_text.value_rows(batch)
+        return (Payload(WriteMode.SINGLE, name, text, [row], 1, len(text) + len(row)) for row in rows)
+
+    def compile(self, query: Query) -> Statement:
+        """Return the query as SQL."""
+        return MysqlText().statement(query)
+
+    def _create_table(self, m: Measurement) -> str:
+        columns = ['"time" DATETIME(6) NOT NULL', *(['"tags_id" INTEGER NOT NULL'] if m.tags else [])]
+        columns += [f"{quoted(f.name)} {_COLUMN_TYPE[f.kind]}" for f in m.fields]
+        columns += [f'"{OWN_TAGS}" TEXT'] if m.own_tags else []
+        if m.tags and self.by_time:
+            columns += ['PRIMARY KEY ("time", "tags_id")', 'KEY "series_time" ("tags_id", "time")']
+        else:
+            columns.append('PRIMARY KEY ("tags_id", "time")' if m.tags else 'PRIMARY KEY ("time")')
+        return f"CREATE TABLE {quoted(m.name)} ({', '.join(columns)}) {self._engine} {self.options}".rstrip()
+
+    def _create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
+        columns = ", ".join(f"{quoted(name)} VARCHAR(255) NOT NULL" for name in tags)
+        key = quoted(next(iter(tags)))
+        yield Statement(f'CREATE TABLE "tags" ("id" INTEGER PRIMARY KEY, {columns}, KEY ({key})) {self._engine}')
+        rows = sql.tag_rows(tags)
+        for start in range(0, len(rows), _TAG_ROWS):
+            piece = rows[start : start + _TAG_ROWS]
+            texts = (f"({', '.join(literal(value) for value in row)})" for row in piece)
+            yield Statement(f'INSERT INTO "tags" VALUES {", ".join(texts)}')
+
+    @property
+    def _engine(self) -> str:
+        return f"ENGINE={self.engine} DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+
+
+@contextmanager
+def _exact() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # also sql.Inexact
+        raise Unsupported(str(error)) from error
+
+
+def _columns(m: Measurement) -> str:
+    return names(["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if m.own_tags else [])])
+
+
+def _replace(m: Measurement) -> str:
+    return f"REPLACE INTO {quoted(m.name)} ({_columns(m)}) VALUES "
+
+
+def _load(m: Measurement) -> str:
+    # The name of the file is the session's; delimiters are hexadecimal, since no backslash escapes them in a text.
+    form = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY x'09' ESCAPED BY x'5c' LINES TERMINATED BY x'0a'"
+    return f"REPLACE INTO TABLE {quoted(m.name)} {form} ({_columns(m)})"
+
+
+_COMPRESSED = "ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8"
+SCHEMAS = tuple(
+    MysqlSchema(name + ("-by-time" if by_time else ""), engine, by_time, options, rest)
+    for name, engine, options, rest in (
+        ("innodb", "InnoDB", "", Purge()),
+        ("innodb-compressed", "InnoDB", _COMPRESSED, Purge()),
+        ("rocksdb", "RocksDB", "", Compact()),
+        ("tokudb", "TokuDB", "", None),
+    )
+    for by_time in (False, True)
+)

@@ -1,0 +1,344 @@
+# ruff: noqa: S608 - names are quoted by sql.quoted, values are literals
+"""One connection to MySQL or MariaDB as a session: time limits, transactions, and errors as outcomes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
+
+import MySQLdb
+
+from tsbench.collect.counters import Counting
+from tsbench.encode.mysql_text import literal
+from tsbench.errors import UserMistake
+from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.targets.base import ServerObject, Statement, statement_of, timed
+from tsbench.targets.mysql import causes, counters
+from tsbench.targets.mysql.connection import Connection
+from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
+from tsbench.targets.mysql.rest import compact, purge
+from tsbench.targets.mysql.schemas import Compact, CreateDatabase, Purge
+from tsbench.targets.sql import quoted, stored_records, table_names
+from tsbench.targets.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tsbench.model import Measurement
+    from tsbench.targets.base import Command, Payload
+    from tsbench.targets.mysql.endpoint import Endpoint
+
+_MODES = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
+"""Without the last, a server without an engine makes a table of InnoDB instead."""
+_LOADED = re.compile(r"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
+_GRACE_S = 1.0
+"""Time after the server's own limit, in seconds, until the connection is broken off."""
+
+
+def connect(of: Endpoint, *, timeout_s: float, connect_timeout_s: float | None = None) -> MysqlSession:
+    """Open a session.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If the login is refused, or the server is another product than the endpoint's.
+    tsbench.errors.Unreachable
+        If no server answers.
+    """
+    session = MysqlSession(of, of.password(), timeout_s)
+    try:
+        session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
+    except MySQLdb.Error as error:
+        session.close()
+        raise causes.refused(of, error) from error
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+class MysqlSession(Counting):
+    """One connection in autocommit mode with time zone UTC.
+
+    After an error of a statement the connection stays open; after a broken connection or a time-out it is dropped, and
+    the next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
+    """
+
+    def __init__(self, of: Endpoint, password: str, timeout_s: float) -> None:
+        self._of, self._password, self._timeout_s = of, password, timeout_s
+        self._connection: Connection | None = None
+        self._product = product_of(of.product)
+        self.due_s = float("inf")
+        _watchdog.watch(self)
+
+    def reconnect(self, timeout_s: float) -> Connection:
+        """Replace the connection by a new one and return it."""
+        self._drop()
+        opened = self._connection = Connection(self._of, self._password, timeout_s)
+        found = product_of(opened.server)
+        if found is not self._product:
+            names = f"{found.name} {opened.server} answers there, not {self._product.name}"
+            raise UserMistake(f"{self._of.url.partition('?')[0]}: {names}; name the target {found.name.lower()}")
+        settings = [f"sql_mode = '{_MODES}'", "time_zone = '+00:00'", "autocommit = 1", found.session]
+        settings.append(found.limit_text(self._timeout_s))
+        _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
+        try:
+            opened.set_charset()
+            opened.execute(f"SET SESSION {', '.join(filter(None, settings))}".encode())
+            ((opened.max_packet_bytes, engines),) = opened.execute(
+                b"SELECT @@max_allowed_packet, (SELECT count(*) FROM information_schema.engines\n"
+                b"  WHERE engine = 'ROCKSDB' AND support IN ('YES', 'DEFAULT'))"
+            )
+        finally:
+            _watchdog.limit(self, float("inf"))
+        self.panels = counters.panels_for(found.name, has_rocksdb=bool(engines))  # type: ignore[misc]
+        return opened
+
+    def interrupt(self) -> None:
+        """Interrupt the running statement by shutting down the connection."""
+        connection = self._connection
+        if connection is not None:
+            connection.interrupt()
+
+    # --- commands
+
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute commands in order, each committed."""
+        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            with self._op(left_s) as connection, self._limited(connection, left_s):
+                self._run(connection, command, left_s)
+
+    def _run(self, connection: Connection, command: Command, left_s: float) -> None:
+        if isinstance(command, CreateDatabase):
+            name = quoted(self._of.database)
+            if connection.execute(b"SELECT DATABASE()")[0][0] is None:
+                connection.execute(f"CREATE DATABASE IF NOT EXISTS {name} DEFAULT CHARACTER SET utf8mb4".encode())
+                connection.execute(f"USE {name}".encode())
+        elif isinstance(command, Purge | Compact):
+            with _optional():
+                if isinstance(command, Purge):
+                    purge(connection, self._product, left_s)
+                else:
+                    compact(connection)
+        else:
+            statement = statement_of(command)
+            with _optional() if statement.optional else nullcontext():
+                connection.execute(statement.text.encode())
+
+    @contextmanager
+    def _limited(self, connection: Connection, timeout_s: float) -> Iterator[None]:
+        """Set the server's own time limit, so that an abandoned statement does not slow down the next one."""
+        if timeout_s < self._timeout_s * 0.9 or timeout_s > self._timeout_s:
+            connection.execute(f"SET SESSION {self._product.limit_text(timeout_s)}".encode())
+            try:
+                yield
+            finally:
+                if not connection.is_interrupted:
+                    connection.execute(f"SET SESSION {self._product.limit_text(self._timeout_s)}".encode())
+        else:
+            yield
+
+    # --- writes
+
+    def write(self, payload: Payload) -> int:
+        """Send a payload; it is committed on return."""
+        with self._op(self._timeout_s) as connection:
+            if payload.mode is WriteMode.BULK:
+                self._load(connection, payload)
+                return payload.points
+            statements = _statements(payload.text.encode(), payload.data, connection.max_packet_bytes)
+            if len(statements) == 1:
+                connection.execute(statements[0])
+            else:
+                with _transaction(connection):
+                    for statement in statements:
+                        connection.execute(statement)
+            return payload.points
+
+    @staticmethod
+    def _load(connection: Connection, payload: Payload) -> None:
+        """Load lines from a file in memory, all or none.
+
+        With LOCAL, a value or row that the server does not take is only a warning.
+        """
+        file = os.memfd_create("tsbench")
+        try:
+            rest = memoryview(payload.data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            with _transaction(connection):
+                said = connection.load(f"LOAD DATA LOCAL INFILE '/proc/self/fd/{file}' {payload.text}".encode())
+                found = _LOADED.match(said)
+                if found is None or (int(found[1]), found[3], found[4]) != (payload.points, "0", "0"):
+                    raise _not_loaded(connection, said)
+        finally:
+            os.close(file)
+
+    # --- queries
+
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Execute a compiled query and fetch every row."""
+        with self._op(self._timeout_s) as connection:
+            names, found = connection.fetch(statement.text.encode())
+        return Rows(columns, stored_records(found, names, columns) if columns[-1] == OTHERS else found)
+
+    def facts(self) -> Mapping[str, str]:
+        """Return the server's version, and the settings for memory, durability and compression."""
+        names = ", ".join(map(literal, FACTS))
+        with self._op(self._timeout_s) as connection:
+            found = connection.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})".encode())
+            return {"version": f"{self._product.name} {connection.server}", **dict(found)}
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Return the bytes of tables and indexes; those of InnoDB are files, if the login may see their sizes."""
+        names = _literals(table_names(measurements))
+        text = sizes_text(self._product).format(database=literal(self._of.database), tables=names)
+        table = index = 0
+        with self._op(self._timeout_s) as connection:
+            for _, data, indexes, file in connection.execute(text.encode()):
+                index += indexes or 0
+                table += max(0, file - (indexes or 0)) if file else data or 0
+        return {"table": table, "index": index}
+
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the tables, and the database."""
+        database = literal(self._of.database)
+        tables = (
+            "SELECT table_name, CAST(create_time AS CHAR) FROM information_schema.tables\n"
+            f"WHERE table_schema = {database} AND table_name IN ({_literals(table_names(measurements))})"
+        )
+        holds = (
+            f"SELECT (SELECT count(*) FROM information_schema.tables WHERE table_schema = {database})\n"
+            f"  + (SELECT count(*) FROM information_schema.routines WHERE routine_schema = {database})\n"
+            f"  + (SELECT count(*) FROM information_schema.events WHERE event_schema = {database})\n"
+            f"FROM information_schema.schemata WHERE schema_name = {database}"
+        )
+        place = quoted(self._of.database)
+        with self._op(self._timeout_s) as connection:
+            found = [
+                ServerObject(
+                    f"table {self._of.database}.{name}",
+                    (Statement(f"DROP TABLE {place}.{quoted(name)}"),),
+                    made or "",
+                )
+                for name, made in connection.execute(tables.encode())
+            ]
+            for (number,) in connection.execute(holds.encode()):
+                drop = Statement(f"DROP DATABASE {place}")
+                found.append(ServerObject(f"database {self._of.database}", (drop,), "", number))
+        return found
+
+    def counters(self) -> Mapping[str, float]:
+        """Return the server's status variables and metrics of InnoDB that mean something to readers."""
+        with self._op(self._timeout_s) as connection:
+            status = connection.execute(
+                f"SHOW GLOBAL STATUS WHERE Variable_name IN ({_literals(counters.STATUS)})".encode()
+            )
+            found = {name: float(value) for name, value in status}
+            if self._product.has_metrics:
+                text = "SELECT name, count FROM information_schema.innodb_metrics WHERE name IN"
+                metrics = connection.execute(f"{text} ({_literals(counters.METRICS)})".encode())
+                found |= {name: float(value) for name, value in metrics}
+        return counters.complete(found)
+
+    # --- the connection
+
+    def close(self) -> None:
+        """Close the connection; a statement that runs in another thread is ended first, by that thread."""
+        _watchdog.forget(self)
+        self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def _op(self, timeout_s: float) -> Iterator[Connection]:
+        """Yield an open connection for an op that starts now, and convert errors to `OpError`."""
+        connection = self._connection or self._reopened()
+        # The server's limit should end a statement first: then the connection survives.
+        _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
+        try:
+            yield connection
+        except MySQLdb.Error as error:
+            outcome, cause = causes.meaning(error)
+            if connection.is_interrupted or cause == "connection":
+                self._drop()
+            if connection.is_interrupted:
+                raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
+            raise OpError(outcome, cause, f"{self._product.name}: {causes.text_of(error)}") from error
+        finally:
+            _watchdog.limit(self, float("inf"))
+            if connection.is_interrupted:  # after its answer came
+                self._drop()
+
+    def _reopened(self) -> Connection:
+        try:
+            return self.reconnect(self._timeout_s)
+        except (MySQLdb.Error, UserMistake) as error:
+            self._drop()
+            text = causes.text_of(error) if isinstance(error, MySQLdb.Error) else str(error)
+            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {text}") from error
+
+
+_watchdog = Watchdog()
+
+
+@contextmanager
+def _optional() -> Iterator[None]:
+    """Ignore that the login has no right to something."""
+    try:
+        yield
+    except MySQLdb.Error as error:
+        if causes.code_of(error) not in causes.PERMISSION:
+            raise
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    """Run statements in a transaction, which is rolled back after an error."""
+    connection.execute(b"START TRANSACTION")
+    try:
+        yield
+        connection.execute(b"COMMIT")
+    except (MySQLdb.Error, OpError):
+        with suppress(MySQLdb.Error):  # the connection is broken, so the server rolls it back
+            connection.execute(b"ROLLBACK")
+        raise
+
+
+def _not_loaded(connection: Connection, said: str) -> OpError:
+    warnings = connection.execute(b"SHOW WARNINGS LIMIT 1")
+    reason = f"{warnings[0][2]} ({said})" if warnings else said
+    return OpError(Outcome.FAILED, "data", f"LOAD DATA: {reason}")
+
+
+def _statements(head: bytes, pieces: Sequence[bytes], limit: int) -> list[bytes]:
+    """Return the pieces as statements that are as long as the server takes them.
+
+    Raises
+    ------
+    OpError
+        FAILED `too large` if a single piece is longer.
+    """
+    found: list[bytes] = []
+    chosen: list[bytes] = []
+    length = len(head)
+    for piece in pieces:
+        if len(head) + len(piece) >= limit:
+            text = f"{len(piece):,} bytes of rows are more than the server's max_allowed_packet ({limit:,} bytes)"
+            raise OpError(Outcome.FAILED, "too large", text)
+        if chosen and length + len(piece) + 1 >= limit:
+            found.append(head + b",".join(chosen))
+            chosen, length = [], len(head)
+        chosen.append(piece)
+        length += len(piece) + 1
+    return [*found, head + b",".join(chosen)] if chosen else found
+
+
+def _literals(texts: Iterable[str]) -> str:
+    return ", ".join(map(literal, texts))
