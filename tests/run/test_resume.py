@@ -122,3 +122,19 @@ def test_a_cell_whose_server_died_is_not_complete(tmp_path: Path) -> None:
     (found,) = load_cells(tmp_path)
     assert (found.state, found.gates_text) == ("server died", "server died")
     assert found.validity == Summary.from_json(found.summary).validity
+
+
+def test_a_report_that_fails_in_between_does_not_end_the_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "set").mkdir()
+    shutil.copyfile(scenario(tmp_path, *TWO_CELLS), tmp_path / "set/scenario.toml")
+    resume = resumption(tmp_path, monkeypatch)
+
+    def fail(_results: Path) -> None:
+        raise ArithmeticError
+
+    monkeypatch.setattr("tsbench.report.html.write_report", fail)
+    with pytest.raises(ArithmeticError):  # of the last report
+        resume()
+    assert {path.parent.name for path in tmp_path.glob("set/*/summary.json")} == {"users=2", "users=3"}

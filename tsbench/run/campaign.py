@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import shutil
 import time
@@ -79,7 +80,7 @@ def campaign(
             if scenario.knee and not done.passed:
                 break  # higher loads than the knee would only be worse
             if reports and time.monotonic() >= report_due and number < len(cells):
-                report_due = time.monotonic() + 10 * _report(results)
+                report_due = time.monotonic() + 10 * _early_report(results)
     except (KeyboardInterrupt, UserMistake):
         left = [*summaries, *_partial(results, cell)]
         if left:
@@ -90,6 +91,17 @@ def campaign(
     if reports:
         _report(results)
     return summaries
+
+
+def _early_report(results: Path) -> float:
+    """Write the report of the cells so far, and return the seconds that it took; infinity if it failed.
+
+    The cells that follow are run all the same, and the error shows when the last report is written.
+    """
+    try:
+        return _report(results)
+    except Exception:  # noqa: BLE001 - whatever it is, hours of measuring are worth more
+        return math.inf
 
 
 def _report(results: Path) -> float:
