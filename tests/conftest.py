@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pymongo
@@ -173,12 +174,19 @@ def ferretdb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ferret
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def mongodb_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a server without log-ins: that in TSBENCH_TEST_MONGODB, else of the FerretDB for all tests."""
+    given = os.environ.get("TSBENCH_TEST_MONGODB")
+    return given or str(request.getfixturevalue("ferretdb_server").endpoint)
+
+
 @pytest.fixture
-def mongodb_endpoint(ferretdb_server: FerretdbServer) -> Iterator[str]:
+def mongodb_endpoint(mongodb_url: str) -> Iterator[str]:
     """The URL of an empty database of the test's own."""
-    name = f"tsbench_{next(_numbers)}"
-    yield f"{ferretdb_server.endpoint.rpartition('/')[0]}/{name}"
-    with pymongo.MongoClient[dict[str, Any]](ferretdb_server.endpoint) as client:
+    name = f"tsbench_{os.getpid()}_{next(_numbers)}"
+    yield urlsplit(mongodb_url)._replace(path=f"/{name}").geturl()
+    with pymongo.MongoClient[dict[str, Any]](mongodb_url) as client:
         client.drop_database(name)
 
 

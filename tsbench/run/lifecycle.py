@@ -25,7 +25,7 @@ from tsbench.run.counter_sources import server_counters
 from tsbench.run.examination import Examiner
 from tsbench.run.figures import measured
 from tsbench.run.findings import Findings
-from tsbench.run.preparation import create, expect_plausible, load, write_manifest
+from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import death, hurry, put_away
@@ -214,7 +214,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
         if parts.group is not None:
             parts.group.lift()  # the checks' own load is not measured: under a cap they took four times as long
         found = _figures(run, spec) + Findings(death=_death(parts))
-        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": target.durable}
+        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
         if not found.death:

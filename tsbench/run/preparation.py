@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
+from tsbench.results.manifest import Manifest
 from tsbench.run import cleanup, environment
 from tsbench.run.bulk_load import bulk_load
 from tsbench.targets.base import Unsupported
@@ -39,6 +40,13 @@ def write_manifest(
     manifest = replace(manifest, created=cleanup.note_found(spec, session, new=new))
     manifest.write(run)
     return format_time(int(manifest.clock["utc_s"] * NS_PER_S))
+
+
+def is_durable(run: RunDir, target: Target) -> bool:
+    """Return whether acknowledged data survives a crash, as the server's facts say; else as the target declares."""
+    manifest = Manifest.read(run)
+    said = manifest.server.get("durable") if manifest else None
+    return target.durable if said is None else said == "yes"
 
 
 def create(session: Session, schema: Schema, world: World, limits: Limits) -> None:

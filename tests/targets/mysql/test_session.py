@@ -151,6 +151,22 @@ def test_a_write_beyond_max_allowed_packet_is_divided_and_stored_whole_or_not_at
     session.close()
 
 
+@pytest.mark.mariadb
+def test_dropping_is_harmless_where_not_even_the_database_is(url: str) -> None:
+    session = MARIADB.connect(url, SCHEMA)
+    session.run(SCHEMA.drop([CPU]))
+    assert session.objects([CPU]) == []
+    session.run(SCHEMA.create([CPU], data.shared_tags()))
+    table, tags, database = session.objects([CPU])
+    assert (database.name, database.holds) == (f"database {parse(url, 'mariadb', '').database}", 2)
+    session.run([*table.remove, *tags.remove])
+    (database,) = session.objects([CPU])
+    assert database.holds == 0
+    session.run(database.remove)
+    assert session.objects([CPU]) == []
+    session.close()
+
+
 # --- logging in
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import bson
@@ -25,6 +25,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
 from tsbench.targets.mongodb import counters, explain
+from tsbench.targets.mongodb.durability import YES, durability
 from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
@@ -237,13 +238,30 @@ class MongodbSession(Counting, Explaining):
         with _errors(self._timeout_s):
             hello = self._database.command("hello")
         concern = self._shared.client.write_concern.document
+        is_durable, why = self._durability(concern, hello)
         return {
             "version": self.version,
             "replica_set": str(hello.get("setName", "none")),
             "write_concern": ", ".join(f"{name}: {value}" for name, value in concern.items()) or "the server's default",
+            "durable": is_durable,
+            "acknowledged": why,
             "ordered": str(self._of.is_ordered).lower(),
             **self._of.options,
         }
+
+    def _durability(self, concern: Mapping[str, Any], hello: Mapping[str, Any]) -> tuple[str, str]:
+        """Return whether acknowledged writes survive a crash, and why."""
+        is_set = "setName" in hello
+        engine = self._permitted("serverStatus").get("storageEngine", {})
+        if is_set and not concern:
+            concern = self._permitted("getDefaultRWConcern").get("defaultWriteConcern", {})
+        return durability(concern, is_replica_set=is_set, is_persistent=bool(engine.get("persistent", True)))
+
+    def _permitted(self, command: str) -> Mapping[str, Any]:
+        """Return the answer to a command; empty if the login may not run it."""
+        with _errors(self._timeout_s), suppress(OperationFailure):
+            return self._shared.client.admin.command(command)
+        return {}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the collections and of each index on disk; indexes of the same name are added up."""
@@ -292,6 +310,10 @@ class FerretdbSession(MongodbSession):
         return (
             f"FerretDB {str(about.get('version', '')).removeprefix('v')} (says it is MongoDB {self._about['version']})"
         )
+
+    def _durability(self, concern: Mapping[str, Any], hello: Mapping[str, Any]) -> tuple[str, str]:
+        del concern, hello  # neither matters: there is one PostgreSQL, which commits
+        return YES, "FerretDB answers after PostgreSQL's commit, whatever the write concern"
 
     def facts(self) -> Mapping[str, str]:
         with _errors(self._timeout_s):

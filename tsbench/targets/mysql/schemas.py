@@ -38,6 +38,14 @@ class CreateDatabase(Operation):
 
 
 @dataclass(frozen=True, slots=True)
+class DropTables(Operation):
+    """Drop these tables where they exist; nothing is done if the endpoint's database does not exist."""
+
+    text: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Purge(Operation):
     """Wait until InnoDB has purged old versions of rows and written all changed pages."""
 
@@ -121,8 +129,9 @@ class MysqlSchema:
         return [*made, *(Statement(self._create_table(m)) for m in measurements)]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the statements that drop the tables and the tags, where they exist."""
-        return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in table_names(measurements)]
+        """Return the command that drops the tables and the tags, where they exist."""
+        tables = tuple(table_names(measurements))
+        return [DropTables(f"DROP TABLE IF EXISTS {names(tables)}", tables)]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Return the commands that bring the engine to rest and update its statistics, also those of sizes."""

@@ -20,8 +20,8 @@ from tsbench.targets.mysql import causes, counters
 from tsbench.targets.mysql.connection import Connection
 from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
 from tsbench.targets.mysql.rest import compact, purge
-from tsbench.targets.mysql.schemas import Compact, CreateDatabase, Purge
-from tsbench.targets.sql import quoted, stored_records, table_names
+from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge
+from tsbench.targets.sql import names, quoted, stored_records, table_names
 from tsbench.targets.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class MysqlSession(Counting):
         opened = self._connection = Connection(self._of, self._password, timeout_s)
         found = product_of(opened.server)
         if found is not self._product:
-            names = f"{found.name} {opened.server} answers there, not {self._product.name}"
-            raise UserMistake(f"{self._of.url.partition('?')[0]}: {names}; name the target {found.name.lower()}")
+            reason = f"{found.name} {opened.server} answers there, not {self._product.name}"
+            raise UserMistake(f"{self._of.url.partition('?')[0]}: {reason}; name the target {found.name.lower()}")
         settings = [f"sql_mode = '{_MODES}'", "time_zone = '+00:00'", "autocommit = 1", found.session]
         settings.append(found.limit_text(self._timeout_s))
         _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
@@ -114,9 +114,12 @@ class MysqlSession(Counting):
     def _run(self, connection: Connection, command: Command, left_s: float) -> None:
         if isinstance(command, CreateDatabase):
             name = quoted(self._of.database)
-            if connection.execute(b"SELECT DATABASE()")[0][0] is None:
+            if not _has_database(connection):
                 connection.execute(f"CREATE DATABASE IF NOT EXISTS {name} DEFAULT CHARACTER SET utf8mb4".encode())
                 connection.execute(f"USE {name}".encode())
+        elif isinstance(command, DropTables):
+            if _has_database(connection):
+                connection.execute(f"DROP TABLE IF EXISTS {names(command.tables)}".encode())
         elif isinstance(command, Purge | Compact):
             with _optional():
                 if isinstance(command, Purge):
@@ -182,20 +185,20 @@ class MysqlSession(Counting):
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Execute a compiled query and fetch every row."""
         with self._op(self._timeout_s) as connection:
-            names, found = connection.fetch(statement.text.encode())
-        return Rows(columns, stored_records(found, names, columns) if columns[-1] == OTHERS else found)
+            of, found = connection.fetch(statement.text.encode())
+        return Rows(columns, stored_records(found, of, columns) if columns[-1] == OTHERS else found)
 
     def facts(self) -> Mapping[str, str]:
         """Return the server's version, and the settings for memory, durability and compression."""
-        names = ", ".join(map(literal, FACTS))
+        text = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_literals(FACTS)})"
         with self._op(self._timeout_s) as connection:
-            found = connection.execute(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})".encode())
+            found = connection.execute(text.encode())
             return {"version": f"{self._product.name} {connection.server}", **dict(found)}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of tables and indexes; those of InnoDB are files, if the login may see their sizes."""
-        names = _literals(table_names(measurements))
-        text = sizes_text(self._product).format(database=literal(self._of.database), tables=names)
+        tables = _literals(table_names(measurements))
+        text = sizes_text(self._product).format(database=literal(self._of.database), tables=tables)
         table = index = 0
         with self._op(self._timeout_s) as connection:
             for _, data, indexes, file in connection.execute(text.encode()):
@@ -286,6 +289,10 @@ class MysqlSession(Counting):
 
 
 _watchdog = Watchdog()
+
+
+def _has_database(connection: Connection) -> bool:
+    return connection.execute(b"SELECT DATABASE()")[0][0] is not None
 
 
 @contextmanager

@@ -1,0 +1,72 @@
+"""Whether acknowledged writes survive a crash, by write concern and kind of server, as MongoDB's manual has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tsbench.results.rundir import RunDir
+from tsbench.run import environment
+from tsbench.run.preparation import is_durable
+from tsbench.targets.mongodb import TARGET
+from tsbench.targets.mongodb.durability import durability
+from tsbench.targets.mongodb.schemas import PER_POINT
+
+if TYPE_CHECKING:
+    from tsbench.targets.mongodb.server import FerretdbServer
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("concern", "is_replica_set", "expected"),
+    [
+        ({}, False, "no"),
+        ({"w": "majority"}, False, "no"),
+        ({"j": True}, False, "yes"),
+        ({}, True, "yes"),
+        ({"w": "majority"}, True, "yes"),
+        ({"w": "majority", "j": False}, True, "no"),
+        ({"w": 1}, True, "no"),
+        ({"w": 2}, True, "no"),
+        ({"w": 1, "j": True}, True, "yes"),
+    ],
+)
+def test_durable_follows_from_write_concern_journal_and_kind_of_server(
+    concern: dict[str, Any], expected: str, *, is_replica_set: bool
+) -> None:
+    found, why = durability(concern, is_replica_set=is_replica_set, is_persistent=True)
+    assert found == expected
+    assert ("add journal=true" in why) is (expected == "no")
+    assert durability(concern, is_replica_set=is_replica_set, is_persistent=False)[0] == "no"
+
+
+@pytest.mark.parametrize(("said", "durable"), [({}, True), ({"durable": "no"}, False), ({"durable": "yes"}, True)])
+def test_a_run_is_as_durable_as_its_server_says(said: dict[str, str], tmp_path: Path, *, durable: bool) -> None:
+    run = RunDir(tmp_path)
+    environment.manifest(()).with_server(said).write(run)
+    assert is_durable(run, TARGET) is durable
+
+
+@pytest.mark.mongodb
+def test_a_real_server_says_whether_it_is_durable(mongodb_endpoint: str) -> None:
+    session = TARGET.connect(mongodb_endpoint, PER_POINT)
+    facts = session.facts()
+    assert facts["durable"] in {"yes", "no"}
+    assert "FerretDB" not in session.version or (facts["durable"], "commit" in facts["acknowledged"]) == ("yes", True)
+    session.close()
+
+
+@pytest.mark.mongodb
+def test_tests_take_a_server_by_its_url(ferretdb_server: FerretdbServer, tmp_path: Path) -> None:
+    """Without programs of its own, so that no other server can be started."""
+    one = "tests/targets/mongodb/test_target.py::test_sessions_of_a_process_share_one_client"
+    environ = {**os.environ, "TSBENCH_TEST_MONGODB": ferretdb_server.endpoint, "TSBENCH_SERVERS": str(tmp_path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--require", "mongodb", one]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
