@@ -53,7 +53,6 @@ class _Server(ManagedServer):
     """One server of either product. Settings are its options, with underscores."""
 
     product: str
-    program: str
     defaults: Mapping[str, str]
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
@@ -164,7 +163,6 @@ class MariadbServer(_Server):
 
     log_name = "mariadb.log"
     product = "MariaDB"
-    program = "mariadbd"
     # MySQL's redo log has this size in all; 96 MB, the default, is full after seconds of the fastest load.
     defaults: Mapping[str, str] = {"innodb_log_file_size": "1G"}
 
@@ -205,7 +203,6 @@ class MysqlServer(_Server):
 
     log_name = "mysql.log"
     product = "MySQL"
-    program = "mysqld"
     defaults: Mapping[str, str] = {"innodb_redo_log_capacity": "1G"}
 
     def _programs(self) -> Path:
