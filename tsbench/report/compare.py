@@ -208,7 +208,7 @@ def draw_span(
 
 
 def draw_struck(panel: Axes, cell: Cell, kind: str, place: int, values: Mapping[str, float | None]) -> None:
-    """Cross out those times (ns by percentile) of a kind of ops that tables strike out."""
+    """Draw a cross on those times (ns by percentile) of a kind of ops that tables strike out."""
     struck = [value for part, value in values.items() if value and not cell.validity.believes(part, kind)]
     if struck and all(values.values()):
         panel.plot(struck, [place] * len(struck), **_CROSS)

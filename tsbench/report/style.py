@@ -42,7 +42,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5
 STRUCK = "struck out: not measured validly"
 """Legend of figures that tables strike out."""
 STRUCK_LINE: Mapping[str, Any] = {"marker": "x", "markersize": 5, "markevery": 0.05, "alpha": 0.45, "label": STRUCK}
-"""Look of a line, or of the part of it, that is struck out, in its own colour."""
+"""Marks of a line, or of a part of a line, that is struck out; its colour remains."""
 _PAD_IN = 0.06
 """Margin of a figure, inches."""
 _BETWEEN = 0.027
@@ -201,7 +201,7 @@ def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
 
 
 def handles_of(axes: Sequence[Axes]) -> dict[str, Artist]:
-    """Return what a legend of the panels shows by label, each label once."""
+    """Return the handles of the legend of several panels by label."""
     handles = {label: h for panel in axes for h, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     if STRUCK in handles:  # of lines of all colours
         handles.pop(STRUCK)
