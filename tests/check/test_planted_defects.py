@@ -543,6 +543,7 @@ SOUND = (
     Sound("sqlite", "wal", "replication", 250, 1, 10, 1),
     Sound("sqlite", "clustered", "replication", 250, 1, 10, 1, MESSY),
     Sound("sqlite", "clustered", "stocks", 60, 3, 60, 49, MESSY),
+    Sound("sqlite", "wal", "sensordata", 180, 8, 180, 7, MESSY),
 )
 SOUND_POSTGRES = (
     Sound("postgres", "btree", "cpu-only", 150, 32, 900, 25),

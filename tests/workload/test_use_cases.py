@@ -187,6 +187,52 @@ def test_stocks_have_a_symbol_and_a_currency_and_prices_that_rise_by_less_than_o
         assert 0.4 < steps.mean() < 0.6
 
 
+def sensordata(form: str, seed: int = 1) -> dict[str, NDArray[Any]]:
+    """Return every field of 500 ticks of 40 sensors, by name: (ticks, sensors)."""
+    world = World(spec("sensordata", scale=40, seed=seed, form=form, streams=1))
+    (batch,) = world.batches(0, points=20_000, last_tick=500)
+    assert set(batch.fields) == {"data1", "data2", "data3", "data4", "data5", "cnt"}
+    return {name: column.reshape(500, 40) for name, column in batch.fields.items()}
+
+
+def test_sensordata_has_the_studys_columns_and_numbers_its_sensors_from_one():
+    world = World(spec("sensordata", scale=1_000))
+    (measurement,) = world.measurements
+    assert (measurement.tags, world.key) == (("sensor_id",), "sensor_id")
+    assert world.keys() == tuple(str(number) for number in range(1, 1_001))
+    assert [(f.name, f.kind) for f in measurement.fields] == [
+        *((f"data{number}", Kind.FLOAT) for number in range(1, 6)),
+        ("cnt", Kind.INT),
+    ]
+
+
+@pytest.mark.parametrize("form", ["uniform", "pareto"])
+def test_sensordata_is_a_function_of_its_seed_and_its_counter_never_falls(form):
+    fields = sensordata(form)
+    assert all(np.array_equal(column, fields[name]) for name, column in sensordata(form).items())
+    assert not np.array_equal(fields["data1"], sensordata(form, seed=2)["data1"])
+    assert fields["cnt"].dtype == np.int64
+    steps = np.diff(fields["cnt"], axis=0)
+    assert steps.min() >= 0
+    assert steps.mean() == pytest.approx(5, abs=0.1)
+
+
+def test_sensordata_has_uniform_values_that_fill_the_unit_interval_and_never_repeat():
+    values = np.concatenate([sensordata("uniform")[f"data{number}"].ravel() for number in range(1, 6)])
+    assert len(np.unique(values)) == len(values) == 100_000
+    assert np.histogram(values, bins=10, range=(0, 1))[0] == pytest.approx(np.full(10, 10_000), abs=400)
+    assert np.array_equal(sensordata("bounded")["data1"], sensordata("uniform")["data1"])
+
+
+def test_sensordata_has_pareto_values_that_are_few_whole_numbers_with_a_long_tail():
+    values = np.concatenate([sensordata("pareto")[f"data{number}"].ravel() for number in range(1, 6)])
+    assert np.array_equal(values, np.round(values))
+    assert (values.min(), values.max() <= 1e6) == (1, True)
+    for x in (1.5, 10.5, 100.5):  # P(X > x) of a Pareto distribution of shape 1.16
+        assert np.mean(values > x) == pytest.approx(x**-1.16, rel=0.1, abs=5e-4)
+    assert len(np.unique(values)) < 0.02 * len(values)
+
+
 @pytest.mark.parametrize("name", sorted(USE_CASES))
 def test_every_use_case_says_in_a_sentence_what_it_is(name):
     assert USE_CASES[name].name == name

@@ -147,6 +147,7 @@ GOLDEN = {
     "cpu-only": "c7abe7cae871b41d",
     "devops": "f4a285476dc6d369",
     "replication": "a318c145a7a3fda7",
+    "sensordata": "871a13899b47ce83",
     "sensors": "5906639022dd20e0",
     "stocks": "a560169bf0ba19d8",
 }

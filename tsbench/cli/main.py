@@ -354,7 +354,7 @@ def generate(
     interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
     seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same points.")] = 1,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
-    devops: Annotated[str, typer.Option("--form", help="bounded, or peer (as TSBS simulates).")] = "bounded",
+    devops: Annotated[str, typer.Option("--form", help="bounded, peer (as TSBS), uniform or pareto.")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
     yes: Yes = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,

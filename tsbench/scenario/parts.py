@@ -66,8 +66,9 @@ class WorldPart(Part):
     """The same seed makes the same points, queries and arrivals."""
     streams: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 8
     """Shares of the series; one writer owns a share. Never more than `scale`; as many processes as streams at most."""
-    form: Literal["bounded", "peer"] = "bounded"
-    """How the values of `devops` move: within limits, or with `peer` as TSBS simulates them. Others have one form."""
+    form: Literal["bounded", "peer", "uniform", "pareto"] = "bounded"
+    """Values of `devops`: within limits, or with `peer` as TSBS simulates them; of `sensordata`: `uniform` (the same as
+    `bounded`) or `pareto`. Others have one form."""
     decimals: Annotated[int, Field(ge=0, le=15)] | None = None
     """Decimals that float fields are rounded to. Default: as the use case says."""
     late: Share = 0.0

@@ -37,7 +37,7 @@ class WorldSpec:
     """The parameters that determine a world.
 
     `scale` is the number of hosts or devices, `streams` the number of shares that they are divided into (series i
-    belongs to stream i mod streams), `form` is `bounded` or `peer`; `decimals` rounds float fields (None: as the use
+    belongs to stream i mod streams), `form` is one of the use case's; `decimals` rounds float fields (None: as the use
     case says). A series' values depend on `streams`; its times and tags do not. `resolution_ns` is the finest step of
     time in queries: their windows begin at multiples of it. It does not change the points, which lie on ticks.
     """

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.workload.use_cases.devops import CPU_ONLY, DEVOPS
 from tsbench.workload.use_cases.replication import REPLICATION
+from tsbench.workload.use_cases.sensordata import SENSORDATA
 from tsbench.workload.use_cases.sensors import SENSORS
 from tsbench.workload.use_cases.stocks import STOCKS
 
@@ -16,6 +17,7 @@ USE_CASES: dict[str, UseCase] = {
     "cpu-only": CPU_ONLY,
     "devops": DEVOPS,
     "replication": REPLICATION,
+    "sensordata": SENSORDATA,
     "sensors": SENSORS,
     "stocks": STOCKS,
 }
