@@ -15,7 +15,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: quickstart test bench lint manipulations validation faults docstrings format check-install lock venv clean
+.PHONY: mysql quickstart test bench lint manipulations validation faults docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -58,6 +58,10 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
+# The driver of MySQL and MariaDB, which is compiled: needs a C compiler, pkg-config and Debian's libmariadb-dev.
+mysql: venv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r .ci/mysql.lock
+
 check-install: venv
 	.ci/install-without-compiler
 
@@ -69,6 +73,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 lock: venv
 	$(LOCK) --extra all --extra dev pyproject.toml -o requirements.lock
 	echo hatchling | $(LOCK) --extra postgres --extra influxdb --extra mongodb --constraint requirements.lock pyproject.toml - -o .ci/worker.lock
+	echo 'mysqlclient>=2.2' | $(LOCK) - -o .ci/mysql.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results

@@ -53,6 +53,8 @@ class _Server(ManagedServer):
     """One server of either product. Settings are its options, with underscores."""
 
     product: str
+    cure = ""
+    """What to do where it is not installed, before "give the endpoint ...": text that ends with `or `."""
     defaults: Mapping[str, str]
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
@@ -154,8 +156,7 @@ class _Server(ManagedServer):
             raise Broken(f"{self.product} refuses its first log-in: {' '.join(map(str, text))}") from error
 
     def _missing(self) -> UserMistake:
-        cure = f"run .ci/servers {self.product.lower()}, or give the endpoint of a server that runs"
-        return UserMistake(f"{self.product} is not installed; {cure}")
+        return UserMistake(f"{self.product} is not installed; {self.cure}give the endpoint of a server that runs")
 
 
 class MariadbServer(_Server):
@@ -163,6 +164,7 @@ class MariadbServer(_Server):
 
     log_name = "mariadb.log"
     product = "MariaDB"
+    cure = "install the package mariadb-server, or "
     # MySQL's redo log has this size in all; 96 MB, the default, is full after seconds of the fastest load.
     defaults: Mapping[str, str] = {"innodb_log_file_size": "1G"}
 
