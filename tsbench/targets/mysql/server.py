@@ -54,7 +54,7 @@ class _Server(ManagedServer):
 
     product: str
     cure = ""
-    """What to do where it is not installed, before "give the endpoint ...": text that ends with `or `."""
+    """The cure where it is not installed, ending with `or `, since the endpoint of a server is one always."""
     defaults: Mapping[str, str]
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
