@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 PANELS = (
     Panel("Requests", "count", "rate", {"a.writes": "writes", "a.reads": "reads"}),
-    Panel("Memory", "bytes", "gauge", {"heap": "heap"}),
+    Panel("Memory", "bytes", "gauge", {"heap": "heap"}, explains_stalls=True),
 )
 
 

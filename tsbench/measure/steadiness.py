@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
+    from tsbench.measure.stall_counters import CounterRise
+
 LEAST_S = 20
 """Minimum number of seconds for a statement."""
 TOLERATED_DRIFT = 0.1
@@ -47,11 +49,15 @@ _Z_AT_1_PERCENT = 2.5758
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Consecutive stalled seconds from `start_s` on; the slowest had the share `lowest` of the usual rate."""
+    """Consecutive stalled seconds from `start_s` on; the slowest had the share `lowest` of the usual rate.
+
+    `counters` are the server's counters that were high meanwhile (see `stall_counters`).
+    """
 
     start_s: int
     length_s: int
     lowest: float
+    counters: tuple[CounterRise, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.errors import UserMistake
-from tsbench.report import cases, compare, frames, manifest, plots, style, system_plots, view
+from tsbench.report import cases, compare, frames, manifest, plots, stall_plots, style, system_plots, view
 from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
 from tsbench.results.panels import read_panels
@@ -184,6 +184,8 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
     if not data.ops.empty:
         draw("throughput", "throughput over time", plots.throughput(cell, data.ops))
         draw("latency", "latency over time", plots.latency_over_time(cell, data.ops))
+        stalled = stall_plots.stalls(cell, data.ops, data.counters, data.panels)
+        draw("stalls", "rate, latency and the server's counters over time, stalls shaded", stalled)
     if not data.latency.empty:
         draw("percentiles", "latency by percentile", plots.latency_by_percentile(cell, data.latency))
     if not (data.host.empty and data.server.empty):
@@ -209,6 +211,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "first_ops": view.first_ops(cell),
         "failures": view.failures(cell),
         "steadiness": view.steadiness_rows(cell),
+        "rate_stalls": view.rate_stall_rows(cell),
         "stalls": view.stall_rows(found),
         "stall_count": len(found),
         "unsupported": view.unsupported(cell),

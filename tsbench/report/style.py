@@ -223,12 +223,12 @@ def struck_key() -> Line2D:
     return Line2D([], [], color=INK, marker="x", markersize=6, linestyle="none", label=STRUCK)
 
 
-def duration_axis(axes: Axes, which: str = "y") -> None:
-    """Set a logarithmic axis of nanoseconds, with labels in fitting units."""
+def duration_axis(axes: Axes, which: str = "y", *, most: int | None = None) -> None:
+    """Set a logarithmic axis of nanoseconds, with labels in fitting units; at most `most` ticks (9, and 4 across)."""
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set_yscale("log") if which == "y" else axes.set_xscale("log")
     low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
-    axis.set_major_locator(FixedLocator(_round_durations(low, high, most=9 if which == "y" else 4)))
+    axis.set_major_locator(FixedLocator(_round_durations(low, high, most=most or (9 if which == "y" else 4))))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_duration(value))))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())

@@ -5,7 +5,7 @@ As in `plots`, each function takes frames of one run and returns a matplotlib Fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from matplotlib.ticker import PercentFormatter
 
@@ -105,6 +105,29 @@ def counters(counted: pd.DataFrame, panels: Sequence[Panel]) -> Figure | None:
     panels
         `results.panels.read_panels` of that run: what its database says about its counters.
     """
+    found = moving_panels(counted, panels)
+    if not found:
+        return None
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    figure, axes = style.panels(rows, columns, height=2.3, used=len(found), sharex=True)
+    span = [float(second) for second in counted["second"]]
+    for place, ((panel, lines), axis) in enumerate(zip(found, axes, strict=True)):
+        draw_panel(axis, panel, lines)
+        bottom = place + columns >= len(found)
+        axis.tick_params(labelbottom=bottom)
+        style.time_axis(axis, span, label=False)
+        if bottom:
+            axis.set_xlabel("s since the measured window began")
+    return figure
+
+
+Lines: TypeAlias = "list[tuple[str, pd.DataFrame, str]]"
+"""The lines of a panel: label, rows of one counter, and the column to plot."""
+
+
+def moving_panels(counted: pd.DataFrame, panels: Sequence[Panel]) -> list[tuple[Panel, Lines]]:
+    """Return the panels of which a counter is ever other than 0, with the lines of these counters."""
     rates = frames.rates(counted)
     found = []
     for panel in panels:
@@ -114,26 +137,18 @@ def counters(counted: pd.DataFrame, panels: Sequence[Panel]) -> Figure | None:
         moving = [name for name in names if (chosen.loc[chosen["name"] == name, column] != 0).any()]
         if moving:
             found.append((panel, [(names[n], chosen[chosen["name"] == n], column) for n in moving]))
-    if not found:
-        return None
-    columns = min(3, len(found))
-    rows = -(-len(found) // columns)
-    figure, axes = style.panels(rows, columns, height=2.3, used=len(found), sharex=True)
-    span = [float(second) for second in counted["second"]]
-    for place, ((panel, lines), axis) in enumerate(zip(found, axes, strict=True)):
-        for (label, part, column), (colour, dashes) in zip(lines, _looks(len(lines)), strict=True):
-            axis.plot(part["second"], part[column], color=colour, linestyle=dashes, label=label, linewidth=1.2)
-        axis.set(title=panel.title, ylabel=_Y_LABELS[panel.unit, panel.kind])
-        (style.size_axis if panel.unit == "bytes" else style.count_axis)(axis)
-        bottom = place + columns >= len(found)
-        axis.tick_params(labelbottom=bottom)
-        style.time_axis(axis, span, label=False)
-        if bottom:
-            axis.set_xlabel("s since the measured window began")
-        drawn = axis.lines[: len(lines)]  # the shade of the warm-up is explained above
-        axis.legend(handles=drawn, loc="upper left", fontsize=8, labelspacing=0.25, handlelength=1.6)
-        axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend
-    return figure
+    return found
+
+
+def draw_panel(axis: Axes, panel: Panel, lines: Lines) -> None:
+    """Draw the counters of a panel, with their legend and units."""
+    for (label, part, column), (colour, dashes) in zip(lines, _looks(len(lines)), strict=True):
+        axis.plot(part["second"], part[column], color=colour, linestyle=dashes, label=label, linewidth=1.2)
+    axis.set(title=panel.title, ylabel=_Y_LABELS[panel.unit, panel.kind])
+    (style.size_axis if panel.unit == "bytes" else style.count_axis)(axis)
+    # only the lines: the shade of the warm-up is explained above
+    axis.legend(handles=axis.lines[: len(lines)], loc="upper left", fontsize=8, labelspacing=0.25, handlelength=1.6)
+    axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend
 
 
 def _looks(number: int) -> list[tuple[str, object]]:

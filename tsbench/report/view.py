@@ -99,6 +99,7 @@ LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": (
 """Figures of the main time, and of the service time beside a response time."""
 
 
+_RATES = {"write": "points/s written", "query": "queries/s"}
 _COUNTS = (
     ("count", "ended"),
     ("ok", "ok"),
@@ -255,9 +256,25 @@ def steadiness_rows(cell: Cell) -> list[tuple[str, ...]]:
         deepest = f"{worst['length_s']} s down to {worst['lowest']:.0%}, at {worst['start_s']} s" if worst else ""
         stalled = f"{number} ({steady.get('stalled_s')} s)" if number else "none"
         trend = f"{drift:+.0%}" if drift else "none"
-        name = {"write": "points/s written", "query": "queries/s"}.get(kind, kind)
-        rows.append((name, when, trend, f"{steady.get('variation', 0.0):.1%}", stalled, deepest))
+        rows.append((_RATES.get(kind, kind), when, trend, f"{steady.get('variation', 0.0):.1%}", stalled, deepest))
     return rows
+
+
+def rate_stall_rows(cell: Cell) -> list[tuple[str, ...]]:
+    """Return the stalls of the rates in order of time: rate, start, length, slowest second, counters that were high."""
+    rows: list[tuple[int, tuple[str, ...]]] = []
+    for kind, steady in _items(cell.summary.get("steadiness")):
+        for stall in lookup(steady, ("stalls",)) or ():
+            start, length = stall["start_s"], stall["length_s"]
+            rises = "; ".join(map(_rise, stall.get("counters") or ())) or "none"
+            rows.append((start, (_RATES.get(kind, kind), f"{start} s", f"{length} s", f"{stall['lowest']:.0%}", rises)))
+    return [texts for _, texts in sorted(rows)]
+
+
+def _rise(rise: dict[str, Any]) -> str:
+    form, per_s = "bytes" if rise["unit"] == "bytes" else "count", "/s" if rise["kind"] == "rate" else ""
+    highest, usual = (text_of(rise[key], form) + per_s for key in ("highest", "usual"))
+    return f"{rise['panel']}, {rise['label']}: {highest} (usually {usual})"
 
 
 def first_ops(cell: Cell) -> list[tuple[str, str]]:

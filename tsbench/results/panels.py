@@ -34,12 +34,16 @@ class Panel:
         `rate`: the counters are totals since the server was started, plotted per second; `gauge`: as they are.
     counters
         The label of each counter, by its name in counters.parquet.
+    explains_stalls
+        True if a rise of one of its counters may be why the database stalled; False for counters that merely follow
+        the load, such as rows inserted.
     """
 
     title: str
     unit: Unit
     kind: Kind
     counters: Mapping[str, str]
+    explains_stalls: bool = False
 
 
 def write_panels(path: Path, panels: Sequence[Panel]) -> None:
@@ -72,4 +76,5 @@ def _panel(content: Any) -> Panel | None:
     if content.get("unit") not in get_args(Unit) or content.get("kind") not in get_args(Kind):
         return None
     labels = {str(name): str(label) for name, label in content["counters"].items()}
-    return Panel(str(content.get("title", "")), content["unit"], content["kind"], labels)
+    explains = content.get("explains_stalls") is True
+    return Panel(str(content.get("title", "")), content["unit"], content["kind"], labels, explains)

@@ -22,6 +22,8 @@ _OP: Shape = {
 _FACTS: Shape = {"mode": "text", "*": "number"}
 _FIRST: Shape = {"kind": "text", "difference": "text", "row": "any"}
 _PLACE: Shape = dict.fromkeys(("measurement", "series", "time", "stored", "expected"), "text")
+_RISE: Shape = {**dict.fromkeys(("counter", "panel", "label", "unit", "kind"), "text"), "*": "number"}
+_STALL: Shape = {"counters": [_RISE], "*": "number"}
 SUMMARY: dict[str, Shape] = {
     **dict.fromkeys(("cell", "scenario", "question", "target", "schema", "loop", "started", "limited_by"), "text"),
     "server_version": "text",
@@ -47,6 +49,7 @@ SUMMARY: dict[str, Shape] = {
     "size": {"parts": _COUNTS, "*": "number"},
     "writes": _COUNTS,
     "failures": _COUNTS,
+    "steadiness": {"*": {"stalls": [_STALL], "*": "number"}},
     "client_floor_ns": _COUNTS,
     "firsts": {"*": {"outcome": "text", "*": "number"}},
     "answers": {

@@ -25,7 +25,13 @@ class GroupCounters:
     """A control group's counters as a source for `collect.counters`."""
 
     panels = (
-        Panel("CPU under its cap", "count", "rate", {"group.cpu_s": "used, cores", "group.throttled_s": "held back"}),
+        Panel(
+            "CPU under its cap",
+            "count",
+            "rate",
+            {"group.cpu_s": "used, cores", "group.throttled_s": "held back"},
+            explains_stalls=True,
+        ),
         Panel("Memory under its cap", "bytes", "gauge", {"group.memory_bytes": "with page cache"}),
     )
 

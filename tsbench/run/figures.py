@@ -13,13 +13,17 @@ from tsbench.measure.gates import failed_connections, failed_ops, percents_of_ga
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.recorder import TIMES
+from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
+from tsbench.results.panels import read_panels
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import polars as pl
 
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
@@ -116,12 +120,9 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limited_by": limit_name,
         "limit": {**client.summary(spec, sums, percents), **disturbed.summary()},
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
-        "steadiness": {
-            kind: asdict(steady)
-            for kind, steady in steadiness_by_kind(
-                merged.per_second, of_kind, end_s=min(duration_s, int(processes.stopped_s) - processes.start_s)
-            ).items()
-        },
+        "steadiness": steadiness_with_counters(
+            run, merged.per_second, of_kind, min(duration_s, int(processes.stopped_s) - processes.start_s)
+        ),
         "failures": _failures(processes),
         "firsts": _firsts(processes),
     }
@@ -132,6 +133,28 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "ops": _some_ended(everything, processes),
     }
     return Findings(summary, checks, _built_in_gates(everything, spec.check.failures, processes))
+
+
+def steadiness_with_counters(
+    run: RunDir, per_second: pl.DataFrame, kinds: Mapping[str, str], end_s: int
+) -> dict[str, Any]:
+    """Return the part `steadiness` of a run's summary: how the rates went on, and which counters rose in their stalls.
+
+    The parameters are those of `steadiness_by_kind`.
+    """
+    import polars as pl  # noqa: PLC0415 - load workers do without
+
+    found = {}
+    for kind, steady in steadiness_by_kind(per_second, kinds, end_s=end_s).items():
+        stalls = steady.stalls
+        if stalls and run.has("counters.parquet"):
+            counters = pl.read_parquet(run / "counters.parquet", glob=False)
+            high = counters_in_stalls(
+                counters, read_panels(run), [(s.start_s, s.start_s + s.length_s - 1) for s in stalls]
+            )
+            stalls = tuple(replace(stall, counters=rises) for stall, rises in zip(stalls, high, strict=True))
+        found[kind] = asdict(replace(steady, stalls=stalls))
+    return found
 
 
 def _schedule(processes: Processes) -> dict[str, int] | None:

@@ -15,6 +15,7 @@ import pytest
 from tests.targets import data
 from tests.targets.contract import Alteration, Point, TargetContract
 from tests.targets.data import CPU, LAG, START_NS, S
+from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
@@ -45,6 +46,20 @@ class TestPostgres(TargetContract):
     @pytest.fixture
     def url(self, postgres_endpoint: str) -> str:
         return postgres_endpoint
+
+    def test_a_session_that_waits_for_a_lock_is_counted(self, url: str, session: Session) -> None:
+        assert isinstance(session, Counting)
+        assert session.counters()["waits.lock"] == 0
+        with psycopg.connect(**parameters(url)) as holder, psycopg.connect(**parameters(url)) as waiter:
+            holder.execute("SELECT pg_advisory_xact_lock(12)")
+            thread = threading.Thread(target=waiter.execute, args=("SELECT pg_advisory_xact_lock(12)",))
+            thread.start()
+            give_up = time.monotonic() + 30
+            while not (waiting := session.counters()["waits.lock"]) and time.monotonic() < give_up:
+                time.sleep(0.05)
+            holder.rollback()
+            thread.join(30)
+        assert waiting == 1
 
     @staticmethod
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:

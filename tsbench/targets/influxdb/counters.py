@@ -32,12 +32,27 @@ VARS_PANELS = (
             "tsm1_engine.tsmLevel3Compactions": "level 3",
             "tsm1_engine.tsmFullCompactions": "full",
         },
+        explains_stalls=True,
+    ),
+    Panel(
+        "Compactions at work",
+        "count",
+        "gauge",
+        {
+            "tsm1_engine.cacheCompactionsActive": "snapshots of the cache",
+            "tsm1_engine.tsmLevel1CompactionsActive": "level 1",
+            "tsm1_engine.tsmLevel2CompactionsActive": "level 2",
+            "tsm1_engine.tsmLevel3CompactionsActive": "level 3",
+            "tsm1_engine.tsmFullCompactionsActive": "full",
+        },
+        explains_stalls=True,
     ),
     Panel(
         "Memory, by the server's counters",
         "bytes",
         "gauge",
         {"tsm1_cache.memBytes": "cache", "runtime.HeapInUse": "heap"},
+        explains_stalls=True,
     ),
 )
 """What the report plots of 1.x."""
@@ -54,10 +69,18 @@ METRICS_PANELS = (
         },
     ),
     Panel(
+        "Compactions",
+        "count",
+        "gauge",
+        {"storage_compactions_active": "at work", "storage_compactions_queued": "queued"},
+        explains_stalls=True,
+    ),
+    Panel(
         "Memory, by the server's counters",
         "bytes",
         "gauge",
         {"storage_cache_inuse_bytes": "cache", "go_memstats_heap_inuse_bytes": "heap"},
+        explains_stalls=True,
     ),
 )
 """What the report plots of 2.x."""

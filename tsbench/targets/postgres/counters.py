@@ -28,6 +28,9 @@ _OLD_CHECKPOINTER = {  # up to 16 these were the background writer's
     "sync_time": "checkpoint_sync_time",
     "buffers_written": "buffers_checkpoint",
 }
+_WAITS = {  # sessions on this database; the one that asks is not waiting
+    kind.lower(): f"count(*) FILTER (WHERE wait_event_type = '{kind}')" for kind in ("Lock", "LWLock", "IO")
+}
 PANELS = (
     Panel(
         "Transactions",
@@ -45,16 +48,32 @@ PANELS = (
         "bytes",
         "rate",
         {"wal.wal_bytes": "write-ahead log", "database.temp_bytes": "temporary files"},
+        explains_stalls=True,
     ),
     Panel(
         "Checkpoints",
         "count",
         "rate",
         {"checkpointer.num_timed": "timed", "checkpointer.num_requested": "requested"},
+        explains_stalls=True,
+    ),
+    Panel(
+        "Blocks written back",
+        "count",
+        "rate",
+        {"checkpointer.buffers_written": "by checkpoints", "writer.buffers_clean": "by the background writer"},
+        explains_stalls=True,
+    ),
+    Panel(
+        "Sessions that wait",
+        "count",
+        "gauge",
+        {"waits.lock": "for a lock", "waits.lwlock": "for a lock in memory", "waits.io": "for the disk"},
+        explains_stalls=True,
     ),
 )
 """What of them the report plots."""
-PARTS = ("database", "writer", "checkpointer", "wal")
+PARTS = ("database", "writer", "checkpointer", "wal", "waits")
 """Prefixes of the counters' names, in the order of the columns."""
 
 
@@ -68,7 +87,9 @@ def text(version: int) -> str:
         "        WHERE datname = current_database()),\n"
         f"       (SELECT {_object(_WRITER)} FROM pg_stat_bgwriter),\n"
         f"       (SELECT {_object(names)} FROM {checkpointer}),\n"
-        f"       {wal}"
+        f"       {wal},\n"
+        f"       (SELECT {_object(_WAITS)} FROM pg_stat_activity\n"
+        "        WHERE datname = current_database() AND pid <> pg_backend_pid())"
     )
 
 

@@ -33,7 +33,7 @@ class SqliteTarget:
     access: Access = Access.ANY_PROCESS
     embedded: bool = True
     acknowledges_in_part: bool = False
-    has_counters: bool = False
+    has_counters: bool = True
     startable: bool = True
     requirements: tuple[Requirement, ...] = (
         Requirement("SQLite", "sqlite3", "use a Python that was built with SQLite"),

@@ -8,7 +8,9 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from tsbench.collect.counters import Counting
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.results.panels import Panel
 from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
 from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
@@ -22,8 +24,17 @@ if TYPE_CHECKING:
     from tsbench.targets.base import ServerObject
 
 
-class SqliteSession:
+PANELS = (
+    Panel("Write-ahead log", "bytes", "gauge", {"log.bytes": "file"}, explains_stalls=True),
+    Panel("Moved from the log by checkpoints", "bytes", "rate", {"file.bytes": "file grown"}, explains_stalls=True),
+)
+"""What the report plots. A writer that finds the log full moves it into the file before it goes on."""
+
+
+class SqliteSession(Counting):
     """One connection. After an error the open transaction is rolled back and the session remains usable."""
+
+    panels = PANELS
 
     def __init__(self, connection: sqlite3.Connection, path: Path, timeout_s: float) -> None:
         self._connection = connection
@@ -110,6 +121,15 @@ class SqliteSession:
         there = [name for name in found if not name.startswith("sqlite_")]  # those are SQLite's own
         ours = [name for name in table_names(measurements) if name in there]
         return objects_in_file(self._path, ours, len(there))
+
+    def counters(self) -> Mapping[str, float]:
+        """Return the sizes of the file and of its write-ahead log in bytes, without asking the database."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        try:
+            found = {"file.bytes": float(self._path.stat().st_size)}
+            return found | {"log.bytes": float(log.stat().st_size) if log.exists() else 0.0}
+        except OSError as error:
+            raise OpError(Outcome.FAILED, "refused", f"SQLite: {error}") from error
 
     def close(self) -> None:
         with suppress(sqlite3.Error):
