@@ -17,7 +17,8 @@ NOWHERE = "postgresql://me@127.0.0.1:1/none"
 
 
 def test_a_target_without_counters_is_not_connected_to() -> None:
-    assert server_counters(sqlite.TARGET, "sqlite:///no/such/directory/x.db", WAL) == []
+    target = replace(sqlite.TARGET, has_counters=False)
+    assert server_counters(target, "sqlite:///no/such/directory/x.db", WAL) == []
 
 
 def test_a_target_that_one_process_at_a_time_may_open_is_left_to_the_load_process() -> None:

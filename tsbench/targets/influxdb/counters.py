@@ -93,6 +93,9 @@ METRICS = re.compile(
     re.MULTILINE,
 )
 
+_BEFORE_THE_FIRST_COMPACTION = {"storage_compactions_active": 0.0, "storage_compactions_queued": 0.0}
+"""Metrics that 2.x leaves out of its page until it has planned a compaction."""
+
 
 def of_vars(page: bytes) -> dict[str, float]:
     """Return the counters of 1.x as `<module>.<counter>`, without those of its own database `_internal`.
@@ -116,7 +119,7 @@ def of_vars(page: bytes) -> dict[str, float]:
 
 def of_metrics(page: bytes) -> dict[str, float]:
     """Return the metrics of 2.x in METRICS, without the buckets of histograms."""
-    found: dict[str, float] = defaultdict(float)
+    found: dict[str, float] = defaultdict(float, _BEFORE_THE_FIRST_COMPACTION)
     for match in METRICS.finditer(page):
         if not match[1].endswith(b"_bucket"):
             found[match[1].decode("ascii")] += float(match[3])
