@@ -245,6 +245,18 @@ def test_writes_refused_in_part_count_against_the_limit_of_failed_ops():
     assert (share.state, share.measured) == ("pass", 0.0)
 
 
+def test_how_steady_a_rate_was_can_be_a_condition() -> None:
+    summary = {"steadiness": {"write": {"variation": 0.25, "stall_count": 2}}}
+    texts = "write:variation<20%", "write:variation<30%", "write:stalls<=1", "query:stalls<=0"
+    results = evaluate_gates(map(parse_gate, texts), summary, VALID)
+    assert [result.state for result in results] == ["fail", "pass", "fail", "not judged"]
+    assert [result.text for result in results[:3]] == ["25 %", "25 %", "2 stalls"]
+    assert results[3].text == "how the rate went on is known of runs of 20 s or more"
+    for text in ("variation<20%", "write-1:stalls<=0"):
+        with pytest.raises(ValueError, match=r"the kind is missing; write write:(variation|stalls) or query:"):
+            parse_gate(text)
+
+
 def test_torn_reads_fail_their_gate_by_the_number_of_answers():
     none, some = torn_reads(0, 0, 200), torn_reads(3, 40, 200)
     assert (none.gate, none.state, none.measured) == ("torn reads<=0", "pass", 0.0)

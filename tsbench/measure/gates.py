@@ -6,7 +6,8 @@ A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
 - TIME: `response` or `service`; left out: the time that counts, which is response time in an open loop and service
   time in a closed one (where no schedule says when an op was due).
 - FIGURE: `p` and any percentile (`p95`, `p99.9`), `max`, `mean`; `failures` (the share of ops that failed or ended
-  unknown), `points/s`, `ops/s`, `bytes/point`.
+  unknown), `points/s`, `ops/s`, `bytes/point`; `variation` (the coefficient of variation of the rate per second) and
+  `stalls` (their number), of `write` or `query` (`measure.steadiness`).
 - OPERATOR: `<`, `<=`, `>`, `>=`; the condition must hold for the gate to pass.
 - LIMIT: a duration (`50ms`), a share (`0.1%`) or a number (`3500`), by the figure.
 
@@ -38,7 +39,13 @@ if TYPE_CHECKING:
 EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
 TIMES = ("response", "service")
 KINDS = ("write", "query")
-FIGURES = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean", "failures", "points/s", "ops/s", "bytes/point")
+FIGURES = (
+    *("p50", "p90", "p95", "p99", "p99.9", "max", "mean"),
+    *("failures", "points/s", "ops/s", "bytes/point", "variation", "stalls"),
+)
+_SHARES = {"failures", "variation"}
+_OF_RATES = {"variation": "variation", "stalls": "stall_count"}
+"""Figures of how a rate went on, and their names in a summary."""
 _FORM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=]+)")
 _LONGEST = 200  # characters; the longest name of a query kind has 24
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
@@ -259,6 +266,10 @@ def _mistake(gate: Gate) -> str:
             gate.is_latency and of is None,
             f"the ops are missing; write write:{figure}, query:{figure} or an op's name before it",
         ),
+        (
+            figure in _OF_RATES and of not in KINDS,
+            f"the kind is missing; write write:{figure} or query:{figure}",
+        ),
         (figure == "bytes/point" and of, f"bytes/point is of the whole run; take '{of}:' out"),
         (of == "query" and figure == "points/s", "queries write no points; did you mean 'query:ops/s'?"),
     )
@@ -270,7 +281,7 @@ def _limit(gate: Gate, text: str) -> float:
         if re.fullmatch(r"[\d.]+", text.strip()):
             raise ValueError(f"a time needs a unit; write {gate.text}ms, say")
         return units.parse_duration_ns(text)
-    return units.parse_share(text) if gate.figure == "failures" else units.parse_count(text)
+    return units.parse_share(text) if gate.figure in _SHARES else units.parse_count(text)
 
 
 def _result(gate: Gate, summary: Mapping[str, Any], validity: Validity) -> GateResult:
@@ -330,6 +341,9 @@ def _amount(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
         return (summary.get("size") or {}).get("bytes_per_point"), "the size of the data is not known"
     if gate.of == "load":
         return (summary.get("load") or {}).get("points_per_s"), "nothing is known of the load before the measurement"
+    if gate.figure in _OF_RATES:
+        why = "how the rate went on is known of runs of 20 s or more"
+        return (summary.get("steadiness") or {}).get(gate.of, {}).get(_OF_RATES[gate.figure]), why
     ops = _ops(gate, summary) or {"ok": 0}
     bad = sum(ops.get(key, 0) for key in ("failed", "unknown", "partial"))
     done = ops["ok"] + bad
@@ -355,6 +369,6 @@ def _ops(gate: Gate, summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _shown(gate: Gate, measured: float) -> str:
     if gate.is_latency:
         return units.format_duration(measured)
-    if gate.figure == "failures":
+    if gate.figure in _SHARES:
         return f"{100 * measured:.3g} %"
     return f"{units.format_count(measured)} {gate.figure}"

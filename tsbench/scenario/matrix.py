@@ -189,7 +189,7 @@ def copied(value: Any) -> Any:
 def labels_of(chosen: Mapping[str, Any], target: object) -> dict[str, str]:
     """Return the values that distinguish a cell from others; also its target if that has a schema."""
     labels = {key: _label(value) for key, value in chosen.items()}
-    if "schema" not in labels and isinstance(target, dict) and target.get("schema"):
+    if "target.schema" not in labels and isinstance(target, dict) and target.get("schema"):
         labels.setdefault("target", f"{target.get('name', '')}-{target['schema']}")
     return labels
 

@@ -11,14 +11,24 @@ _COMMON = (
         "rate",
         {"Com_replace": "REPLACE", "Com_load": "LOAD DATA", "Com_select": "SELECT", "Com_rollback": "roll-backs"},
     ),
-    Panel("Rows", "count", "rate", {"Handler_write": "written", "Handler_read_next": "read in order of a key",
-                                    "Handler_read_key": "looked up", "Handler_read_rnd_next": "scanned"}),
+    Panel(
+        "Rows",
+        "count",
+        "rate",
+        {
+            "Handler_write": "written",
+            "Handler_read_next": "read in order of a key",
+            "Handler_read_key": "looked up",
+            "Handler_read_rnd_next": "scanned",
+        },
+    ),
     Panel("Traffic", "bytes", "rate", {"Bytes_received": "received", "Bytes_sent": "sent"}),
     Panel(
         "Read and written by InnoDB",
         "bytes",
         "rate",
         {"Innodb_data_read": "read", "Innodb_data_written": "written", "Innodb_os_log_written": "redo log"},
+        explains_stalls=True,
     ),
     Panel(
         "Buffer pool of InnoDB, pages",
@@ -29,6 +39,7 @@ _COMMON = (
             "Innodb_buffer_pool_pages_data": "in use",
             "Innodb_buffer_pool_pages_free": "free",
         },
+        explains_stalls=True,
     ),
     Panel(
         "Waits in InnoDB",
@@ -39,16 +50,41 @@ _COMMON = (
             "Innodb_buffer_pool_wait_free": "for a free page",
             "Innodb_row_lock_waits": "for a row lock",
         },
+        explains_stalls=True,
     ),
-)  # fmt: skip
+)
 _CHECKPOINT = {"Innodb_checkpoint_age": "since the checkpoint"}
 _MARIADB = (
-    Panel("Redo log of InnoDB", "bytes", "gauge", {**_CHECKPOINT, "Innodb_checkpoint_max_age": "limit"}),
-    Panel("Old versions of rows", "count", "gauge", {"Innodb_history_list_length": "transactions to purge"}),
+    Panel(
+        "Redo log of InnoDB",
+        "bytes",
+        "gauge",
+        {**_CHECKPOINT, "Innodb_checkpoint_max_age": "limit"},
+        explains_stalls=True,
+    ),
+    Panel(
+        "Old versions of rows",
+        "count",
+        "gauge",
+        {"Innodb_history_list_length": "transactions to purge"},
+        explains_stalls=True,
+    ),
 )
 _MYSQL = (
-    Panel("Redo log of InnoDB", "bytes", "gauge", {**_CHECKPOINT, "Innodb_redo_log_capacity_resized": "capacity"}),
-    Panel("Old versions of rows", "count", "gauge", {"trx_rseg_history_len": "transactions to purge"}),
+    Panel(
+        "Redo log of InnoDB",
+        "bytes",
+        "gauge",
+        {**_CHECKPOINT, "Innodb_redo_log_capacity_resized": "capacity"},
+        explains_stalls=True,
+    ),
+    Panel(
+        "Old versions of rows",
+        "count",
+        "gauge",
+        {"trx_rseg_history_len": "transactions to purge"},
+        explains_stalls=True,
+    ),
 )
 _ROCKSDB = (
     Panel(
@@ -60,15 +96,36 @@ _ROCKSDB = (
             "Rocksdb_compact_write_bytes": "compaction",
             "Rocksdb_wal_bytes": "write-ahead log",
         },
+        explains_stalls=True,
     ),
-    Panel("Memtables of RocksDB", "bytes", "gauge", {"Rocksdb_memtable_total": "in memory",
-                                                     "Rocksdb_memtable_unflushed": "not yet written"}),
-    Panel("Writes delayed by RocksDB, us", "count", "rate", {"Rocksdb_stall_micros": "delay"}),
-    Panel("Writes stopped or slowed by RocksDB", "count", "rate", {"Rocksdb_stall_total_stops": "stopped",
-                                                                   "Rocksdb_stall_total_slowdowns": "slowed down"}),
-    Panel("Block cache of RocksDB", "count", "rate", {"Rocksdb_block_cache_hit": "hits",
-                                                      "Rocksdb_block_cache_miss": "misses"}),
-)  # fmt: skip
+    Panel(
+        "Memtables of RocksDB",
+        "bytes",
+        "gauge",
+        {"Rocksdb_memtable_total": "in memory", "Rocksdb_memtable_unflushed": "not yet written"},
+        explains_stalls=True,
+    ),
+    Panel(
+        "Writes delayed by RocksDB, us",
+        "count",
+        "rate",
+        {"Rocksdb_stall_micros": "delay"},
+        explains_stalls=True,
+    ),
+    Panel(
+        "Writes stopped or slowed by RocksDB",
+        "count",
+        "rate",
+        {"Rocksdb_stall_total_stops": "stopped", "Rocksdb_stall_total_slowdowns": "slowed down"},
+        explains_stalls=True,
+    ),
+    Panel(
+        "Block cache of RocksDB",
+        "count",
+        "rate",
+        {"Rocksdb_block_cache_hit": "hits", "Rocksdb_block_cache_miss": "misses"},
+    ),
+)
 _MORE = (
     "Threads_connected", "Threads_running", "Com_commit", "Innodb_data_fsyncs", "Innodb_pages_read",
     "Innodb_pages_written", "Innodb_buffer_pool_reads", "Innodb_buffer_pool_read_requests", "Innodb_row_lock_time",
