@@ -10,8 +10,8 @@ from rich.console import Console
 
 from tsbench.cli.doctor import machine_table
 from tsbench.targets import duckdb
-from tsbench.targets.base import Requirement
 from tsbench.targets.registry import TARGETS
+from tsbench.targets.requirements import LocalServer, Requirement
 
 if TYPE_CHECKING:
     import pytest
@@ -41,6 +41,15 @@ def test_what_a_target_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyPa
     assert "pip install 'quick[all]'" in rows(table)["Quick"]
     assert " no " in rows(table)["Quick"]
     assert "DuckDB" not in rows(table)
+
+
+def test_a_server_that_a_few_targets_start_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = LocalServer("Slow (slow)", ("python3", "no-such-server"), "run .ci/servers slow, or give --endpoint")
+    monkeypatch.setattr(duckdb, "TARGET", replace(duckdb.TARGET, requirements=(server,)))
+    table, good = machine_table()
+    assert good
+    assert "run .ci/servers slow" in rows(table)["Slow (slow)"]
+    assert LocalServer("x", ("python3",), "").is_met
 
 
 def test_a_requirement_is_looked_for_and_not_imported() -> None:

@@ -11,7 +11,6 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from tsbench.errors import UserMistake, require
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
     from tsbench.net.tcp import NewWaiter
+    from tsbench.targets.requirements import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,23 +212,6 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """A Python module without which the target's server cannot be started on this machine.
-
-    `part` is what it is to people, `cure` the command that installs it.
-    """
-
-    part: str
-    module: str
-    cure: str
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the module is installed; it is not imported."""
-        return find_spec(self.module) is not None
-
-
-@dataclass(frozen=True, slots=True)
 class Sink:
     """A stand-in for a server on loopback that acknowledges writes at once, for measuring the client alone.
 
@@ -292,7 +275,7 @@ class Target(Protocol):
         """True if tsbench can start the database on this machine (see `registry.SERVERS`)."""
 
     @property
-    def requirements(self) -> Sequence[Requirement]:
+    def requirements(self) -> Sequence[Part]:
         """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
 
     def check_endpoint(self, endpoint: str) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
 from tsbench.servers.embedded import InMemoryServer
-from tsbench.targets.base import Access, Driver, NothingKept, Payload, Requirement, Statement
+from tsbench.targets.base import Access, Driver, NothingKept, Payload, Statement
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tsbench.net.tcp import NewWaiter
     from tsbench.servers.cgroup import Group
     from tsbench.targets.base import Command, ServerObject
+    from tsbench.targets.requirements import Part
 
 NOTHING = "it keeps nothing, so there is no answer to check"
 
@@ -136,7 +137,7 @@ class NullTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Part, ...] = ()
 
     @property
     def schemas(self) -> Mapping[str, NullSchema]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.servers.embedded import EmbeddedServer, file_of
-from tsbench.targets.base import Access, Driver, Requirement, require_driver
+from tsbench.targets.base import Access, Driver, require_driver
 from tsbench.targets.duckdb.schemas import COLUMNS, DuckdbSchema
+from tsbench.targets.requirements import Part, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ class DuckdbTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
-    requirements: tuple[Requirement, ...] = (Requirement("DuckDB", "duckdb", "pip install 'tsbench[duckdb]'"),)
+    requirements: tuple[Part, ...] = (Requirement("DuckDB", "duckdb", "pip install 'tsbench[duckdb]'"),)
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""

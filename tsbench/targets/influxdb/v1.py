@@ -19,9 +19,10 @@ from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Driver, Requirement, ServerObject, Statement, others_text, statement_of, timed
+from tsbench.targets.base import Access, Driver, ServerObject, Statement, others_text, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import compile_query, quoted
+from tsbench.targets.requirements import LocalServer, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -244,7 +245,10 @@ class Influx1Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Part, ...] = (
+        LocalServer("InfluxDB 1.6 (influxdb1)", ("influxd-1.6",), "run .ci/servers influxd-1.6, or give --endpoint"),
+        LocalServer("InfluxDB 1.8 (influxdb1)", ("influxd-1.8",), "run .ci/servers influxd-1.8, or give --endpoint"),
+    )
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""

@@ -22,7 +22,6 @@ from tsbench.targets.base import (
     Access,
     Driver,
     Operation,
-    Requirement,
     ServerObject,
     Statement,
     require_driver,
@@ -30,6 +29,7 @@ from tsbench.targets.base import (
     timed,
 )
 from tsbench.targets.influxdb import counters, flux, http_api
+from tsbench.targets.requirements import LocalServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload, Schema
     from tsbench.targets.influxdb.http_api import Endpoint
+    from tsbench.targets.requirements import Part
 
 _FORM = "http://host:8086/?org=ORG&bucket=BUCKET"
 _OPTIONS = frozenset({"bucket", "gzip", "org", "token_file"})
@@ -269,7 +270,9 @@ class Influx2Target:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Part, ...] = (
+        LocalServer("InfluxDB 2 (influxdb2)", ("influxd-2",), "run .ci/servers influxd-2, or give --endpoint"),
+    )
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""

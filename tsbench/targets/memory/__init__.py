@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.servers.embedded import InMemoryServer
-from tsbench.targets.base import Access, Driver, Requirement, require_driver
+from tsbench.targets.base import Access, Driver, require_driver
 from tsbench.targets.memory.schemas import KEEP, REPLACE, MemorySchema
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Schema
     from tsbench.targets.memory.session import MemorySession
+    from tsbench.targets.requirements import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class MemoryTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = False
     startable: bool = True
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Part, ...] = ()
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access, Driver, Requirement, require_driver
+from tsbench.targets.base import Access, Driver, require_driver
 from tsbench.targets.mongodb.schemas import SCHEMAS, DocumentSchema
+from tsbench.targets.requirements import LocalServer, Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,9 @@ class MongodbTarget:
     acknowledges_in_part: bool = True
     has_counters: bool = True
     startable: bool = True
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Part, ...] = (
+        LocalServer("FerretDB (mongodb)", ("ferretdb", "documentdb"), "run .ci/servers, or give --endpoint"),
+    )
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access, Driver, Requirement, require_driver
+from tsbench.targets.base import Access, Driver, require_driver
 from tsbench.targets.mysql.endpoint import parse
 from tsbench.targets.mysql.schemas import SCHEMAS, MysqlSchema
+from tsbench.targets.requirements import LocalServer, Part, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ class MysqlTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = True
     startable: bool = True
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Part, ...] = ()
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""
@@ -61,5 +62,7 @@ class MysqlTarget:
         return connect(of, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
 
 
-MARIADB = MysqlTarget("mariadb", "MariaDB", {s.name: s for s in SCHEMAS})
+_DRIVER = Requirement("mysqlclient", "MySQLdb", "make mysql (docs/databases/mysql.md)", is_optional=True)
+_SERVER = LocalServer("MariaDB (mariadb)", ("mariadbd",), "install the package mariadb-server, or give --endpoint")
+MARIADB = MysqlTarget("mariadb", "MariaDB", {s.name: s for s in SCHEMAS}, requirements=(_DRIVER, _SERVER))
 MYSQL = MysqlTarget("mysql", "MySQL", {s.name: s for s in SCHEMAS})

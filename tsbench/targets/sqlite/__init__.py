@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.servers.embedded import file_of
-from tsbench.targets.base import Access, Driver, Requirement
+from tsbench.targets.base import Access, Driver
+from tsbench.targets.requirements import Part, Requirement
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
 from tsbench.targets.sqlite.session import SqliteSession
 
@@ -35,9 +36,7 @@ class SqliteTarget:
     acknowledges_in_part: bool = False
     has_counters: bool = True
     startable: bool = True
-    requirements: tuple[Requirement, ...] = (
-        Requirement("SQLite", "sqlite3", "use a Python that was built with SQLite"),
-    )
+    requirements: tuple[Part, ...] = (Requirement("SQLite", "sqlite3", "use a Python that was built with SQLite"),)
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""
