@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tsbench.drive.asked_queries import asked_queries
+from tsbench.drive.asked_queries import asked_queries, may_write
 
 
 def tagged(*tags: str) -> Any:
@@ -67,3 +67,38 @@ def test_names_that_stand_in_the_code_of_tasks_are_found_and_no_others() -> None
 def test_tasks_that_their_tags_leave_out_ask_nothing() -> None:
     assert asked_queries([Asker], exclude_tags=["slow"]) == ALWAYS
     assert asked_queries([Asker], tags=["slow"]) == {"raw-all": "Asker.slow"}
+
+
+class Base:
+    """Stands for TimeSeriesUser: Locust must not be imported into the tests' own process."""
+
+    __module__ = "tsbench.drive.user"
+
+    def write(self, points: int) -> None:
+        self.write(points)
+
+
+class OnlyAsks(Base):
+    def ask(self: Any) -> None:
+        self.query("lastpoint")
+
+    tasks: ClassVar = [ask]
+
+
+class WritesByAHelper(OnlyAsks):
+    def helper(self) -> None:
+        def later() -> None:
+            self.write(10)
+
+        later()
+
+
+class Writes(WritesByAHelper):
+    pass
+
+
+def test_users_that_may_write_are_told_from_those_that_only_ask() -> None:
+    assert may_write([Asker])
+    assert may_write([OnlyAsks, Writes])
+    assert not may_write([OnlyAsks])
+    assert not may_write([])

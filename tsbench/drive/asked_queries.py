@@ -1,4 +1,4 @@
-"""The kinds of query that the tasks of a locustfile ask, found in their code before anything is started.
+"""The kinds of query that the tasks of a locustfile ask, and whether they write, found in their code before the start.
 
 A scenario lists its ops, a locustfile has Python functions: `self.query("lastpoint")`. Their bytecode shows the name if
 it stands there as text. A name that is computed is only known when the task runs, and then counts as a failed op.
@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+
+
+_BASES = ("locust.", "tsbench.drive.user")
+"""Modules of the classes from which users inherit."""
 
 
 def asked_queries(
@@ -31,6 +35,21 @@ def asked_queries(
             for kind in _queries_in(task.__code__):
                 found.setdefault(kind, name)
     return found
+
+
+def may_write(users: Iterable[type[Any]]) -> bool:
+    """Return True if a method called `write` is named in the users' own code: in tasks, task sets or other methods."""
+    for user in users:
+        functions = [task for _, task in _tasks(user, user.__name__)]
+        own = [one for one in user.__mro__ if not one.__module__.startswith(_BASES)]
+        functions += [value for one in own for value in vars(one).values()]
+        if any(_names(function.__code__, "write") for function in functions if hasattr(function, "__code__")):
+            return True
+    return False
+
+
+def _names(code: CodeType, name: str) -> bool:
+    return name in code.co_names or any(_names(inner, name) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
 def _tasks(owner: Any, name: str) -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive import locust_internals
+from tsbench.drive.asked_queries import may_write
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock
@@ -176,6 +177,8 @@ class Coordinator:
         self.close_process()  # left by a test that another worker could not take part in
         process = self.process = LoadProcess(spec, share, endpoint, directory, Timebase(clock_offset_ns))
         process.failed = self._cannot_record
+        if not spec.op and may_write(self.environment.user_classes):  # the tasks of a bare locustfile
+            process.feed.begin()
         self.tally.start()
         process.drained.rawlink(lambda _: self._tell_drained())
         for listener in self.began:

@@ -182,7 +182,7 @@ class PayloadQueue:
         if self._block_points % points:
             text = f"writes of {points} points do not fit blocks of {self._block_points}"
             raise UserMistake(f"{text}; set block_points of the user class to a multiple of {points}")
-        self._begin()
+        self.begin()
         kind = self._kinds.get((points, mode))  # added by another user while the encoder was started
         if kind is None:
             kind = self._kinds[points, mode] = _Kind(points, mode)
@@ -201,7 +201,8 @@ class PayloadQueue:
     def prepare(self, kinds: Sequence[tuple[int, WriteMode]]) -> None:
         """Start the encoder, and block this process until enough writes of these kinds are ready.
 
-        Without it, the encoder is started when the first write is taken: a process that only asks needs none.
+        Without it, the encoder is started by `begin` or when the first write is taken: a process that only asks needs
+        none.
 
         Raises
         ------
@@ -228,8 +229,11 @@ class PayloadQueue:
         make_nonblocking(encoder.incoming)
         self._reader = gevent.spawn(self._read, encoder)
 
-    def _begin(self) -> None:
-        """Start the encoder of writes that nobody announced, when the first of them is taken."""
+    def begin(self) -> None:
+        """Start the encoder of writes whose sizes nobody announced, unless it has been started.
+
+        It takes half a second and more, so that it should not wait for the first write.
+        """
         with self._beginning:
             if self._encoder is None and not self._is_closed:
                 try:
