@@ -7,14 +7,13 @@ ANSI_QUOTES and NO_BACKSLASH_ESCAPES, in which names and texts are quoted as in 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
 from tsbench.model import Kind, WriteMode
-from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported
+from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import OWN_TAGS, SqlText, fields, names, quoted, table_names
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ class MysqlSchema:
         m = batch.measurement
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        with _exact():
+        with expressible():
             if mode is WriteMode.BULK:
                 lines = mysql_text.lines(batch)
                 return Payload(mode, m.name, _load(m), lines, len(batch), len(lines))
@@ -156,7 +155,7 @@ class MysqlSchema:
 
     def encode_singles(self, batch: Batch) -> Iterator[Payload]:
         name, text = batch.measurement.name, _replace(batch.measurement)
-        with _exact():
+        with expressible():
             rows = mysql_text.value_rows(batch)
         return (Payload(WriteMode.SINGLE, name, text, [row], 1, len(text) + len(row)) for row in rows)
 
@@ -187,14 +186,6 @@ class MysqlSchema:
     @property
     def _engine(self) -> str:
         return f"ENGINE={self.engine} DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
-
-
-@contextmanager
-def _exact() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # also sql.Inexact
-        raise Unsupported(str(error)) from error
 
 
 def _columns(m: Measurement) -> str:
