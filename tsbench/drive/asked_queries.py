@@ -43,13 +43,10 @@ def may_write(users: Iterable[type[Any]]) -> bool:
         functions = [task for _, task in _tasks(user, user.__name__)]
         own = [one for one in user.__mro__ if not one.__module__.startswith(_BASES)]
         functions += [value for one in own for value in vars(one).values()]
-        if any(_names(function.__code__, "write") for function in functions if hasattr(function, "__code__")):
+        codes = (code for function in functions if hasattr(function, "__code__") for code in _codes(function.__code__))
+        if any("write" in code.co_names for code in codes):
             return True
     return False
-
-
-def _names(code: CodeType, name: str) -> bool:
-    return name in code.co_names or any(_names(inner, name) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
 def _tasks(owner: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -65,10 +62,16 @@ def _tasks(owner: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _queries_in(code: CodeType) -> Iterator[str]:
     """Yield the texts that are passed to a method called `query`, in a function and those inside it."""
-    for method, text in pairwise(dis.get_instructions(code)):
-        called = method.opname in {"LOAD_ATTR", "LOAD_METHOD"} and method.argval == "query"
-        if called and text.opname == "LOAD_CONST" and isinstance(text.argval, str):
-            yield text.argval
+    for each in _codes(code):
+        for method, text in pairwise(dis.get_instructions(each)):
+            called = method.opname in {"LOAD_ATTR", "LOAD_METHOD"} and method.argval == "query"
+            if called and text.opname == "LOAD_CONST" and isinstance(text.argval, str):
+                yield text.argval
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function and of those inside it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _queries_in(constant)
+            yield from _codes(constant)

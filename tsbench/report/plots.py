@@ -100,15 +100,20 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
     return figure
 
 
+def latency_lines(panel: Axes, cell: Cell, kind: str, by_second: pd.DataFrame, **look: Any) -> None:
+    """Draw highest, p99 and median latency of a kind of ops; `by_second` has the columns of `frames.ops`."""
+    lines = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
+    for part, label, colour, width in lines:
+        values = by_second[f"{cell.time}_{part}_ns"].clip(lower=1)
+        whole = {"color": colour, "linewidth": width, "label": label, **look}
+        style.line(panel, by_second.index, values, stands=cell.validity.believes(part, kind), **whole)
+
+
 def _latency_panel(panel: Axes, cell: Cell, op: str, rows: pd.DataFrame, found: pd.DataFrame) -> None:
     seconds = np.arange(int(rows["second"].min()), int(rows["second"].max()) + 1)
     # a second without ops is a gap in the line: it has no measurement
     rows = rows[rows["count"] > 0].set_index("second").reindex(seconds)
-    looks = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
-    for part, label, colour, width in looks:
-        values = rows[f"{cell.time}_{part}_ns"].clip(lower=1)
-        stands = cell.validity.believes(part, frames.kind_of(cell, op))
-        style.line(panel, seconds, values, stands=stands, color=colour, linewidth=width, label=label)
+    latency_lines(panel, cell, frames.kind_of(cell, op), rows)
     if len(found):
         marked = [
             s for start, n in zip(found["start_s"], found["length_s"], strict=True) for s in range(start, start + n)

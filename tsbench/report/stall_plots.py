@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.report import frames, style, system_plots
+from tsbench.report import frames, plots, style, system_plots
 from tsbench.report.cells import lookup
 from tsbench.report.style import PALETTE, styled
 
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from tsbench.report.cells import Cell
     from tsbench.results.panels import Panel
 
-BLUE, RED, GREEN, _, ORANGE, _, GREY = PALETTE
+BLUE, RED, GREEN, *_ = PALETTE
 MOST_PANELS = 4
 """Maximum number of panels of counters; those whose counters rose most in a stall come first."""
 _RATES = {
     "write": ("Points written per second", "points", "points/s"),
     "query": ("Queries per second", "done", "queries/s"),
 }
-_LATENCIES = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
 
 
 @styled
@@ -55,7 +54,7 @@ def stalls(cell: Cell, ops: pd.DataFrame, counted: pd.DataFrame, panels: Sequenc
     for place, kind in enumerate(kinds):
         of_kind = ops[ops["op"].map(lambda op: frames.kind_of(cell, op)) == kind]
         _rate(axes[2 * place], kind, of_kind, seconds)
-        _latency(axes[2 * place + 1], cell.time, kind, of_kind, seconds)
+        _latency(axes[2 * place + 1], cell, kind, of_kind, seconds)
     for axis, (panel, lines) in zip(axes[2 * len(kinds) :], shown, strict=True):
         system_plots.draw_panel(axis, panel, lines)
     for place, axis in enumerate(axes):
@@ -90,10 +89,8 @@ def _rate(axis: Axes, kind: str, ops: pd.DataFrame, seconds: np.ndarray[Any, Any
     style.count_axis(axis)
 
 
-def _latency(axis: Axes, time: str, kind: str, ops: pd.DataFrame, seconds: np.ndarray[Any, Any]) -> None:
-    done = ops[ops["count"] > 0].groupby("second")
-    for part, label, colour, width in _LATENCIES:
-        values = done[f"{time}_{part}_ns"].max().clip(lower=1).reindex(seconds)
-        axis.plot(seconds, values, color=colour, linewidth=width, label=label, marker=".", markersize=3)
-    axis.set(title=f"{kind.capitalize()} {time} time", ylabel=f"{time} time")
+def _latency(axis: Axes, cell: Cell, kind: str, ops: pd.DataFrame, seconds: np.ndarray[Any, Any]) -> None:
+    slowest = ops[ops["count"] > 0].groupby("second").max(numeric_only=True).reindex(seconds)
+    plots.latency_lines(axis, cell, kind, slowest, marker=".", markersize=3)
+    axis.set(title=f"{kind.capitalize()} {cell.time} time", ylabel=f"{cell.time} time")
     style.duration_axis(axis, most=5)

@@ -144,17 +144,15 @@ def steadiness_with_counters(
     """
     import polars as pl  # noqa: PLC0415 - load workers do without
 
-    found = {}
-    for kind, steady in steadiness_by_kind(per_second, kinds, end_s=end_s).items():
-        stalls = steady.stalls
-        if stalls and run.has("counters.parquet"):
-            counters = pl.read_parquet(run / "counters.parquet", glob=False)
-            high = counters_in_stalls(
-                counters, read_panels(run), [(s.start_s, s.start_s + s.length_s - 1) for s in stalls]
-            )
-            stalls = tuple(replace(stall, counters=rises) for stall, rises in zip(stalls, high, strict=True))
-        found[kind] = asdict(replace(steady, stalls=stalls))
-    return found
+    found = steadiness_by_kind(per_second, kinds, end_s=end_s)
+    if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
+        counters, panels = pl.read_parquet(run / "counters.parquet", glob=False), read_panels(run)
+        for kind, steady in found.items():
+            seconds = [(stall.start_s, stall.start_s + stall.length_s - 1) for stall in steady.stalls]
+            high = counters_in_stalls(counters, panels, seconds)
+            stalls = (replace(stall, counters=rises) for stall, rises in zip(steady.stalls, high, strict=True))
+            found[kind] = replace(steady, stalls=tuple(stalls))
+    return {kind: asdict(steady) for kind, steady in found.items()}
 
 
 def _schedule(processes: Processes) -> dict[str, int] | None:
