@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
@@ -17,6 +18,7 @@ import tests.examples  # noqa: F401 - loads the usual profile of Hypothesis, and
 from tests.namespaces import three_hosts
 from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
+from tsbench.servers.managed import ManagedServer
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
@@ -25,6 +27,8 @@ from tsbench.targets.postgres.server import PostgresServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+S = TypeVar("S", bound=ManagedServer)
 
 SERVER_MARKS = (
     "postgres",
@@ -88,11 +92,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.longrepr = f"--require {' --require '.join(needed)}: {reason}"
 
 
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """The embedded PostgreSQL, one for all tests; durability is off, since nobody pulls the plug on it."""
-    settings = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
-    server = PostgresServer(tmp_path_factory.mktemp("postgres"), settings)
+@contextmanager
+def _started(server: S) -> Iterator[S]:
+    """Start a server and remove it at the end; skip where it is not installed."""
     try:
         server.start()
     except UserMistake as mistake:
@@ -100,6 +102,28 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
     yield server
     server.stop()
     server.remove()
+
+
+@contextmanager
+def _started_on_demand(make: Callable[[str], S]) -> Iterator[Callable[[str], S]]:
+    """Yield a function that starts the server of a name when it is first asked for; all are removed at the end."""
+    servers: dict[str, S] = {}
+    with ExitStack() as stack:
+
+        def started(name: str) -> S:
+            if name not in servers:
+                servers[name] = stack.enter_context(_started(make(name)))
+            return servers[name]
+
+        yield started
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The embedded PostgreSQL, one for all tests; durability is off, since nobody pulls the plug on it."""
+    settings = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
+    with _started(PostgresServer(tmp_path_factory.mktemp("postgres"), settings)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -141,37 +165,21 @@ def influxdb_server(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], InfluxServer1 | InfluxServer2]]:
     """Starts InfluxDB of a version ("1.6", "1.8" or "2") when it is first asked for, one for all tests."""
-    started: dict[str, InfluxServer1 | InfluxServer2] = {}
 
-    def start(version: str) -> InfluxServer1 | InfluxServer2:
-        if version not in started:
-            place = tmp_path_factory.mktemp("influxdb")
-            server = InfluxServer2(place) if version == "2" else InfluxServer1(place, {"version": version})
-            try:
-                server.start()
-            except UserMistake as mistake:
-                pytest.skip(str(mistake))
-            started[version] = server
-        return started[version]
+    def make(version: str) -> InfluxServer1 | InfluxServer2:
+        place = tmp_path_factory.mktemp("influxdb")
+        return InfluxServer2(place) if version == "2" else InfluxServer1(place, {"version": version})
 
-    yield start
-    for server in started.values():
-        server.stop()
-        server.remove()
+    with _started_on_demand(make) as start:
+        yield start
 
 
 @pytest.fixture(scope="session")
 def ferretdb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FerretdbServer]:
     """FerretDB over DocumentDB, one for all tests; durability is off, since nobody pulls the plug on it."""
     settings = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
-    server = FerretdbServer(tmp_path_factory.mktemp("ferretdb"), settings)
-    try:
-        server.start()
-    except UserMistake as mistake:
-        pytest.skip(str(mistake))
-    yield server
-    server.stop()
-    server.remove()
+    with _started(FerretdbServer(tmp_path_factory.mktemp("ferretdb"), settings)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -200,23 +208,13 @@ def mysql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
         "innodb_doublewrite": "0",
         "max_allowed_packet": "1M",
     }
-    started: dict[str, MariadbServer | MysqlServer] = {}
 
-    def start(name: str) -> MariadbServer | MysqlServer:
-        if name not in started:
-            place = tmp_path_factory.mktemp(name)
-            server = MariadbServer(place, settings) if name == "mariadb" else MysqlServer(place, settings)
-            try:
-                server.start()
-            except UserMistake as mistake:
-                pytest.skip(str(mistake))
-            started[name] = server
-        return started[name]
+    def make(name: str) -> MariadbServer | MysqlServer:
+        place = tmp_path_factory.mktemp(name)
+        return MariadbServer(place, settings) if name == "mariadb" else MysqlServer(place, settings)
 
-    yield start
-    for server in started.values():
-        server.stop()
-        server.remove()
+    with _started_on_demand(make) as start:
+        yield start
 
 
 @pytest.fixture

@@ -36,8 +36,9 @@ def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path
     summary = run(tmp_path, {**MILLISECOND, "drive": {**MILLISECOND["drive"], **drive}})
     schedule = summary["schedule"]
     assert schedule["late"] > 0.03 * schedule["scheduled"]
-    assert schedule["generator_late"] >= schedule["late"] - 2
-    assert summary["limited_by"] == "nothing"
+    # All of them on a quiet machine; a busy one holds up the ops too.
+    assert schedule["generator_late"] > 0.7 * schedule["late"]
+    assert summary["limited_by"] != "database"
 
 
 @pytest.mark.parametrize("processes", [1, 2])
