@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from tsbench.errors import Broken
 from tsbench.servers import unprivileged
+from tsbench.servers.children import how_it_ended
 from tsbench.servers.files import allocated_bytes, evict
+from tsbench.servers.logs import telling_line
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
 
     from tsbench.servers.cgroup import Group
     from tsbench.servers.process import ServerProcess
+
+_PREPARE_S = 300.0  # some seconds, and a minute or two on a small device
 
 
 class ManagedServer(ABC):
@@ -65,6 +71,37 @@ class ManagedServer(ABC):
     @abstractmethod
     def _ready(self) -> None:
         """Try a connection; raise `NotReady` to be called again, see `ServerProcess.start`."""
+
+    def _run(self, command: list[str], environment: Mapping[str, str], *, cure: str, text: str = "") -> str:
+        """Run a program that prepares the data, in `place` and as the server's user; return what it said.
+
+        Parameters
+        ----------
+        cure
+            What to do if the program cannot be started.
+        text
+            What it reads.
+
+        Raises
+        ------
+        Broken
+            If it cannot be started, fails or does not end.
+        """
+        try:
+            done: subprocess.CompletedProcess[str] = subprocess.run(
+                command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                cwd=self.place, env=environment, timeout=_PREPARE_S, **unprivileged.credentials(),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            slow = f"{command[0]} did not end within {_PREPARE_S:g} s in {self.data}; is that disk slow or full?"
+            raise Broken(slow) from None
+        except OSError as error:
+            raise Broken(f"{command[0]} cannot be started ({error.strerror}); {cure}") from error
+        if done.returncode:
+            errors = "\n".join(line for line in done.stdout.splitlines() if "ERROR" in line)
+            said = telling_line(errors or done.stdout) or "it said nothing"
+            raise Broken(f"{command[0]} failed in {self.data} ({how_it_ended(done.returncode)}): {said}")
+        return done.stdout
 
     def stop(self) -> None:
         """Shut down in order; open sessions are ended."""

@@ -48,6 +48,8 @@ def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(
         with bare(endpoint) as cursor:
             cursor.execute("SELECT count(*), @@innodb_buffer_pool_size FROM cpu")
             assert cursor.fetchone() == (1_000, 64 << 20)
+            cursor.execute("SELECT @@tmpdir")  # or the next server that starts there deletes its temporary tables
+            assert cursor.fetchone()[0].startswith(str(server.place))
             cursor.execute("SELECT count(*) FROM mysql.global_priv WHERE user = '' OR host = '%'")
             assert cursor.fetchone() == (0,)
         server.stop()

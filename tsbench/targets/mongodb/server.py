@@ -11,13 +11,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
-from tsbench.servers.children import how_it_ended
 from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 _CURE = "run .ci/servers, or give the endpoint of a server that runs"
 _ENDPOINT_SETTINGS = ("ordered", "w", "journal", "granularity", "bucketMaxSpanSeconds", "expireAfterSeconds")
 """Settings that become options of the endpoint, since sessions apply them, not the server."""
-_PREPARE_S = 300.0  # a second or two, and a minute on a small device
 _LOADER = "ld.so"
 """The interpreter that PostgreSQL's programs name: relative, so that their directory may be copied to another place."""
 _EXTENSIONS = "pg_cron,pg_documentdb_core,pg_documentdb"
@@ -133,20 +130,7 @@ class FerretdbServer(ManagedServer):
 
     def _command(self, command: list[str], text: str = "") -> str:
         """Run one of PostgreSQL's programs in `place`; return what it said."""
-        try:
-            done: subprocess.CompletedProcess[str] = subprocess.run(
-                command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                cwd=self.place, env=_ENVIRONMENT, timeout=_PREPARE_S, **unprivileged.credentials(),
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            text = f"{command[0]} did not end within {_PREPARE_S:g} s in {self.data}; is that disk slow or full?"
-            raise Broken(text) from None
-        except OSError as error:
-            raise Broken(f"{command[0]} cannot be started ({error.strerror}); run .ci/servers again") from error
-        if done.returncode:
-            said = telling_line(done.stdout) or "it said nothing"
-            raise Broken(f"{command[0]} failed in {self.data} ({how_it_ended(done.returncode)}): {said}")
-        return done.stdout
+        return self._run(command, _ENVIRONMENT, cure="run .ci/servers again", text=text)
 
     def _start_store(self, binaries: Path) -> None:
         if self._store is not None:

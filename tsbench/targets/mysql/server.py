@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import subprocess
 from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
-from tsbench.servers.children import how_it_ended
-from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from tsbench.servers.cgroup import Group
 
 _USER = "tsbench"
-_PREPARE_S = 300.0  # some seconds, and a minute or two on a small device
+_AGAIN = "install it again"
 _PATH = f"{os.defpath}:/usr/sbin:/sbin"
 _OURS = frozenset({"port", "socket", "datadir", "basedir", "bind_address", "user", "pid_file", "init_file",
                    "plugin_dir", "skip_name_resolve", "local_infile", "mysqlx"})  # fmt: skip
@@ -121,27 +118,10 @@ class _Server(ManagedServer):
     def _command(self, programs: Path) -> list[str]:
         """Return the program with the options that say where its own files are."""
 
-    @staticmethod
-    def _environment(programs: Path) -> dict[str, str]:
+    def _environment(self, programs: Path) -> dict[str, str]:
         del programs
-        return {"PATH": _PATH, "LC_ALL": "C"}
-
-    def _run(self, command: list[str], programs: Path) -> None:
-        """Run a program that prepares the data, as the server's user."""
-        try:
-            done: subprocess.CompletedProcess[str] = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                check=False, cwd=self.place, env=self._environment(programs), timeout=_PREPARE_S,
-                **unprivileged.credentials(),
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            text = f"{command[0]} did not end within {_PREPARE_S:g} s in {self.data}; is that disk slow or full?"
-            raise Broken(text) from None
-        except OSError as error:
-            raise Broken(f"{command[0]} cannot be started ({error.strerror}); install it again") from error
-        if done.returncode:
-            said = telling_line(done.stdout) or "it said nothing"
-            raise Broken(f"{command[0]} failed in {self.data} ({how_it_ended(done.returncode)}): {said}")
+        # A server that starts deletes the temporary tables of every other server in the same directory.
+        return {"PATH": _PATH, "LC_ALL": "C", "TMPDIR": str(self.place)}
 
     def _ready(self) -> None:
         import MySQLdb  # noqa: PLC0415 - settings are checked without it
@@ -181,7 +161,7 @@ class MariadbServer(_Server):
             str(programs / "bin/mariadb-install-db"), "--no-defaults", f"--basedir={programs}", "--builddir=",
             f"--datadir={self.data}", "--auth-root-authentication-method=normal", "--skip-test-db",
         ]  # fmt: skip
-        self._run(command, programs)
+        self._run(command, self._environment(programs), cure=_AGAIN)
 
     def _command(self, programs: Path) -> list[str]:
         plugins = programs / "lib/mysql/plugin"
@@ -193,10 +173,9 @@ class MariadbServer(_Server):
             places.append("--plugin-load-add=ha_rocksdb")
         return [str(programs / "sbin/mariadbd"), *places]
 
-    @staticmethod
-    def _environment(programs: Path) -> dict[str, str]:
+    def _environment(self, programs: Path) -> dict[str, str]:
         libraries = ":".join(str(path) for path in programs.glob("lib/*-linux-gnu")) if programs != Path("/usr") else ""
-        found = {"PATH": f"{programs / 'bin'}:{programs / 'sbin'}:{_PATH}", "LC_ALL": "C"}
+        found = {**super()._environment(programs), "PATH": f"{programs / 'bin'}:{programs / 'sbin'}:{_PATH}"}
         return {**found, "LD_LIBRARY_PATH": libraries} if libraries else found
 
 
@@ -215,7 +194,8 @@ class MysqlServer(_Server):
 
     def _create_data(self, programs: Path) -> None:
         self._link(programs)
-        self._run([*self._command(programs), f"--datadir={self.data}", "--initialize-insecure"], programs)
+        command = [*self._command(programs), f"--datadir={self.data}", "--initialize-insecure"]
+        self._run(command, self._environment(programs), cure=_AGAIN)
 
     def _prepare(self, programs: Path) -> ServerProcess:
         self._link(programs)
