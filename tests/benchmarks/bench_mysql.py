@@ -1,7 +1,7 @@
-"""Calls of mysqlclient through the thread pool: 20 users of 5 ms queries (SELECT SLEEP) in one process.
+"""20 users of 5 ms queries (SELECT SLEEP) of MariaDB in one process, beside calls in threads and calls that block.
 
-Prints queries per second against the ideal (4,000/s), and beside them direct calls, which block the event loop; then
-the event loop's lag at half that rate. Medians of five rounds. Needs mysqlclient and MariaDB (docs/databases/mysql.md).
+Prints queries per second against the ideal (4,000/s), and the event loop's lag at that rate and at half of it. Medians
+of five interleaved rounds. Needs mysqlclient and MariaDB (docs/databases/mysql.md).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tsbench.targets.mysql.server import MariadbServer
 if TYPE_CHECKING:
     from tsbench.targets.mysql.session import MysqlSession
 
+WAYS = ("tsbench", "threads", "direct")
 USERS, SECONDS, ROUNDS, SLEEP_S = 20, 4, 5, 0.005
 
 
@@ -27,24 +28,27 @@ def main() -> None:
         server = MariadbServer(Path(directory) / "server", {})
         server.start()
         try:
-            for name, wait_s in (("pool", 0.0), ("direct", 0.0), ("pool", SLEEP_S)):
-                rounds = [measured(server.endpoint, name, wait_s) for _ in range(ROUNDS)]
-                rate = statistics.median(per_s for per_s, _ in rounds)
-                lag_us = statistics.median(lag for _, lag in rounds)
-                ideal = USERS / (SLEEP_S + wait_s)
-                text = f"{name}, pause {wait_s * 1e3:.0f} ms: {rate:,.0f} queries/s, {rate / ideal:.2f} of the ideal"
-                print(f"{text}; event loop late by {lag_us:,.0f} us (p99)")
+            cases = [
+                (name, wait_s) for name in WAYS for wait_s in (0.0, SLEEP_S) if (name, wait_s) != ("direct", SLEEP_S)
+            ]
+            rounds = [[measured(server.endpoint, *case) for case in cases] for _ in range(ROUNDS)]
+            for (name, wait_s), found in zip(cases, zip(*rounds, strict=True), strict=True):
+                rate = statistics.median(per_s for per_s, _, _ in found)
+                lag_us, cpu_us = (statistics.median(figures[i] for figures in found) for i in (1, 2))
+                of_ideal = rate / (USERS / (SLEEP_S + wait_s))
+                text = f"{name:>7}, pause {wait_s * 1e3:.0f} ms: {rate:6,.0f} queries/s, {of_ideal:.2f} of the ideal"
+                print(f"{text}; {cpu_us:4,.0f} us of CPU each; event loop late by {lag_us:,.0f} us (p99)")
         finally:
             server.stop()
             server.remove()
 
 
-def measured(endpoint: str, name: str, wait_s: float) -> tuple[float, float]:
-    """Return queries per second and the p99 of the event loop's lag in us, of one round in a process of its own."""
+def measured(endpoint: str, name: str, wait_s: float) -> tuple[float, float, float]:
+    """Return queries per second, p99 of the event loop's lag and CPU per query in us, of a process of its own."""
     command = [sys.executable, __file__, endpoint, name, str(wait_s)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    per_s, lag_us = json.loads(done.stdout)
-    return per_s, lag_us
+    per_s, lag_us, cpu_us = json.loads(done.stdout)
+    return per_s, lag_us, cpu_us
 
 
 def client(endpoint: str, name: str, wait_s: float) -> None:
@@ -55,17 +59,18 @@ def client(endpoint: str, name: str, wait_s: float) -> None:
 
     import gevent
 
+    from tsbench.drive.greenlet_waiter import GreenletWaiter
     from tsbench.drive.session_calls import caller_for
     from tsbench.targets.base import Statement
     from tsbench.targets.mysql import MARIADB
 
-    caller = caller_for(cooperative=name == "direct")
-    sessions = [MARIADB.connect(endpoint, MARIADB.schemas["innodb"]) for _ in range(USERS)]
+    caller = caller_for(cooperative=name != "threads")
+    waiter = GreenletWaiter if name == "tsbench" else None
+    sessions = [MARIADB.connect(endpoint, MARIADB.schemas["innodb"], waiter=waiter) for _ in range(USERS)]
     query, done, lags_us = Statement(f"SELECT SLEEP({SLEEP_S})"), [0], []
     end_s = time.perf_counter() + SECONDS
 
     def use(session: MysqlSession) -> None:
-        caller.add_user()
         while time.perf_counter() < end_s:
             error = caller.call(session.query, query, ("x",)).error
             if error is not None:
@@ -78,8 +83,10 @@ def client(endpoint: str, name: str, wait_s: float) -> None:
             gevent.sleep(0.001)
             lags_us.append((time.perf_counter() - began - 0.001) * 1e6)
 
+    before_s = time.process_time()
     gevent.joinall([gevent.spawn(watch), *(gevent.spawn(use, session) for session in sessions)], raise_error=True)
-    print(json.dumps([done[0] / SECONDS, statistics.quantiles(lags_us, n=100)[-1]]))
+    cpu_us = (time.process_time() - before_s) / done[0] * 1e6
+    print(json.dumps([done[0] / SECONDS, statistics.quantiles(lags_us, n=100)[-1], cpu_us]))
     for session in sessions:
         session.close()
 

@@ -43,7 +43,6 @@ def floor_ns(spec: RunSpec, endpoint: str, op: str, seconds: float) -> int:
         endpoint, schema, timeout_s=seconds + 5, waiter=GreenletWaiter if target.cooperative else None
     )
     caller = caller_for(cooperative=target.cooperative)
-    caller.add_user()
     found: list[int] = []
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:

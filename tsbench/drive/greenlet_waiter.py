@@ -9,6 +9,7 @@ from typing import Any
 
 from gevent import get_hub, getcurrent
 
+from tsbench.drive import session_calls
 from tsbench.net.tcp import left
 
 
@@ -30,6 +31,8 @@ class GreenletWaiter:
         self._timer_ends = self._deadline = float("inf")
         self._greenlet: Any = None
         self._is_reading = False
+
+    in_thread = staticmethod(session_calls.in_thread)
 
     def readable(self, deadline: float) -> None:
         if deadline < self._timer_ends:

@@ -142,7 +142,6 @@ class LoadProcess:
 
     def connect(self, turn: Turn) -> Session:
         """Open a session for one user."""
-        self.caller.add_user()
         timed = self._call_in_flight(CONNECT, turn, None, self._open)
         if timed.value is None:
             raise timed.error or RuntimeError("no session")

@@ -13,15 +13,19 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+T = TypeVar("T")
+A = TypeVarTuple("A")
+
 _JOINED_BYTES = 65_536
 """Up to this size, head and body are copied into one buffer; larger ones are sent from where they are."""
 _READ_BYTES = 65_536
+_LONGEST_POLL_S = 1e6
 
 
 class Waiter(Protocol):
@@ -50,8 +54,16 @@ class Waiter(Protocol):
         ...
 
 
-NewWaiter: TypeAlias = "Callable[[int], Waiter]"
-"""Makes a waiter for a descriptor."""
+class NewWaiter(Protocol):
+    """Makes waiters, and calls what cannot wait by one."""
+
+    def __call__(self, fd: int, /) -> Waiter:
+        """Make a waiter for a descriptor."""
+        ...
+
+    def in_thread(self, function: Callable[[*A], T], /, *args: *A) -> T:
+        """Call a function that blocks, and return what it returns; whoever else waits goes on meanwhile."""
+        ...
 
 
 class Wire(Protocol):
@@ -217,8 +229,12 @@ class Polling:
         self._wait(self._either, deadline)
 
     def _wait(self, poll: Callable[[int], list[Any]], deadline: float) -> None:
-        while not poll(int(left(deadline) * 1_000) + 1):
+        while not poll(int(min(left(deadline), _LONGEST_POLL_S) * 1_000) + 1):
             pass
+
+    @staticmethod
+    def in_thread(function: Callable[[*A], T], *args: *A) -> T:
+        return function(*args)
 
     def close(self) -> None:
         pass

@@ -252,7 +252,7 @@ class Target(Protocol):
 
     @property
     def cooperative(self) -> bool:
-        """True if the driver yields to gevent while it waits; if not, its calls run in a thread pool."""
+        """True if sessions let other greenlets run while they wait; if not, their calls run in threads."""
 
     @property
     def access(self) -> Access:
@@ -300,8 +300,8 @@ class Target(Protocol):
         """Open a session. `endpoint` is a URL without secrets; these come from the environment.
 
         Each op of the session ends within `timeout_s`, connecting within `connect_timeout_s` (by default the same).
-        `waiter` is how connections of tsbench's own wait for their server, by default by blocking the thread; a driver
-        that has sockets of its own does not use it.
+        `waiter` is how a session waits for its server, by default by blocking the thread; one whose driver has its own
+        way to wait does not use it.
 
         Raises
         ------

@@ -1,7 +1,6 @@
 """The MySQL and MariaDB targets, by mysqlclient.
 
-They are two targets, since figures belong to a product: a session verifies which one answers. The driver does not yield
-to gevent, so it is called from a pool of threads.
+They are two targets, since figures belong to a product: a session verifies which one answers.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class MysqlTarget:
     durable: bool = True
     driver: Driver | None = Driver("MySQLdb", "mysql", ("mysqlclient",))
     resolution_ns: int = 1_000
-    cooperative: bool = False
+    cooperative: bool = True
     access: Access = Access.ANY_PROCESS
     embedded: bool = False
     acknowledges_in_part: bool = False
@@ -54,12 +53,12 @@ class MysqlTarget:
         waiter: NewWaiter | None = None,
     ) -> MysqlSession:
         """Open a session; see `tsbench.targets.mysql.session.connect`."""
-        del schema, waiter  # the layout is in the statements; the driver has sockets of its own
+        del schema  # the layout is in the statements
         require_driver(self)
         from tsbench.targets.mysql.session import connect
 
         of = parse(endpoint, self.name, self.product)
-        return connect(of, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s)
+        return connect(of, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, waiter=waiter)
 
 
 _DRIVER = Requirement("mysqlclient", "MySQLdb", "make mysql (docs/databases/mysql.md)", is_optional=True)

@@ -1,23 +1,39 @@
-"""One mysqlclient connection that is never closed while a thread uses it, and that another thread can interrupt."""
+"""One mysqlclient connection that is never closed while a thread uses it, and that another thread can interrupt.
+
+mysqlclient's calls block. Given a waiter, a statement is sent, its answer is awaited by the waiter, and read when it is
+there as a whole; what would block all the same, a long statement or answer, is done in a thread. 20 users of 5 ms
+queries reached 0.95 of the ideal rate so on a fast machine and 0.77 on a slow one, calls in threads 0.93 and 0.50.
+"""
 
 from __future__ import annotations
 
+import _socket
 import os
 import socket
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import MySQLdb
 from MySQLdb import _mysql
 from MySQLdb.constants import FIELD_TYPE as TYPE
 
+from tsbench.targets.mysql.answers import is_whole
 from tsbench.targets.watchdog import new_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.net.tcp import NewWaiter, Waiter
     from tsbench.targets.mysql.endpoint import Endpoint
 
+T = TypeVar("T")
+A = TypeVarTuple("A")
+
 _UNKNOWN_DATABASE = 1049
+_PEEKED_BYTES = 16_384
+"""A longer answer is read in a thread, since the rest may come while the first part is read."""
+_NEVER = float("inf")
 
 
 def _number(text: str) -> int | float:
@@ -49,8 +65,12 @@ class Connection:
         self.max_packet_bytes = 1 << 24
         """Largest statement that the server takes, set by the session."""
         self._raw: Any = _open(of, password, connect_timeout_s)
-        with socket.socket(fileno=os.dup(self._raw.fileno())) as own:
-            self._socket = own.dup()
+        # Not Python's own class, which gevent replaces by one that makes the descriptor non-blocking.
+        self._socket = _socket.socket(fileno=os.dup(self._raw.fileno()))
+        self._new_waiter: NewWaiter | None = None
+        self._waiter: Waiter | None = None
+        self._is_waiting = False
+        self._sent_at_once = 0
 
     @property
     def server(self) -> str:
@@ -62,22 +82,83 @@ class Connection:
         with self._lock:
             self._raw.set_character_set("utf8mb4")
 
+    def wait_by(self, new_waiter: NewWaiter) -> None:
+        """Wait by a waiter from now on; statements and answers too long for that are sent and read in a thread."""
+        self._new_waiter = new_waiter
+        self._waiter = new_waiter(self._socket.fileno())
+        # The kernel counts its own overhead too, and doubles what is asked for because of it.
+        self._sent_at_once = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF) // 2
+
     def execute(self, text: bytes) -> list[tuple[Any, ...]]:
         """Execute one statement; return its rows, if it has any. Raises mysqlclient's errors."""
         return self.fetch(text)[1]
 
     def fetch(self, text: bytes) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Execute one statement; return the names of its answer's columns, and its rows."""
+        waiter = self._waiter
+        if waiter is None:
+            return self._alone(self._ask_and_answer, text)
+        if len(text) > self._sent_at_once:
+            return self.in_thread(self._alone, self._ask_and_answer, text)
+        self._alone(self._raw.send_query, text)
+        if self._is_answered(waiter):
+            return self._alone(self._answer)
+        return self.in_thread(self._alone, self._answer)
+
+    def _alone(self, function: Callable[[*A], T], *args: *A) -> T:
+        """Call a function while no other thread closes the connection, and close it then if that was asked for."""
         with self._lock:
             try:
-                self._raw.query(text)
-                result = self._raw.store_result()
-                if result is None:
-                    return [], []
-                return [column[0] for column in result.describe()], list(result.fetch_row(0))
+                return function(*args)
             finally:
                 if self._closing:
                     self._close()
+
+    def _ask_and_answer(self, text: bytes) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self._raw.send_query(text)
+        return self._answer()
+
+    def _answer(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self._raw.read_query_result()
+        result = self._raw.store_result()
+        if result is None:
+            return [], []
+        return [column[0] for column in result.describe()], list(result.fetch_row(0))
+
+    def _is_answered(self, waiter: Waiter) -> bool:
+        """Wait for an answer; return whether the socket holds the whole answer. The watchdog ends the wait at its deadline."""
+        self._is_waiting = True
+        try:
+            waiter.readable(_NEVER)
+        except BaseException:  # the user is killed; the connection is of no use any more
+            self.interrupt()
+            raise
+        finally:
+            self._is_waiting = False
+        try:
+            return is_whole(self._socket.recv(_PEEKED_BYTES, _socket.MSG_PEEK | _socket.MSG_DONTWAIT), _PEEKED_BYTES)
+        except OSError:
+            return False
+
+    def in_thread(self, function: Callable[[*A], T], *args: *A) -> T:
+        """Call a function that uses this connection; in a thread if others would have to wait for it."""
+        new_waiter, waiter = self._new_waiter, self._waiter
+        if new_waiter is None or waiter is None:
+            return function(*args)
+        # It belongs to the event loop's thread, and would be woken by what the other thread is to read.
+        waiter.close()
+        self._waiter = None
+        try:
+            return new_waiter.in_thread(function, *args)
+        except Exception:
+            raise
+        except BaseException:  # the user is killed; the thread goes on until it is interrupted, and closes
+            self._closing = True
+            self.interrupt()
+            raise
+        finally:
+            if not self._closing:
+                self._waiter = new_waiter(self._socket.fileno())
 
     def load(self, text: bytes) -> str:
         """Execute a LOAD DATA statement; return the server's summary (`Records: 3  Deleted: 0 ...`)."""
@@ -93,16 +174,23 @@ class Connection:
     def close(self) -> None:
         """Close the connection, or let the thread do it that uses it; closing twice is harmless."""
         self._closing = True
-        if not self._lock.acquire(False):
+        if not self._is_free():
             self.interrupt()
-            if not self._lock.acquire(False):
+            if not self._is_free():
                 return
         try:
             self._close()
         finally:
             self._lock.release()
 
+    def _is_free(self) -> bool:
+        """Return whether nobody uses the connection, which then is locked."""
+        return not self._is_waiting and self._lock.acquire(False)
+
     def _close(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            waiter.close()
         with suppress(MySQLdb.Error):
             self._raw.close()
         self._socket.close()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
     from tsbench.targets.mysql.endpoint import Endpoint
 
@@ -38,7 +39,9 @@ _GRACE_S = 1.0
 """Time after the server's own limit, in seconds, until the connection is broken off."""
 
 
-def connect(of: Endpoint, *, timeout_s: float, connect_timeout_s: float | None = None) -> MysqlSession:
+def connect(
+    of: Endpoint, *, timeout_s: float, connect_timeout_s: float | None = None, waiter: NewWaiter | None = None
+) -> MysqlSession:
     """Open a session.
 
     Raises
@@ -48,7 +51,7 @@ def connect(of: Endpoint, *, timeout_s: float, connect_timeout_s: float | None =
     tsbench.errors.Unreachable
         If no server answers.
     """
-    session = MysqlSession(of, of.password(), timeout_s)
+    session = MysqlSession(of, of.password(), timeout_s, waiter)
     try:
         session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
     except MySQLdb.Error as error:
@@ -67,8 +70,8 @@ class MysqlSession(Counting):
     the next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
     """
 
-    def __init__(self, of: Endpoint, password: str, timeout_s: float) -> None:
-        self._of, self._password, self._timeout_s = of, password, timeout_s
+    def __init__(self, of: Endpoint, password: str, timeout_s: float, waiter: NewWaiter | None = None) -> None:
+        self._of, self._password, self._timeout_s, self._waiter = of, password, timeout_s, waiter
         self._connection: Connection | None = None
         self._product = product_of(of.product)
         self.due_s = float("inf")
@@ -77,6 +80,13 @@ class MysqlSession(Counting):
     def reconnect(self, timeout_s: float) -> Connection:
         """Replace the connection by a new one and return it."""
         self._drop()
+        if self._waiter is None:
+            return self._open(timeout_s)
+        opened = self._waiter.in_thread(self._open, timeout_s)
+        opened.wait_by(self._waiter)
+        return opened
+
+    def _open(self, timeout_s: float) -> Connection:
         opened = self._connection = Connection(self._of, self._password, timeout_s)
         found = product_of(opened.server)
         if found is not self._product:
@@ -150,7 +160,7 @@ class MysqlSession(Counting):
         """Send a payload; it is committed on return."""
         with self._op(self._timeout_s) as connection:
             if payload.mode is WriteMode.BULK:
-                self._load(connection, payload)
+                connection.in_thread(self._load, connection, payload)
                 return payload.points
             statements = _statements(payload.text.encode(), payload.data, connection.max_packet_bytes)
             if len(statements) == 1:
