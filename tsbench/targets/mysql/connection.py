@@ -126,7 +126,7 @@ class Connection:
         return [column[0] for column in result.describe()], list(result.fetch_row(0))
 
     def _is_answered(self, waiter: Waiter) -> bool:
-        """Wait for an answer; return whether the socket holds the whole answer. The watchdog ends the wait at its deadline."""
+        """Wait for an answer, which the watchdog ends; return whether the socket holds the whole answer."""
         self._is_waiting = True
         try:
             waiter.readable(_NEVER)
