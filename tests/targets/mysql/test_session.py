@@ -22,17 +22,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.targets.base import Session
+    from tsbench.targets.mysql import MysqlTarget
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer
+    from tsbench.targets.mysql.session import MysqlSession
 
 SCHEMA = MARIADB.schemas["innodb"]
-ENDLESS = Statement("SET STATEMENT max_statement_time = 0 FOR SELECT SLEEP(60)")
+SLOW = "SELECT 1 FROM information_schema.schemata WHERE SLEEP(60)"
+"""MySQL ends a SELECT without a table at its time limit as if it were done."""
+ENDLESS = {
+    "mariadb": Statement("SET STATEMENT max_statement_time = 0 FOR SELECT SLEEP(60)"),
+    "mysql": Statement("SELECT /*+ MAX_EXECUTION_TIME(600000) */ SLEEP(60)"),
+}
 """Which the server's own time limit does not end."""
+BOTH = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ENDLESS]
 
 
-@pytest.fixture
-def url(mysql_server: Callable[[str], MariadbServer | MysqlServer]) -> Iterator[str]:
-    with new_database(mysql_server("mariadb").endpoint) as url:
+@pytest.fixture(params=BOTH)
+def url(request: pytest.FixtureRequest, mysql_server: Callable[[str], MariadbServer | MysqlServer]) -> Iterator[str]:
+    with new_database(mysql_server(request.param).endpoint) as url:
         yield url
+
+
+def target_of(url: str) -> MysqlTarget:
+    return {"mariadb": MARIADB, "mysql": MYSQL}[url.partition(":")[0]]
+
+
+def connected(url: str, *, timeout_s: float = 30.0) -> MysqlSession:
+    return target_of(url).connect(url, SCHEMA, timeout_s=timeout_s)
 
 
 def failure(act: Callable[[], Any]) -> tuple[Outcome, str]:
@@ -48,40 +64,36 @@ def ask(session: Session, text: str) -> Any:
 # --- time limits and broken connections
 
 
-@pytest.mark.mariadb
 def test_the_servers_time_limit_is_unknown_and_the_connection_stays(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA, timeout_s=0.2)
+    session = connected(url, timeout_s=0.2)
     own = ask(session, "SELECT CONNECTION_ID()")
-    assert failure(lambda: ask(session, "SELECT SLEEP(60)")) == (Outcome.UNKNOWN, "timeout")
+    assert failure(lambda: ask(session, SLOW)) == (Outcome.UNKNOWN, "timeout")
     assert ask(session, "SELECT CONNECTION_ID()") == own
     session.run([Statement("DO SLEEP(0.5)")], timeout_s=60)  # which has a limit of its own
     assert ask(session, "SELECT CONNECTION_ID()") == own
     session.close()
 
 
-@pytest.mark.mariadb
 def test_a_server_that_does_not_answer_in_time_is_left_and_the_next_op_has_another_connection(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA, timeout_s=0.2)
+    session = connected(url, timeout_s=0.2)
     own = ask(session, "SELECT CONNECTION_ID()")
     began = time.monotonic()
-    assert failure(lambda: session.query(ENDLESS, ("x",))) == (Outcome.UNKNOWN, "timeout")
+    assert failure(lambda: session.query(ENDLESS[target_of(url).name], ("x",))) == (Outcome.UNKNOWN, "timeout")
     assert time.monotonic() - began < 30
     assert ask(session, "SELECT CONNECTION_ID()") != own
     session.close()
 
 
-@pytest.mark.mariadb
 def test_a_session_that_is_closed_in_the_middle_of_its_query_ends_it_and_not_the_process(url: str) -> None:
     program = """
 import sys, threading, time
 from tsbench.model import OpError
-from tsbench.targets.mysql import MARIADB
-from tests.targets.mysql.test_session import ENDLESS, SCHEMA
-sessions = [MARIADB.connect(sys.argv[1], SCHEMA, timeout_s=60) for _ in range(8)]
+from tests.targets.mysql.test_session import ENDLESS, connected, target_of
+sessions = [connected(sys.argv[1], timeout_s=60) for _ in range(8)]
 ended = []
 def use(session):
     try:
-        session.query(ENDLESS, ("x",))
+        session.query(ENDLESS[target_of(sys.argv[1]).name], ("x",))
     except OpError as error:
         ended.append(error.cause)
 threads = [threading.Thread(target=use, args=(session,)) for session in sessions]
@@ -99,89 +111,8 @@ print(len(ended), *sorted(set(ended)))
     assert done.stdout.split() == ["8", "timeout"]
 
 
-IN_GREENLETS = """
-from gevent import monkey
-monkey.patch_all()
-import sys, time, gevent
-from tests.targets import data
-from tests.targets.data import CPU, START_NS, S
-from tests.targets.mysql.test_session import ENDLESS, SCHEMA, ask
-from tsbench.drive.greenlet_waiter import GreenletWaiter
-from tsbench.drive.session_calls import Direct
-from tsbench.model import Count, OpError, WriteMode
-from tsbench.targets.base import Statement
-from tsbench.targets.mysql import MARIADB
-
-def opened(timeout_s=60):
-    return MARIADB.connect(sys.argv[1], SCHEMA, timeout_s=timeout_s, waiter=GreenletWaiter)
-
-opened().run(SCHEMA.create([CPU], data.shared_tags()))
-
-# Others go on while one waits, whatever it waits for.
-sessions, ticks = [opened() for _ in range(8)], []
-ticking = gevent.spawn(lambda: [(gevent.sleep(0.001), ticks.append(1)) for _ in iter(int, 1)])
-began = time.monotonic()
-asked = [gevent.spawn(ask, session, "SELECT SLEEP(0.5)") for session in sessions]
-gevent.joinall(asked, raise_error=True)
-assert time.monotonic() - began >= 0.5 and len(ticks) > 20, len(ticks)
-session = sessions[0]
-for text, rows in (("SELECT seq FROM seq_1_to_100000", 100_000), ("SELECT SLEEP(0.01) FROM seq_1_to_50", 50)):
-    ticks.clear()
-    assert len(session.query(Statement(text), ("x",)).records) == rows
-    assert len(ticks) > 3, (text, len(ticks))
-long = "x" * (3 << 19)
-session.run([Statement("SET GLOBAL max_allowed_packet = 16777216")])
-wide = opened()
-assert ask(wide, f"SELECT length('{long}')") == len(long) and len(ask(wide, f"SELECT '{long}'")) == len(long)
-timed = Direct.call(wide.query, Statement(f"SELECT length('{long}')"), ("x",))
-assert timed.wait_ns > 0 and timed.value.records == [(len(long),)]
-assert Direct.call(wide.query, Statement("SELECT 1"), ("x",)).wait_ns == 0  # in no thread
-session.run([Statement("SET GLOBAL max_allowed_packet = 1048576")])
-batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * S for i in range(2_000)])
-assert session.write(SCHEMA.encode(batch, WriteMode.BULK)) == 2_000
-assert session.query(SCHEMA.compile(Count(CPU)), ("points",)).records == [(2_000,)]
-ticking.kill()
-
-# A limit, a user that is killed, and a session that another greenlet closes; in the middle of a wait and of a thread.
-def failure(session, text):
-    try:
-        return session.query(Statement(text), ("x",)).records
-    except OpError as error:
-        return error.cause
-
-endless = "SET STATEMENT max_statement_time = 0 FOR SELECT {} FROM seq_1_to_100000"
-waits, flows = endless.format("SLEEP(60)"), endless.format("REPEAT('x', 1000), SLEEP(seq > 1000)")
-for text in (waits, flows):
-    short = opened(0.2)
-    own = ask(short, "SELECT CONNECTION_ID()")
-    assert failure(short, text) == "timeout"
-    assert ask(short, "SELECT CONNECTION_ID()") != own
-    user = gevent.spawn(failure, short, text)
-    gevent.sleep(0.1)
-    user.kill()
-    short.close()
-    closed = opened()
-    user = gevent.spawn(failure, closed, text)
-    gevent.sleep(0.5)
-    closed.close()
-    closed.close()
-    assert user.get(timeout=60) in ("timeout", "connection"), user.value
-for session in sessions:
-    session.close()
-print("done")
-"""
-
-
-@pytest.mark.mariadb
-def test_users_in_greenlets_wait_without_threads_and_leave_no_call_behind(url: str) -> None:
-    command = [sys.executable, "-c", IN_GREENLETS, url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
-
-
-@pytest.mark.mariadb
 def test_a_killed_connection_is_unknown_and_the_next_op_opens_another(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA)
+    session = connected(url)
     own = ask(session, "SELECT CONNECTION_ID()")
 
     def kill() -> None:
@@ -190,7 +121,7 @@ def test_a_killed_connection_is_unknown_and_the_next_op_opens_another(url: str) 
 
     timer = threading.Timer(0.5, kill)
     timer.start()
-    assert failure(lambda: ask(session, "SELECT SLEEP(20)")) == (Outcome.UNKNOWN, "connection")
+    assert failure(lambda: ask(session, SLOW)) == (Outcome.UNKNOWN, "connection")
     timer.join()
     assert ask(session, "SELECT CONNECTION_ID()") != own
     session.close()
@@ -199,9 +130,8 @@ def test_a_killed_connection_is_unknown_and_the_next_op_opens_another(url: str) 
 # --- writes
 
 
-@pytest.mark.mariadb
 def test_a_row_that_the_server_would_change_or_skip_is_not_loaded_nor_are_the_others(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA)
+    session = connected(url)
     session.run(SCHEMA.create([CPU], data.shared_tags()))
     batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S, START_NS + 2 * S])
     session.run([Statement('ALTER TABLE "cpu" MODIFY "count" TINYINT')])
@@ -211,9 +141,8 @@ def test_a_row_that_the_server_would_change_or_skip_is_not_loaded_nor_are_the_ot
     session.close()
 
 
-@pytest.mark.mariadb
 def test_a_write_beyond_max_allowed_packet_is_divided_and_stored_whole_or_not_at_all(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA)
+    session = connected(url)
     session.run(SCHEMA.create([CPU], data.shared_tags()))
     times = [START_NS + i * S for i in range(30_000)]
     batch = data.batch(CPU, data.shared_tags(), time_ns=times)
@@ -231,14 +160,13 @@ def test_a_write_beyond_max_allowed_packet_is_divided_and_stored_whole_or_not_at
     session.close()
 
 
-@pytest.mark.mariadb
 def test_dropping_is_harmless_where_not_even_the_database_is(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA)
+    session = connected(url)
     session.run(SCHEMA.drop([CPU]))
     assert session.objects([CPU]) == []
     session.run(SCHEMA.create([CPU], data.shared_tags()))
     table, tags, database = session.objects([CPU])
-    assert (database.name, database.holds) == (f"database {parse(url, 'mariadb', '').database}", 2)
+    assert (database.name, database.holds) == (f"database {parse(url, target_of(url).name, '').database}", 2)
     session.run([*table.remove, *tags.remove])
     (database,) = session.objects([CPU])
     assert database.holds == 0
@@ -250,19 +178,20 @@ def test_dropping_is_harmless_where_not_even_the_database_is(url: str) -> None:
 # --- logging in
 
 
-@pytest.mark.mariadb
 def test_a_server_of_the_other_product_is_named(url: str) -> None:
-    with pytest.raises(UserMistake, match=r"MariaDB 1\S+ answers there, not MySQL; name the target mariadb$"):
-        MYSQL.connect(url.replace("mariadb://", "mysql://"), MYSQL.schemas["innodb"])
+    own = target_of(url)
+    other = MYSQL if own is MARIADB else MARIADB
+    said = rf"{own.product} [19]\S+ answers there, not {other.product}; name the target {own.name}$"
+    with pytest.raises(UserMistake, match=said):
+        other.connect(url.replace(f"{own.name}://", f"{other.name}://"), SCHEMA)
 
 
-@pytest.mark.mariadb
 def test_a_refused_login_is_one_line_with_the_cure(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare_url = url.partition("?")[0]
     with pytest.raises(UserMistake, match=r"Access denied for user .*; set TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE$"):
-        MARIADB.connect(bare_url, SCHEMA)
+        connected(bare_url)
     monkeypatch.setenv("TSBENCH_PASSWORD_FILE", url.rpartition("password_file=")[2])
-    MARIADB.connect(bare_url, SCHEMA).close()
+    connected(bare_url).close()
 
 
 def test_endpoints_are_parsed_and_mistakes_named() -> None:

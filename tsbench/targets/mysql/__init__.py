@@ -62,6 +62,7 @@ class MysqlTarget:
 
 
 _DRIVER = Requirement("mysqlclient", "MySQLdb", "make mysql (docs/databases/mysql.md)", is_optional=True)
-_SERVER = LocalServer("MariaDB (mariadb)", ("mariadbd",), "install the package mariadb-server, or give --endpoint")
-MARIADB = MysqlTarget("mariadb", "MariaDB", {s.name: s for s in SCHEMAS}, requirements=(_DRIVER, _SERVER))
-MYSQL = MysqlTarget("mysql", "MySQL", {s.name: s for s in SCHEMAS})
+_MARIADB = LocalServer("MariaDB (mariadb)", ("mariadbd",), "install the package mariadb-server, or give --endpoint")
+_MYSQL = LocalServer("MySQL (mysql)", ("mysql-9",), "run .ci/servers mysql-9, or give --endpoint")
+MARIADB = MysqlTarget("mariadb", "MariaDB", {s.name: s for s in SCHEMAS}, requirements=(_DRIVER, _MARIADB))
+MYSQL = MysqlTarget("mysql", "MySQL", {s.name: s for s in SCHEMAS}, requirements=(_MYSQL,))

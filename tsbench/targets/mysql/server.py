@@ -184,6 +184,7 @@ class MysqlServer(_Server):
 
     log_name = "mysql.log"
     product = "MySQL"
+    cure = "run .ci/servers mysql-9, or "
     defaults: Mapping[str, str] = {"innodb_redo_log_capacity": "1G"}
 
     def _programs(self) -> Path:
