@@ -133,22 +133,27 @@ class MongodbSession(Counting, Explaining):
                 raise
 
     def _create(self, command: CreateCollection) -> None:
-        """Create a collection, and verify that it is a time-series collection if it was asked for.
+        """Create a collection with its indexes, and verify that it is a time-series collection if it was asked for.
 
         FerretDB accepts the options of one, says that all is well, and makes a plain collection.
         """
         more: dict[str, Any] = {}
+        indexes: Sequence[Mapping[str, Any]] = command.indexes
         if command.is_timeseries:
             more["timeseries"] = self._of.timeseries(has_tags=command.has_tags)
-            if self._of.expire_after_s is not None:
+        if self._of.expire_after_s is not None:
+            if command.is_timeseries:
                 more["expireAfterSeconds"] = self._of.expire_after_s
+            else:
+                indexes = command.indexes_expiring_after(self._of.expire_after_s)
         self._database.create_collection(command.name, **more)
-        if not command.is_timeseries:
-            if self._of.expire_after_s is not None:
-                seconds = self._of.expire_after_s + command.margin_s
-                self._database[command.name].create_index(command.time_path, expireAfterSeconds=seconds)
-            return
-        (made,) = self._database.list_collections(filter={"name": command.name})
+        if command.is_timeseries:
+            self._check_timeseries(command.name)
+        if indexes:
+            self._database.command({"createIndexes": command.name, "indexes": list(indexes)})
+
+    def _check_timeseries(self, name: str) -> None:
+        (made,) = self._database.list_collections(filter={"name": name})
         if made.get("type") != "timeseries":
             text = f"{self.version} makes no time-series collections: it took their options and made a plain one"
             raise OpError(Outcome.FAILED, "no time series", f"{text}; choose another schema or server")
