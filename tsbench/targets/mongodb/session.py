@@ -25,7 +25,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
 from tsbench.targets.mongodb import counters, explain
-from tsbench.targets.mongodb.durability import YES, durability
+from tsbench.targets.mongodb.durability import YES, durability, majority_journals
 from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
@@ -260,7 +260,12 @@ class MongodbSession(Counting, Explaining):
         engine = self._permitted("serverStatus").get("storageEngine", {})
         if is_set and not concern:
             concern = self._permitted("getDefaultRWConcern").get("defaultWriteConcern", {})
-        return durability(concern, is_replica_set=is_set, is_persistent=bool(engine.get("persistent", True)))
+        return durability(
+            concern,
+            is_replica_set=is_set,
+            is_persistent=bool(engine.get("persistent", True)),
+            majority_is_journaled=majority_journals(self._permitted("replSetGetConfig")) if is_set else None,
+        )
 
     def _permitted(self, command: str) -> Mapping[str, Any]:
         """Return the answer to a command; empty if the login may not run it."""
