@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tsbench.check.expiry import Expiry
     from tsbench.model import Batch
     from tsbench.targets.base import Payload, Schema, Session, Target
 
@@ -80,6 +81,7 @@ class Stand:
     ticks: int
     loaded_points: int = 0
     ledger: NDArray[np.void] = field(default_factory=lambda: read_ledgers([]))
+    expiry: Expiry | None = None
 
     @property
     def path(self) -> Path:
@@ -129,7 +131,8 @@ class Stand:
 
     def gold(self) -> Gold:
         """Return the gold answers."""
-        return Gold(self._feed, self.ledger, keeps_duplicates=self.schema.keeps_duplicates)
+        keeps = self.schema.keeps_duplicates
+        return Gold(self._feed, self.ledger, keeps_duplicates=keeps, expiry=self.expiry)
 
     def oracle(self) -> Oracle:
         """Return the answers of a key that has all points in memory."""

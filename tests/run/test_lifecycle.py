@@ -22,7 +22,7 @@ from tsbench.run.helper import Channel, carry_out
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
-from tsbench.targets.base import Access, Driver
+from tsbench.targets.base import Access, Driver, KeepsAll
 from tsbench.targets.memory.schemas import KEEP
 from tsbench.targets.memory.session import MemorySession, Store
 
@@ -100,7 +100,7 @@ class LoggedSession:
         self._log.note("close")
 
 
-class LoggedTarget:
+class LoggedTarget(KeepsAll):
     name, durable, cooperative, resolution_ns = "memory", False, True, 1
     access, embedded, has_counters, startable = Access.OPENER, True, False, True
     driver = Driver("json", "postgres", ("psycopg",))

@@ -64,6 +64,8 @@ class Answers:
     differences: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Number of answers with a difference of each kind, and the first of them; rows read back are in `stored`."""
     torn: TornReads = field(default_factory=TornReads)
+    expired: int = 0
+    """Number of answers that were not compared, since all points that concern them may have expired."""
     failed: str = ""
     _waiting: list[Question[Query]] = field(default_factory=list)
     _file: SpoolFile | None = None
@@ -107,6 +109,9 @@ class Answers:
         incomplete = [row for found in compared.values() if isinstance(found, Difference) for row in found.torn_rows]
         wrong = not_whole(incomplete, read, gold.world.spec.resolution_ns)
         for question in waiting:  # in the order in which they were asked, not in that of their windows' ends
+            if id(question) not in compared:
+                self.expired += 1
+                continue
             result = compared[id(question)]
             if isinstance(result, Differences):
                 self.note_stored(question.query, result)
@@ -142,6 +147,7 @@ class Answers:
         """Return the verdict: invalid if any answer was wrong, inconclusive if none could be checked."""
         counts = {"checked": self.checked, "wrong": self.wrong}
         counts |= {"torn": self.torn.answers} if self.torn.answers else {}
+        counts |= {"expired": self.expired} if self.expired else {}
         if self.wrong and self.first_wrong is not None:
             kinds = ", ".join(f"{found['count']} x {kind}" for kind, found in self.differences.items())
             reasons = [f"{self.wrong} of {self.checked} answers are wrong{f' ({kinds})' if kinds else ''}"]
@@ -153,8 +159,10 @@ class Answers:
         if self.failed:
             return Verdict(None, f"answers could not be checked: {self.failed}", counts)
         if not self.checked:
-            missing = "; ".join(f"{kind}: {why}" for kind, why in self.unsupported.items())
-            return Verdict(None, f"no answer was checked{f' ({missing})' if missing else ''}", counts)
+            missing = [f"{kind}: {why}" for kind, why in self.unsupported.items()]
+            missing += [f"the points of all {self.expired:,} answers may have expired"] if self.expired else []
+            why = f" ({'; '.join(missing)})" if missing else ""
+            return Verdict(None, f"no answer was checked{why}", counts)
         return Verdict(True, "", counts)
 
     def summary(self) -> dict[str, Any]:
@@ -168,6 +176,7 @@ class Answers:
             "first_wrong": self.first_wrong,
             "differences": self.differences,
             "torn_reads": self.torn.summary(),
+            **({"expired": self.expired} if self.expired else {}),
             "stored_differences": self.stored.summary(),
         }
 

@@ -28,7 +28,8 @@ class Account:
     `expected` is the number of acknowledged points that must be stored: fewer than `acknowledged` if the schema keeps
     one of several points at the same time. Of a write that was refused in part, the points are those that the database
     said it has stored and refused. `unrecorded` points are those that lost load processes may have written: their
-    ledgers lack the end. Only numbers are compared: `answers.read_back` compares the points themselves.
+    ledgers lack the end. `expirable` points are acknowledged ones that the database may have deleted by itself;
+    they are not expected. Only numbers are compared: `answers.read_back` compares the points themselves.
     """
 
     acknowledged: int
@@ -37,6 +38,7 @@ class Account:
     unknown: int
     refused: int
     unrecorded: int = 0
+    expirable: int = 0
 
     @property
     def lost(self) -> int:
@@ -46,16 +48,22 @@ class Account:
     @property
     def unexpected(self) -> int:
         """Number of stored points that were neither acknowledged nor part of an unknown or unrecorded write."""
-        return max(0, self.stored - self.expected - self.unknown - self.unrecorded)
+        return max(0, self.stored - self._explained - self.unrecorded)
 
     @property
     def of_lost_processes(self) -> int:
         """Number of stored points that only lost load processes can have written."""
-        return min(self.unrecorded, max(0, self.stored - self.expected - self.unknown))
+        return min(self.unrecorded, max(0, self.stored - self._explained))
+
+    @property
+    def _explained(self) -> int:
+        return self.expected + self.expirable + self.unknown
 
     def summary(self) -> dict[str, int]:
         """Return the numbers in the form of summary.json."""
         found = {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
+        if not self.expirable:
+            del found["expirable"]
         return found | ({"of_lost_processes": self.of_lost_processes} if self.unrecorded else {})
 
     def verdict(self, lost_workers: Sequence[str] = ()) -> Verdict:
@@ -112,4 +120,5 @@ def account(gold: Gold, stored: int, ledger: NDArray[np.void], loaded_points: in
         unknown=points - acknowledged - refused + gold.unsure_points,
         refused=refused,
         unrecorded=unrecorded,
+        expirable=gold.expirable_points,
     )

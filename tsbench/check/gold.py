@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
+from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
-from tsbench.check.points import EVER_NS, SURE, end_of_writes, slabs
+from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
 from tsbench.check.stored_rows import canonical_stored
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from tsbench.check.buckets import Checked, Tracker
     from tsbench.check.comparison import Difference, Row
+    from tsbench.check.expiry import Expiry
     from tsbench.check.packed import Packed
     from tsbench.check.points import Feed
     from tsbench.check.questions import Answer
@@ -58,12 +60,19 @@ class Gold:
         The writes after the load (`results.ledger`).
     keeps_duplicates
         Whether the schema keeps two points of a series at the same time.
+    expiry
+        After which time the database may have deleted points by itself; None if it keeps all.
     """
 
-    def __init__(self, feed: Feed, ledger: NDArray[np.void], *, keeps_duplicates: bool) -> None:
+    def __init__(
+        self, feed: Feed, ledger: NDArray[np.void], *, keeps_duplicates: bool, expiry: Expiry | None = None
+    ) -> None:
         self.world = world = feed.world
         self.loaded = Window(world.time_ns(0), world.time_ns(feed.loaded_ticks))
-        self._keeps = keeps_duplicates
+        self._keeps, self._expiry = keeps_duplicates, expiry
+        self._expired_before_ns = NEVER_NS
+        self.expirable_points = 0
+        """Number of acknowledged points that may have expired when answers were last compared."""
         self._feed, self._ledger = feed, ledger
         self._keys = world.keys()
         self._series_of = {key: series for series, key in enumerate(self._keys)}
@@ -89,11 +98,13 @@ class Gold:
 
     @property
     def unsure_points(self) -> int:
-        """Number of acknowledged points that may have replaced stored ones.
+        """Number of acknowledged points that may have replaced stored ones, or be gone.
 
         Where a point may replace another, a point of a write that was refused in part may replace one that is there.
+        Where writes may have expired, so may such a point.
         """
-        return self._in_part if not self._keeps and self.world.spec.disorder.duplicate else 0
+        may_replace = not self._keeps and bool(self.world.spec.disorder.duplicate)
+        return self._in_part if may_replace or self._expired_before_ns > self.loaded.end_ns else 0
 
     def count(self) -> int:
         """Return the number of points that are stored for certain."""
@@ -129,14 +140,27 @@ class Gold:
         """Compare the answers to all questions with gold, in one pass over the world.
 
         Yields each question with the first difference, None if its answer is right, as soon as the last point is known
-        that concerns it. An answer is read when its window begins or ends, not before.
+        that concerns it. An answer is read when its window begins or ends, not before. A question is not among them if
+        all points that concern it may have expired.
         """
+        self._expired_before_ns = NEVER_NS if self._expiry is None else self._expiry.before_ns()
+        if self._expiry is None:
+            yield from self._compared(questions)
+            return
+        parts = [(unexpired(question, self._expired_before_ns), question) for question in questions]
+        whole = {id(part): question for part, question in parts}
+        for part, found in self._compared([part for part, _ in parts if part is not None]):
+            yield whole[id(part)], found
+
+    def _compared(self, questions: Sequence[Question[Any]]) -> Iterator[Checked]:
         waiting = {name: sorted(found, key=lambda one: -one.begin_ns) for name, found in self._trackers(questions)}
         active: dict[str, list[Tracker]] = defaultdict(list)
-        stored = 0
-        for slab in slabs(self._feed, self._ledger, keeps_duplicates=self._keeps):
+        stored = expirable = 0
+        for sent in slabs(self._feed, self._ledger, keeps_duplicates=self._keeps):
+            slab = sent.expired(self._expired_before_ns)
             known = slab.known()
             stored += len(known)
+            expirable += len(sent.known()) - len(known) if slab is not sent else 0
             name = slab.measurement.name
             todo, some = waiting.get(name, []), active[name]
             while todo and todo[-1].begin_ns < slab.end_ns:
@@ -150,7 +174,7 @@ class Gold:
                 if tracker.end_ns > slab.end_ns:
                     going.append(tracker)
             active[name] = going
-        self._stored = stored
+        self._stored, self.expirable_points = stored, expirable
         for rest in (*active.values(), *waiting.values()):
             for tracker in rest:
                 yield from tracker.checked(EVER_NS)
@@ -180,11 +204,11 @@ class Gold:
                 return id(question)
 
     def _is_moving(self, question: Question[Query]) -> bool:
-        """Return True if the answer to a question for the newest rows depends on the moment, or on unknown writes."""
+        """Return True if the newest rows that a question asks for depend on the moment, unknown writes or expiry."""
         query = question.query
         if not isinstance(query, Latest) or query.before_ns is not None:
             return False
-        return self.writes and (not question.quiet or self.unknown_points > 0)
+        return self._expiry is not None or (self.writes and (not question.quiet or self.unknown_points > 0))
 
     def _tracker(self, group: Sequence[Any]) -> Tracker:
         """Return the tracker for questions that are alike."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,17 @@ class Slab:
     def maybe(self) -> Slab | None:
         """Return the slab of the rows that may or may not be stored; None if it would be empty."""
         return None if self.unsure is None or not self.unsure.any() else self._where(self.unsure)
+
+    def expired(self, before_ns: int) -> Slab:
+        """Return the slab with all rows before a time among those that may or may not be stored."""
+        rows = self.rows_until(before_ns)
+        if not rows:
+            return self
+        sure = np.ones(len(self), dtype=np.bool_) if self.sure is None else self.sure.copy()
+        unsure = np.zeros(len(self), dtype=np.bool_) if self.unsure is None else self.unsure.copy()
+        unsure[:rows] |= sure[:rows]
+        sure[:rows] = False
+        return replace(self, sure=sure, unsure=unsure)
 
     def _where(self, mask: NDArray[np.bool_]) -> Slab:
         fields = {name: column[mask] for name, column in self.fields.items()}

@@ -64,11 +64,13 @@ FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
     "answers": (
         ("checked", "answers checked", "count"),
         ("wrong", "wrong", "count"),
+        ("expired", "not compared: about expired points", "count"),
         ("rows_read_back", "rows read back", "count"),
     ),
     "writes": (
         ("acknowledged", "points acknowledged", "count"),
         ("stored", "points stored", "count"),
+        ("expirable", "may have expired", "count"),
         ("lost", "lost", "count"),
         ("unexpected", "unexpected", "count"),
         ("unknown", "outcome unknown", "count"),

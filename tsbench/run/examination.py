@@ -10,6 +10,7 @@ import numpy as np
 
 from tsbench.check.answers import AFTER, Answers, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
+from tsbench.check.expiry import Expiry
 from tsbench.check.gold import Gold
 from tsbench.check.lost_writes import newest_stored_ns, with_unrecorded
 from tsbench.check.points import Feed
@@ -108,12 +109,13 @@ class Examiner:
         self._server = _Server(self._limits, target, schema)
         self._unrecorded = 0
         """Number of points that lost load processes may have written and not recorded."""
-        self._gold = self._gold_of_all()
+        self._gold = self._gold_of_all(Expiry.of(target.expires_after_s(endpoint)))
 
-    def _gold_of_all(self) -> Gold:
+    def _gold_of_all(self, expiry: Expiry | None) -> Gold:
         first, last = self._spec.write_ticks(self._world)
         feed = Feed(self._world, first, self._spec.block_points, last)
-        return Gold(feed, self._with_unrecorded(feed), keeps_duplicates=self._schema.keeps_duplicates)
+        keeps = self._schema.keeps_duplicates
+        return Gold(feed, self._with_unrecorded(feed), keeps_duplicates=keeps, expiry=expiry)
 
     def _with_unrecorded(self, feed: Feed) -> NDArray[np.void]:
         """Return the ledger with the writes that lost workers may have made and not recorded."""

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tsbench.check.expiry import Expiry
 from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise, one_line
 from tsbench.model import OpError
@@ -201,7 +202,9 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
             loaded = load(spec, target, schema, server.endpoint, progress.advance)
             progress.phase("settle")
             limits.settle(session, schema, world.measurements)
-            expect_plausible(session, schema, world, loaded["points"])
+            expiry = Expiry.of(target.expires_after_s(server.endpoint))
+            least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
+            expect_plausible(session, schema, world, loaded["points"], least=least)
         if spec.target.cold:
             progress.phase("cold start")
             server.cold()

@@ -89,17 +89,20 @@ def load(
     return loaded.summary(workers=asked.workers, batch=asked.batch, mode=asked.mode)
 
 
-def expect_plausible(session: Session, schema: Schema, world: World, points: int) -> None:
+def expect_plausible(session: Session, schema: Schema, world: World, points: int, *, least: int | None = None) -> None:
     """Stop a run whose data is not stored: fast queries on a half-empty table are worse than none (ClickBench).
+
+    `least` is the number of points that must be stored where the others may have expired.
 
     Raises
     ------
     Broken
-        If more points are stored than acknowledged, none, or fewer by a schema that keeps all.
+        If more points are stored than acknowledged, none, or fewer (than `least`) by a schema that keeps all.
     """
     try:
         stored = count_stored(session, schema, world.measurements)
     except Unsupported:
         return
-    if stored > points or (schema.keeps_duplicates and stored < points) or not stored:
+    least = points if least is None else min(least, points)
+    if stored > points or (schema.keeps_duplicates and stored < least) or not stored:
         raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")

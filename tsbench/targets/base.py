@@ -274,6 +274,10 @@ class Target(Protocol):
     def startable(self) -> bool:
         """True if tsbench can start the database on this machine (see `registry.SERVERS`)."""
 
+    def expires_after_s(self, endpoint: str) -> int | None:
+        """Return the age in seconds past which the database at an endpoint deletes points; None if it keeps all."""
+        ...
+
     @property
     def requirements(self) -> Sequence[Part]:
         """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
@@ -311,6 +315,16 @@ class Target(Protocol):
             If no server answers.
         """
         ...
+
+
+class KeepsAll:
+    """A target whose databases delete no points by themselves."""
+
+    __slots__ = ()
+
+    def expires_after_s(self, endpoint: str) -> None:
+        """Return None."""
+        del endpoint
 
 
 def require_driver(target: Target) -> None:

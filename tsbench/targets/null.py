@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
 from tsbench.servers.embedded import InMemoryServer
-from tsbench.targets.base import Access, Driver, NothingKept, Payload, Statement
+from tsbench.targets.base import Access, Driver, KeepsAll, NothingKept, Payload, Statement
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class NullSession:
 
 
 @dataclass(frozen=True, slots=True)
-class NullTarget:
+class NullTarget(KeepsAll):
     """The target without a database. Its sessions yield to gevent, since they only sleep."""
 
     name: str = "null"

@@ -14,7 +14,7 @@ from tsbench.results.rundir import RunDir
 from tsbench.run import environment
 from tsbench.run.preparation import is_durable
 from tsbench.targets.mongodb import TARGET
-from tsbench.targets.mongodb.durability import durability
+from tsbench.targets.mongodb.durability import durability, majority_journals
 from tsbench.targets.mongodb.schemas import PER_POINT
 
 if TYPE_CHECKING:
@@ -40,10 +40,31 @@ ROOT = Path(__file__).parents[3]
 def test_durable_follows_from_write_concern_journal_and_kind_of_server(
     concern: dict[str, Any], expected: str, *, is_replica_set: bool
 ) -> None:
-    found, why = durability(concern, is_replica_set=is_replica_set, is_persistent=True)
+    kind = {"is_replica_set": is_replica_set, "majority_is_journaled": True}
+    found, why = durability(concern, **kind, is_persistent=True)
     assert found == expected
     assert ("add journal=true" in why) is (expected == "no")
-    assert durability(concern, is_replica_set=is_replica_set, is_persistent=False)[0] == "no"
+    assert "assumed" not in why
+    assert durability(concern, **kind, is_persistent=False)[0] == "no"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "said"),
+    [
+        ({"config": {"writeConcernMajorityJournalDefault": True}}, "yes", "replica set"),
+        ({"config": {"_id": "rs0"}}, "yes", "replica set"),
+        ({"config": {"writeConcernMajorityJournalDefault": False}}, "no", "add journal=true"),
+        ({}, "yes", "writeConcernMajorityJournalDefault is assumed to be true: it could not be read"),
+    ],
+    ids=["set", "left out", "off", "no answer"],
+)
+def test_what_majority_waits_for_is_the_replica_sets_setting(answer: dict[str, Any], expected: str, said: str) -> None:
+    majority = majority_journals(answer)
+    for concern in ({}, {"w": "majority"}):
+        found, why = durability(concern, is_replica_set=True, is_persistent=True, majority_is_journaled=majority)
+        assert found == expected
+        assert said in why
+        assert ("assumed" in why) is (not answer)
 
 
 @pytest.mark.parametrize(("said", "durable"), [({}, True), ({"durable": "no"}, False), ({"durable": "yes"}, True)])
@@ -58,6 +79,8 @@ def test_a_real_server_says_whether_it_is_durable(mongodb_endpoint: str) -> None
     session = TARGET.connect(mongodb_endpoint, PER_POINT)
     facts = session.facts()
     assert facts["durable"] in {"yes", "no"}
+    setting = majority_journals(session._permitted("replSetGetConfig"))
+    assert (setting is None) is (facts["replica_set"] == "none")
     assert "FerretDB" not in session.version or (facts["durable"], "commit" in facts["acknowledged"]) == ("yes", True)
     session.close()
 

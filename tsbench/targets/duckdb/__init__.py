@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.servers.embedded import EmbeddedServer, file_of
-from tsbench.targets.base import Access, Driver, require_driver
+from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
 from tsbench.targets.duckdb.schemas import COLUMNS, DuckdbSchema
 from tsbench.targets.requirements import Part, Requirement
 
@@ -30,7 +30,7 @@ NAMESPACE = "tsbench"
 
 
 @dataclass(frozen=True, slots=True)
-class DuckdbTarget:
+class DuckdbTarget(KeepsAll):
     """The DuckDB target; an endpoint is `duckdb:///absolute/path.duckdb`."""
 
     name: str

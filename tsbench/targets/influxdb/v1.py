@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _FORM = "http://user@host:8086/database"
 _OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
 _DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
+_SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +254,10 @@ class Influx1Target:
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""
         _parse(endpoint)
+
+    def expires_after_s(self, endpoint: str) -> int | None:
+        retention = _parse(endpoint).options.get("retention", "inf").lower()
+        return None if retention == "inf" else int(retention[:-1]) * _SECONDS[retention[-1]] or None
 
     def connect(
         self,

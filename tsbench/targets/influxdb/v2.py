@@ -21,6 +21,7 @@ from tsbench.targets import credentials
 from tsbench.targets.base import (
     Access,
     Driver,
+    KeepsAll,
     Operation,
     ServerObject,
     Statement,
@@ -252,7 +253,7 @@ class Influx2Session(Counting):
 
 
 @dataclass(frozen=True, slots=True)
-class Influx2Target:
+class Influx2Target(KeepsAll):
     """The InfluxDB 2.x target; an endpoint is `http://host:8086/?org=ORG&bucket=BUCKET`, with https for TLS.
 
     The token comes from TSBENCH_TOKEN or TSBENCH_PASSWORD (or the files that these with _FILE name), or from the file

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.servers.embedded import InMemoryServer
-from tsbench.targets.base import Access, Driver, require_driver
+from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
 from tsbench.targets.memory.schemas import KEEP, REPLACE, MemorySchema
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryTarget:
+class MemoryTarget(KeepsAll):
     """The in-process database; `memory://NAME` is shared by the sessions of this process."""
 
     name: str

@@ -46,6 +46,11 @@ class MongodbTarget:
 
         parse(endpoint)
 
+    def expires_after_s(self, endpoint: str) -> int | None:
+        from tsbench.targets.mongodb.endpoint import parse
+
+        return parse(endpoint).expire_after_s
+
     def connect(
         self,
         endpoint: str,

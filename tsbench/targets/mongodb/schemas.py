@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import bson_columns, bson_hours
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CreateCollection(Operation):
-    """Create a collection, with what the endpoint says of expiry and of time-series collections.
+    """Create a collection with its indexes, and with what the endpoint says of expiry and of time-series collections.
 
     A document expires by the date at `time_path`, and `margin_s` seconds later than a point would.
     """
@@ -32,8 +32,15 @@ class CreateCollection(Operation):
     name: str
     is_timeseries: bool = False
     has_tags: bool = False
+    indexes: tuple[Mapping[str, Any], ...] = ()
     time_path: str = TIME
     margin_s: int = 0
+
+    def indexes_expiring_after(self, seconds: int) -> Sequence[Mapping[str, Any]]:
+        """Return the indexes, that of the time with an expiry; the server takes no second one of the same key."""
+        key = {self.time_path: 1}
+        by_time = {"key": key, "name": f"{self.time_path}_1", "expireAfterSeconds": seconds + self.margin_s}
+        return [*(index for index in self.indexes if index["key"] != key), by_time]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +76,20 @@ class DocumentSchema:
         made: list[Command] = [*self.drop(measurements)]
         for name, m in self.collections(measurements).items():
             made.append(self._collection(name, m))
-            if keys := self._indexes(m):
-                indexes = [{"key": key, "name": "_".join(f"{path}_{way}" for path, way in key.items())} for key in keys]
-                made.append(command({"createIndexes": name, "indexes": indexes}))
         return made
 
     def _collection(self, name: str, m: Measurement) -> CreateCollection:
+        return CreateCollection(self._described(name, m), name, self.is_timeseries, bool(m.tags), self._named(m))
+
+    def _described(self, name: str, m: Measurement) -> str:
+        indexes = self._named(m)
         text = f"create {'time-series ' if self.is_timeseries else ''}collection {name}"
-        return CreateCollection(text, name, self.is_timeseries, bool(m.tags))
+        return f"{text} with indexes {json.dumps(indexes)}" if indexes else text
+
+    def _named(self, m: Measurement) -> tuple[Mapping[str, Any], ...]:
+        return tuple(
+            {"key": key, "name": "_".join(f"{path}_{way}" for path, way in key.items())} for key in self._indexes(m)
+        )
 
     def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
         if not self.is_indexed:
@@ -163,9 +176,8 @@ class HourSchema(DocumentSchema):
     pipeline: ClassVar[Pipeline] = HourPipeline()
 
     def _collection(self, name: str, m: Measurement) -> CreateCollection:
-        del m
         # The last point of an hour is up to an hour younger than the document's date.
-        return CreateCollection(f"create collection {name}", name, time_path=HOUR_PATH, margin_s=3_600)
+        return replace(super()._collection(name, m), time_path=HOUR_PATH, margin_s=3_600)
 
     def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
         return [{HOUR_PATH: 1}, *([{KEY_PATH: 1, HOUR_PATH: -1}] if m.key else [])]

@@ -25,7 +25,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
 from tsbench.targets.mongodb import counters, explain
-from tsbench.targets.mongodb.durability import YES, durability
+from tsbench.targets.mongodb.durability import YES, durability, majority_journals
 from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
@@ -133,22 +133,27 @@ class MongodbSession(Counting, Explaining):
                 raise
 
     def _create(self, command: CreateCollection) -> None:
-        """Create a collection, and verify that it is a time-series collection if it was asked for.
+        """Create a collection with its indexes, and verify that it is a time-series collection if it was asked for.
 
         FerretDB accepts the options of one, says that all is well, and makes a plain collection.
         """
         more: dict[str, Any] = {}
+        indexes: Sequence[Mapping[str, Any]] = command.indexes
         if command.is_timeseries:
             more["timeseries"] = self._of.timeseries(has_tags=command.has_tags)
-            if self._of.expire_after_s is not None:
+        if self._of.expire_after_s is not None:
+            if command.is_timeseries:
                 more["expireAfterSeconds"] = self._of.expire_after_s
+            else:
+                indexes = command.indexes_expiring_after(self._of.expire_after_s)
         self._database.create_collection(command.name, **more)
-        if not command.is_timeseries:
-            if self._of.expire_after_s is not None:
-                seconds = self._of.expire_after_s + command.margin_s
-                self._database[command.name].create_index(command.time_path, expireAfterSeconds=seconds)
-            return
-        (made,) = self._database.list_collections(filter={"name": command.name})
+        if command.is_timeseries:
+            self._check_timeseries(command.name)
+        if indexes:
+            self._database.command({"createIndexes": command.name, "indexes": list(indexes)})
+
+    def _check_timeseries(self, name: str) -> None:
+        (made,) = self._database.list_collections(filter={"name": name})
         if made.get("type") != "timeseries":
             text = f"{self.version} makes no time-series collections: it took their options and made a plain one"
             raise OpError(Outcome.FAILED, "no time series", f"{text}; choose another schema or server")
@@ -255,7 +260,12 @@ class MongodbSession(Counting, Explaining):
         engine = self._permitted("serverStatus").get("storageEngine", {})
         if is_set and not concern:
             concern = self._permitted("getDefaultRWConcern").get("defaultWriteConcern", {})
-        return durability(concern, is_replica_set=is_set, is_persistent=bool(engine.get("persistent", True)))
+        return durability(
+            concern,
+            is_replica_set=is_set,
+            is_persistent=bool(engine.get("persistent", True)),
+            majority_is_journaled=majority_journals(self._permitted("replSetGetConfig")) if is_set else None,
+        )
 
     def _permitted(self, command: str) -> Mapping[str, Any]:
         """Return the answer to a command; empty if the login may not run it."""

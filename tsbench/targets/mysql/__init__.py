@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access, Driver, require_driver
+from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
 from tsbench.targets.mysql.endpoint import parse
 from tsbench.targets.mysql.schemas import SCHEMAS, MysqlSchema
 from tsbench.targets.requirements import LocalServer, Part, Requirement
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MysqlTarget:
+class MysqlTarget(KeepsAll):
     """The MySQL or the MariaDB target; an endpoint is `<name>://user@host:3306/tsbench`, without a password."""
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.targets.base import Access, Driver, require_driver
+from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
 from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
 from tsbench.targets.requirements import Part, Requirement
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresTarget:
+class PostgresTarget(KeepsAll):
     """The PostgreSQL target; an endpoint is a libpq URL without a password."""
 
     name: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.servers.embedded import file_of
-from tsbench.targets.base import Access, Driver
+from tsbench.targets.base import Access, Driver, KeepsAll
 from tsbench.targets.requirements import Part, Requirement
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
 from tsbench.targets.sqlite.session import SqliteSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteTarget:
+class SqliteTarget(KeepsAll):
     """The SQLite target; an endpoint is `sqlite:///absolute/path.db`."""
 
     name: str
