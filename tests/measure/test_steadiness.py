@@ -66,6 +66,16 @@ def test_stalls_have_start_length_and_depth_and_the_deepest_is_first():
     assert found.settled_s is not None
 
 
+@pytest.mark.parametrize(("fast", "slow", "seconds"), [(0, 30, 3_600), (3, 20, 3_600), (0, 3, 60)])
+def test_a_slow_beginning_is_a_start_up_and_no_stall(fast, slow, seconds):
+    rate = noise(seconds)
+    rate[fast : fast + slow] *= 0.2  # less than half a batch of an hour's run
+    rate[seconds // 2 : seconds // 2 + 2] = 0.0
+    found = judged(rate, -2)
+    assert found.settled_s == pytest.approx(fast + slow - 2, abs=2)
+    assert [(stall.start_s, stall.length_s) for stall in found.stalls] == [(seconds // 2 - 2, 2)]
+
+
 def test_a_rate_that_stalls_to_nothing_every_minute_is_kept_short():
     rate = noise(7_200)
     rate[30::60] = 0.0

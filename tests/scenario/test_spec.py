@@ -241,6 +241,37 @@ def test_a_value_of_another_type_is_a_mistake(tmp_path: Path, override: str, sai
     assert mistake(tmp_path, PLAIN, override).startswith(f"plain.toml: {said}")
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["drive.warmup=stedy"], "drive.warmup: 'stedy' is not a duration"),
+        (["drive.warmup='1500ms'"], "drive.warmup: must be whole seconds"),
+        (["drive.warmup=steady", "target.cold=true"], "drive.warmup: a run with target.cold has none"),
+        (["drive.warmup=steady", "drive.loop=open", "drive.rate=5"], "drive: warmup = 'steady' needs loop = 'closed'"),
+        (
+            ["drive.warmup=steady", "drive.steps=[{users=2, duration='1s'}]"],
+            "drive: warmup = 'steady' needs a constant number of users; take steps out, or give a duration",
+        ),
+        (["drive.warmup=steady", "drive.warmup_limit=39s"], "drive: warmup_limit must be at least 40s"),
+        (["drive.warmup=5s", "drive.warmup_limit=60s"], "drive: warmup_limit belongs to warmup = 'steady'; set that"),
+    ],
+)
+def test_a_warm_up_until_the_rate_settles_is_for_a_rate_that_the_database_sets(
+    tmp_path: Path, overrides: list[str], said: str
+) -> None:
+    assert mistake(tmp_path, PLAIN, *overrides).startswith(f"plain.toml: {said}")
+
+
+def test_a_warm_up_until_the_rate_settles_has_a_limit(tmp_path: Path) -> None:
+    drive = only_cell(tmp_path, PLAIN, "drive.warmup=steady").drive
+    assert (drive.warmup, drive.longest_warmup) == ("steady", 600 * 10**9)
+    drive = only_cell(tmp_path, PLAIN, "drive.warmup=steady", "drive.warmup_limit=2m").drive
+    assert (drive.finds_steady_state, drive.longest_warmup) == (True, 120 * 10**9)
+    assert type(drive).model_validate(drive.model_dump(mode="json")) == drive
+    drive = only_cell(tmp_path, PLAIN, "drive.warmup=7s").drive
+    assert (drive.finds_steady_state, drive.longest_warmup) == (False, 7 * 10**9)
+
+
 def test_a_whole_number_will_do_where_a_number_is_wanted(tmp_path: Path) -> None:
     assert only_cell(tmp_path, PLAIN, "drive.loop=open", "drive.rate=5", "world.late=0").drive.rate == 5.0
 

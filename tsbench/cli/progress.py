@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CellProgress:
-    """Shows the phases of one run (a `run.lifecycle.Progress`); a context manager."""
+    """Shows the phases of one run (a `run.phases.Progress`); a context manager."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title

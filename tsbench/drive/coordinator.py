@@ -23,6 +23,7 @@ from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import LoadProcess, Share
 from tsbench.drive.locust_stats import LocustStats
+from tsbench.drive.settling_watch import FILE, SettlingWatch
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.measure.epoch import epoch_ns
 from tsbench.results.rundir import write_json
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tsbench")
 
 LEAD_NS = 300_000_000
-"""Time from the decision to start until the first op, for the message to reach every worker."""
+"""Time from a decision until the first op or the measured window, for the message to reach every worker."""
+LOOK_S = 0.1
+"""How often the coordinator looks whether the rate has settled."""
+_LOCAL = "local"
+"""Name of a single process."""
 
 
 class Coordinator:
@@ -62,6 +67,7 @@ class Coordinator:
         self._plan = plan
         self._run: RunPlan | None = None
         self._clock: Clock | None = None
+        self._watch: SettlingWatch | None = None
         self._stopping = RLock()
         self._stopped_ns: int | None = None
         self._unrecorded = ""
@@ -106,7 +112,7 @@ class Coordinator:
             if self._team is not None:
                 self._team.share_out(run)
             else:
-                own = Share("local", 0, 1, tuple(range(run.spec.world.spec().streams)))
+                own = Share(_LOCAL, 0, 1, tuple(range(run.spec.world.spec().streams)))
                 self.begin(run.spec, run.endpoint, run.directory, own, 0)
             if not run.timed:
                 self._start_clock(run)
@@ -180,9 +186,17 @@ class Coordinator:
         if not spec.op and may_write(self.environment.user_classes):  # the tasks of a bare locustfile
             process.feed.begin()
         self.tally.start()
+        if spec.drive.finds_steady_state:
+            process.report_rate(self._report_rate)
         process.drained.rawlink(lambda _: self._tell_drained())
         for listener in self.began:
             listener(process)
+
+    def _report_rate(self, counts: list[tuple[int, int]], through_s: int) -> None:
+        if self._member is not None:
+            self._member.report_rate(counts, through_s)
+        elif self._watch is not None:
+            self._watch.add(_LOCAL, counts, through_s)
 
     def _tell_drained(self) -> None:
         if self._member is not None:
@@ -199,16 +213,52 @@ class Coordinator:
         """Set the measured window, equal for all processes, and let users start."""
         go_ns = epoch_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
-        start_s = -(-(go_ns + run.spec.drive.warmup) // NS_PER_S)
+        start_s = -(-(go_ns + run.spec.drive.longest_warmup) // NS_PER_S)
         if not run.spec.drive.warmup:  # the first op is measured: none may begin before the window does
             go_ns = start_s * NS_PER_S
+        clock = self._set_clock(run, go_ns, start_s)
+        if run.spec.drive.finds_steady_state:
+            self._watch = SettlingWatch(go_ns // NS_PER_S + 1, run.spec.drive.duration // NS_PER_S)
+            if self._team is not None:
+                self._team.watch = self._watch
+            gevent.spawn(self._measure_when_settled, run, clock, self._watch)
+        elif clock.end_ns is not None:
+            gevent.spawn(self._end_in_time, run, clock.end_ns)
+
+    def _set_clock(self, run: RunPlan, go_ns: int, start_s: int) -> Clock:
+        """Let the measured window of all processes begin at an epoch second."""
         end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
         clock = self._clock = Clock(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
         if self._team is not None:
             self._team.go(clock)
         self.go(clock)
-        if clock.end_ns is not None:
-            gevent.spawn(self._end_in_time, run, clock.end_ns)
+        return clock
+
+    def _measure_when_settled(self, run: RunPlan, clock: Clock, watch: SettlingWatch) -> None:
+        """Begin the measured window when the rate has settled; until then, `clock` has it at the warm-up's limit."""
+        settled = False
+        while not settled and epoch_ns() < clock.start_ns - LEAD_NS:
+            if self._all_drained.wait(timeout=LOOK_S):  # all points of the scenario's window are written
+                self._runner.quit()
+                return
+            if self._stopped_ns is not None:
+                return
+            settled = watch.has_settled(self._team.present() if self._team is not None else {_LOCAL})
+        start_s = -(-(epoch_ns() + LEAD_NS) // NS_PER_S) if settled else clock.start_ns // NS_PER_S
+        clock = self._set_clock(run, clock.go_ns, min(start_s, clock.start_ns // NS_PER_S))
+        warmup_s, limit_s = (clock.start_ns - clock.go_ns) / NS_PER_S, run.spec.drive.longest_warmup / NS_PER_S
+        try:
+            found = watch.to_json(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
+            write_json(run.directory / "process" / FILE, found)
+        except Broken as error:
+            self._cannot_record(str(error))
+            return
+        assert clock.end_ns is not None  # noqa: S101 - only a scenario's run waits for a steady rate
+        self._end_in_time(run, clock.end_ns)
+
+    @property
+    def _all_drained(self) -> Event:
+        return self._drained if self._team is None else self._team.drained
 
     def go(self, clock: Clock) -> None:
         """Start the clock of this process."""
@@ -219,7 +269,7 @@ class Coordinator:
 
     def _end_in_time(self, run: RunPlan, end_ns: int) -> None:
         """Stop after the measured window; an open loop first gets time to run overdue ops."""
-        drained = self._drained if self._team is None else self._team.drained
+        drained = self._all_drained
         left_s = max(0.0, (end_ns - epoch_ns()) / NS_PER_S)
         if run.spec.drive.loop == "open":
             gevent.sleep(left_s)
@@ -272,7 +322,7 @@ class Coordinator:
         """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
         end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
         times = {
-            "go_s": clock.go_ns // NS_PER_S,
+            "go_s": clock.go_ns / NS_PER_S,
             "start_s": clock.start_ns // NS_PER_S,
             "end_s": max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S,
             "stopped_s": stopped_ns / NS_PER_S,

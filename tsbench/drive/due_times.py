@@ -97,6 +97,10 @@ class DueTimes:
             arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._seed, length)
             self._stripe = Stripe(arrivals, index=index, of=of)
 
+    def measure(self, clock: Clock) -> None:
+        """Move the measured window of a closed loop."""
+        self._clock = clock
+
     def stop(self) -> None:
         """Stop assigning turns: from now on `wait` returns False."""
         self._is_stopping = True

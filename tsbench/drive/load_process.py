@@ -21,6 +21,7 @@ from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for
+from tsbench.drive.settling_watch import SucceededOps
 from tsbench.errors import UserMistake
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.recorder import Recorder
@@ -28,7 +29,7 @@ from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported, require_driver
 from tsbench.targets.registry import get as get_target
-from tsbench.units import format_duration
+from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -100,9 +101,11 @@ class LoadProcess:
         self.due_times = DueTimes(spec, timebase, self.drained.set)
         self.failed: Callable[[str], None] = logger.error
         """Callback when results can no longer be recorded, with the reason."""
+        self._reporter: Callable[[list[tuple[int, int]], int], None] | None = None
         self.directory = directory
         self._state = _State()
         self._sample = AnswerSample(spec.world.seed, spec.check.sample, directory / "process")
+        self._succeeded = SucceededOps()
         self._firsts = FirstOps() if spec.target.cold else None
         self._started = Event()
         self._in_flight: dict[int, tuple[str, Turn, Place | None]] = {}
@@ -125,7 +128,12 @@ class LoadProcess:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def go(self, clock: Clock) -> None:
-        """Start the clock: users that wait for it begin at `clock.go_ns`."""
+        """Start the clock: users that wait for it begin at `clock.go_ns`. A second call moves the measured window."""
+        if self.clock is not None:
+            self.clock = clock
+            self.due_times.measure(clock)
+            self.recorder.observer, self._reporter = None, None
+            return
         gc.collect()
         gc.freeze()  # Locust and numpy alone are 100,000 objects, and going through them takes longer than most ops
         self.clock = clock
@@ -312,12 +320,26 @@ class LoadProcess:
         let_others_run = partial(gevent.sleep, 0.001)
         while True:
             gevent.sleep(1.0)
+            now_s = self.timebase.now_ns() // NS_PER_S
             try:
                 self.recorder.flush(let_others_run)
+                self._report(now_s - 1)
                 self.probe.flush(let_others_run)
             except OSError as error:  # a full disk: what cannot be recorded need not be measured
                 self._cannot_write(error)
                 return
+
+    def report_rate(self, reporter: Callable[[list[tuple[int, int]], int], None]) -> None:
+        """Call `reporter` once a second, until `go` moves the measured window.
+
+        It gets the numbers of ops that succeeded by second, and the second up to which they are whole.
+        """
+        self.recorder.observer = self._succeeded
+        self._reporter = reporter
+
+    def _report(self, through_s: int) -> None:
+        if self._reporter is not None:
+            self._reporter(self._succeeded.take(), through_s)
 
     def _cannot_write(self, error: OSError) -> None:
         self.failed(f"cannot write results to {self.directory}: {error.strerror}; free some room")

@@ -15,6 +15,7 @@ from tsbench.drive.asked_queries import asked_queries
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
 from tsbench.scenario.spec import RunSpec, explained
+from tsbench.scenario.types import STEADY
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry
 from tsbench.text import shortened
@@ -68,6 +69,9 @@ def spec_of(
     schema = given.schema or classes[0].schema or next(iter(target.schemas))
     if schema not in target.schemas:
         raise UserMistake(f"--schema {shortened(schema)}: {target.name} has {', '.join(target.schemas)}")
+    if given.warmup == STEADY:
+        text = "'steady' is for scenarios, whose number of users is constant; give a duration such as 30s"
+        raise UserMistake(f"--warmup: {text}")
     if not endpoint and not target.startable:
         raise UserMistake(f"tsbench cannot start {target.name}; give --endpoint URL or set TSBENCH_ENDPOINT")
     try:

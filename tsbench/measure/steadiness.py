@@ -96,8 +96,8 @@ def steadiness(per_s: NDArray[np.float64], first_s: int) -> Steadiness | None:
     median = float(np.median(settled))
     if not median:
         return None
-    drift = _drift(settled) / median
-    has_settled = start is not None and abs(drift) <= TOLERATED_DRIFT
+    change = drift(settled) / median
+    has_settled = start is not None and abs(change) <= TOLERATED_DRIFT
     offset = first_s + (start or 0)
     found = _stalls(settled, median) if median >= LEAST_PER_S else []
     stalls = [Stall(offset + begin, end - begin, float(settled[begin:end].min()) / median) for begin, end in found]
@@ -106,7 +106,7 @@ def steadiness(per_s: NDArray[np.float64], first_s: int) -> Steadiness | None:
         settled_s=offset if has_settled else None,
         median_per_s=median,
         variation=float(settled.std() / settled.mean()),
-        drift=drift,
+        drift=change,
         stalls=tuple(stalls[:MOST_STALLS]),
         stall_count=len(stalls),
         stalled_s=sum(stall.length_s for stall in stalls),
@@ -142,11 +142,8 @@ def steadiness_by_kind(per_second: pl.DataFrame, kinds: Mapping[str, str], *, en
 
 def _start_up(per_s: NDArray[np.float64]) -> int | None:
     """Return the number of seconds before the rate settled; None if it did not in the first half."""
-    usual, size = float(np.median(per_s)), max(1, len(per_s) // _START_UP_BATCHES)
-    filled = per_s.copy()
-    for begin, end in _stalls(per_s, usual):
-        if begin and end - begin <= len(per_s) // 10:
-            filled[begin:end] = usual
+    slow, size = _slow_beginning(per_s), max(1, len(per_s) // _START_UP_BATCHES)
+    filled = without_stalls(per_s, most_s=len(per_s) // 10, after_s=slow)
     medians = np.median(_batches(filled, size), axis=1)
     left = np.arange(len(medians), 0, -1)
     sums, squares = (np.cumsum(part[::-1])[::-1] for part in (medians, medians**2))
@@ -155,11 +152,30 @@ def _start_up(per_s: NDArray[np.float64]) -> int | None:
     best = int((candidates <= _NEARLY * candidates.min()).argmax())
     rest = float(medians[best:].mean())
     if not best or abs(float(medians[:best].mean()) - rest) <= START_UP * rest:
-        return 0
-    return best * size if best <= len(medians) // 2 else None
+        return slow
+    return max(slow, best * size) if best <= len(medians) // 2 else None
 
 
-def _drift(per_s: NDArray[np.float64]) -> float:
+def _slow_beginning(per_s: NDArray[np.float64]) -> int:
+    """Return the end of a stretch of stalled seconds that is longer than all before it, which is no stall; 0 if none.
+
+    A start-up of half a minute is less than a batch of an hour's run, whose median does not show it.
+    """
+    usual = float(np.median(per_s))
+    stretches = _stalls(per_s, usual) if usual >= LEAST_PER_S else []
+    return next((end for begin, end in reversed(stretches) if begin < end - begin and end <= len(per_s) // 2), 0)
+
+
+def without_stalls(per_s: NDArray[np.float64], *, most_s: int, after_s: int = 0) -> NDArray[np.float64]:
+    """Return the rate with the median in place of stalls of at most `most_s` seconds, from `after_s` on."""
+    usual, filled = float(np.median(per_s)), per_s.copy()
+    for begin, end in _stalls(per_s, usual):
+        if begin and begin >= after_s and end - begin <= most_s:
+            filled[begin:end] = usual
+    return filled
+
+
+def drift(per_s: NDArray[np.float64]) -> float:
     """Return the change from the first to the last second by Theil and Sen's slope; 0 if it may be chance."""
     means = _batches(per_s, -(-len(per_s) // _DRIFT_BATCHES)).mean(axis=1)
     first, second = np.triu_indices(len(means), 1)

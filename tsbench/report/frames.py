@@ -6,6 +6,7 @@ Every function takes the directory of a result set, or of one run, and returns a
 >>> from tsbench.report import frames
 >>> results = Path("results/20261120-101500-quickstart")
 >>> frames.runs(results)     # one row per run: labels, validity, gates, every metric # doctest: +SKIP
+>>> frames.durations(results) # per run and phase: how long it took                   # doctest: +SKIP
 >>> frames.ops(results)      # per second and op: counts, points, latencies           # doctest: +SKIP
 >>> frames.latency(results)  # percentile spectrum of the measured window             # doctest: +SKIP
 >>> frames.host(results)     # per second: this host and the load processes           # doctest: +SKIP
@@ -30,6 +31,7 @@ from tsbench.measure.hist import Histogram, scan_log
 from tsbench.measure.recorder import TIMES
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
+from tsbench.results.durations import Durations
 from tsbench.results.rundir import (
     ADDED_COLUMNS,
     COUNTER_COLUMNS,
@@ -62,6 +64,10 @@ USAGE_COLUMNS = {
     "rss_bytes": "double",  # mean, as `rss_bytes` in SERVER_COLUMNS
     "rss_max_bytes": "double",
 }
+DURATION_COLUMNS = {
+    "phase": "string",  # as in `results.durations.PHASES`
+    "duration_s": "double",
+}
 STALL_FACTOR = 10
 """Minimum ratio of a second's slowest op to the median of all seconds' p99 for calling the second a stall."""
 
@@ -80,6 +86,11 @@ def runs(results: Path) -> pd.DataFrame:
         The directory of a result set or of one run.
     """
     return pd.DataFrame([_run_row(cell) for cell in load_cells(results)])
+
+
+def durations(results: Path) -> pd.DataFrame:
+    """Return how long each phase of each run took, in the order of a run; see DURATION_COLUMNS."""
+    return _each(results, durations_of, DURATION_COLUMNS)
 
 
 def ops(results: Path) -> pd.DataFrame:
@@ -171,6 +182,13 @@ def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
 
 
 # --- of one run -------------------------------------------------------------------------------------------------------
+
+
+def durations_of(cell: Cell) -> pd.DataFrame:
+    """Return the frame of `durations` for one run; empty for results that are older than durations."""
+    phases = Durations.from_json(cell.summary.get("durations_s")).in_order()
+    rows = [{"cell": cell.name, "phase": name, "duration_s": taken_s} for name, taken_s in phases]
+    return pd.DataFrame(rows) if rows else _empty(DURATION_COLUMNS)
 
 
 def ops_of(cell: Cell) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.errors import UserMistake
-from tsbench.report import cases, compare, frames, manifest, plots, stall_plots, style, system_plots, view
+from tsbench.report import cases, compare, course, frames, manifest, plots, stall_plots, style, system_plots, view
 from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of
 from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
 from tsbench.results.panels import read_panels
@@ -208,6 +208,8 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "gates": cell.outcome.gates,
         "facts": {part: view.facts(cell, part) for part in view.FACTS},
         "causes": view.causes(cell),
+        "warmup": course.warmup_rows(cell),
+        "durations": course.duration_rows(cell),
         "first_ops": view.first_ops(cell),
         "failures": view.failures(cell),
         "steadiness": view.steadiness_rows(cell),

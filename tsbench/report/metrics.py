@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tsbench.measure.bottleneck import QUIET
+from tsbench.measure.settling import MOST_RANGE, MOST_RISE
+from tsbench.measure.steadiness import TOLERATED_DRIFT
 from tsbench.report.cells import Cell, lookup
-from tsbench.units import format_count, format_duration, format_size
+from tsbench.units import NS_PER_S, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,8 +160,27 @@ NEAR_FLOOR = 5.0
 
 
 def remarks(cell: Cell) -> list[str]:
-    """Return sentences that help to read a run's latencies: which are struck out and why, and the client's floor."""
-    return [*struck_texts(cell), *floor_texts(cell)]
+    """Return sentences that help to read a run: a rate that never settled, latencies struck out, the client's floor."""
+    return [*unsettled_texts(cell), *struck_texts(cell), *floor_texts(cell)]
+
+
+def unsettled_texts(cell: Cell) -> list[str]:
+    """Return a sentence on a warm-up that reached its limit before the rate had settled, with its figures."""
+    warmup = lookup(cell.summary, ("warmup",)) or {}
+    if warmup.get("settled") is not False:
+        return []
+    limit = format_duration((warmup.get("limit_s") or 0.0) * NS_PER_S)
+    never = f"the rate never settled within the warm-up's limit of {limit}"
+    if not warmup.get("tested_s"):
+        return [f"{never}: it had too few whole seconds to be judged"]
+    if not warmup.get("ops_per_s"):
+        return [f"{never}: no op succeeded in its last {warmup['tested_s']} s"]
+    figures = (
+        f"in its last {warmup['tested_s']} s five means differed by {warmup['range']:.0%} (at most {MOST_RANGE:.0%})",
+        f"rose by {warmup['rise']:+.0%} (at most {MOST_RISE:.0%})",
+        f"and the trend would come to {warmup['drift']:+.0%} in the measured window (at most {TOLERATED_DRIFT:.0%})",
+    )
+    return [f"{never}: {', '.join(figures)}; what follows was measured while it changed"]
 
 
 def struck_texts(cell: Cell) -> list[str]:

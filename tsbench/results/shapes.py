@@ -29,6 +29,8 @@ SUMMARY: dict[str, Shape] = {
     "server_version": "text",
     **dict.fromkeys(("users", "processes", "settled_s"), "number"),
     "labels": {"*": "text"},
+    "durations_s": _COUNTS,
+    "warmup": {"settled": "flag", "*": "number"},
     "validity": {
         "state": "text",
         "reason": "text",

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tsbench.results.rundir import RunDir
+    from tsbench.run.phases import Phases
     from tsbench.scenario.spec import RunSpec
 
 
-def conclude(run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Findings) -> Summary:
-    """Write summary.json: all parts, their validity, and the gates.
+def conclude(
+    run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Findings, phases: Phases | None = None
+) -> Summary:
+    """Write summary.json: all parts, how long the `phases` took, their validity, and the gates.
 
     Checks that a dead server could not answer do not invalidate figures that were measured before its death.
     """
@@ -30,6 +33,8 @@ def conclude(run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Find
         checks = {name: check for name, check in checks.items() if name not in unasked}
         death += f"; not checked therefore: {', '.join(unasked)}" if unasked else ""
     parts = {**heading, "server_version": _server_version(run), **found.parts}
+    if phases is not None:
+        parts["durations_s"] = phases.durations(found.parts.get("measured")).to_json()
     validity = Validity.of(checks, (found.parts.get("limit") or {}).get("believable_percentile"))
     built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
     summary = Summary.of(parts, validity, [*built_in, *evaluate_gates(spec.demands, parts, validity)])
@@ -46,10 +51,11 @@ def _server_version(run: RunDir) -> str:
     return str(manifest.server.get("version") or "") if manifest is not None else ""
 
 
-def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summary:
+def salvage(run: RunDir, spec: RunSpec, reason: str, phases: Phases | None = None, *, death: str = "") -> Summary:
     """Write a summary of a failed or interrupted run from whatever it measured, and return it.
 
-    `death` describes the server's death, if that ended the run.
+    `phases` are those of the run, None if its process was killed; `death` describes the server's death, if that ended
+    the run.
     """
     about = heading(spec, spec.target.schema_ or "")
     broken_off = Findings(checks={"run": Verdict(None, reason)}, death=death)
@@ -58,7 +64,7 @@ def salvage(run: RunDir, spec: RunSpec, reason: str, *, death: str = "") -> Summ
     except (UserMistake, Broken, ValueError, OSError):  # nothing was measured yet, or the files are not whole
         found = broken_off
     try:
-        return conclude(run, spec, about, found)
+        return conclude(run, spec, about, found, phases)
     except (Broken, OSError):  # the disk is full: only the directory's other files remain
         return Summary.of(about, Validity.of(broken_off.checks), [server_deaths(death)])
 

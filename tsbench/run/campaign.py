@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tsbench.run.lifecycle import Progress
+    from tsbench.run.phases import Progress
     from tsbench.scenario.spec import RunSpec, Scenario
 
     ProgressOf = Callable[[str], AbstractContextManager[Progress]]

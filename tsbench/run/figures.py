@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Final reports of the load processes and of Locust's master, and the measured window (epoch s)."""
+    """Final reports of the load processes and of Locust's master, and the measured window (epoch s).
 
+    `go_s` is the first op's time.
+    """
+
+    go_s: float
     start_s: int
     end_s: int
     stopped_s: float
@@ -51,6 +55,7 @@ class Processes:
         shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
         window = int(clock["start_s"]), int(clock["end_s"])
         return cls(
+            clock.get("go_s", window[0]),
             *window,
             clock.get("stopped_s", window[1]),
             shares,
@@ -63,6 +68,15 @@ class Processes:
         """Return the shares of the workers that did not finish."""
         ended = {share["name"] for share in self.shares}
         return [share for share in self.planned if share["name"] not in ended]
+
+    @property
+    def window(self) -> dict[str, float]:
+        """The measured window, and the duration of the warm-up before it."""
+        return {
+            "start_s": self.start_s,
+            "duration_s": self.end_s - self.start_s,
+            "warmup_s": max(0.0, self.start_s - self.go_s),
+        }
 
     @property
     def answers(self) -> int:
@@ -112,7 +126,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
-            "window": {"start_s": processes.start_s, "duration_s": duration_s},
+            "window": processes.window,
             "ops": {name: {"kind": kind, **figures(merged.totals[name])} for name, kind in of_kind.items()},
             **{kind: figures(totals) for kind, totals in sums.items() if len(totals.response)},
         },
@@ -123,6 +137,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "steadiness": steadiness_with_counters(
             run, merged.per_second, of_kind, min(duration_s, int(processes.stopped_s) - processes.start_s)
         ),
+        **_warmup(run),
         "failures": _failures(processes),
         "firsts": _firsts(processes),
     }
@@ -133,6 +148,11 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "ops": _some_ended(everything, processes),
     }
     return Findings(summary, checks, _built_in_gates(everything, spec.check.failures, processes))
+
+
+def _warmup(run: RunDir) -> dict[str, Any]:
+    """Return the part `warmup` of a run's summary: by which figures a warm-up ended that looked for a steady rate."""
+    return {"warmup": run.read_json("process/warmup.json")} if run.has("process/warmup.json") else {}
 
 
 def steadiness_with_counters(

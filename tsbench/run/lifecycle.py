@@ -26,6 +26,7 @@ from tsbench.run.counter_sources import server_counters
 from tsbench.run.examination import Examiner
 from tsbench.run.figures import measured
 from tsbench.run.findings import Findings
+from tsbench.run.phases import WHILE, Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tsbench.collect.counters import Source
     from tsbench.collect.processes import Tree
     from tsbench.results.summary import Summary
+    from tsbench.run.phases import Progress
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
     from tsbench.servers.cgroup import Group
@@ -50,43 +52,8 @@ if TYPE_CHECKING:
 
 Drive = Callable[..., None]
 """Drives the load: `drive(spec, run, endpoint, tick=, alive=)` returns when it has ended and its files are whole."""
-WHILE = {
-    "start": "the server was started",
-    "load": "the first data was stored",
-    "settle": "the database settled",
-    "cold start": "the server was restarted",
-    "measure": "it was measured",
-    "check": "answers and writes were checked",
-}
-"""The clause after "while" for each phase, for messages."""
 DYING_S = 1.0
 """Seconds after an error in which the server may still die of the same cause."""
-
-
-class Progress(Protocol):
-    """Receives progress updates from a run (phase, amount done)."""
-
-    def phase(self, name: str, total: float | None = None) -> None:
-        """Start a phase; `total` is the sum of all `advance` calls in it, if known."""
-        ...
-
-    def advance(self, amount: float) -> None:
-        """Add an amount to the current phase."""
-        ...
-
-
-class _Phases:
-    """Passes progress on, and keeps the name of the current phase."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self.current = progress, "start"
-
-    def phase(self, name: str, total: float | None = None) -> None:
-        self.current = name
-        self._progress.phase(name, total)
-
-    def advance(self, amount: float) -> None:
-        self._progress.advance(amount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +118,7 @@ def run_cell(
     """
     run = RunDir.create(results, spec.id)
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
-    phases, server = _Phases(progress), None
+    phases, server = Phases(progress), None
     try:
         with ExitStack() as stack:
             stack.enter_context(run.held())
@@ -168,16 +135,17 @@ def run_cell(
             run.finish("failed", error=str(error))
             raise
         reason = f"the server could not be reached ({format_now()}): {error}"
-        summary = assessment.salvage(run, spec, reason, death=reason)
+        summary = assessment.salvage(run, spec, reason, phases, death=reason)
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Broken, OpError, OSError) as error:
         if (interrupt := _interrupt_in(error)) is not None:
             reason = str(interrupt) or f"interrupted by the user while {WHILE[phases.current]}"
-            assessment.salvage(run, spec, reason)
+            assessment.salvage(run, spec, reason, phases)
             run.finish("interrupted", error=reason)
             raise KeyboardInterrupt(reason) from error
         reason = advise(_reason(error), _place(spec, run, error, server))
-        summary = assessment.salvage(run, spec, reason, death=error.death if isinstance(error, ServerDied) else "")
+        death = error.death if isinstance(error, ServerDied) else ""
+        summary = assessment.salvage(run, spec, reason, phases, death=death)
         run.finish("failed", error=reason)
     else:
         death = summary.death
@@ -185,7 +153,7 @@ def run_cell(
     return summary
 
 
-def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> Summary:
+def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Summary:
     """Do all steps, top to bottom, as the method section of a paper would list them."""
     target, schema, server = parts.target, parts.schema, parts.server
     world = spec.world_at()
@@ -216,6 +184,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
             _drive(spec, run, parts, progress)
         if parts.group is not None:
             parts.group.lift()  # the checks' own load is not measured: under a cap they took four times as long
+        progress.time("figures")
         found = _figures(run, spec) + Findings(death=_death(parts))
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
@@ -231,7 +200,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> 
                 found += examiner.size(server.size)
                 found += examiner.plans()
             found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries
-        return assessment.conclude(run, spec, heading, found)
+        return assessment.conclude(run, spec, heading, found, progress)
 
 
 @contextmanager

@@ -39,8 +39,8 @@ START_S = 60.0
 
 
 def expected_s(spec: RunSpec) -> float:
-    """Return the duration of the load in seconds, from the start signal to the end of the measured window."""
-    return (spec.drive.warmup + spec.drive.duration) / NS_PER_S
+    """Return the longest duration of the load in seconds, from the start signal to the end of the measured window."""
+    return (spec.drive.longest_warmup + spec.drive.duration) / NS_PER_S
 
 
 def drive(

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from tsbench import units
+from tsbench.measure.settling import LEAST_S
 from tsbench.model import WriteMode
-from tsbench.scenario.types import DurationNs, Mode, SecondsNs, SizeBytes, TimeNs, Waits
+from tsbench.scenario.types import STEADY, DurationNs, Mode, SecondsNs, SizeBytes, TimeNs, Waits, WarmupNs
 from tsbench.servers import cgroup
 from tsbench.text import printable
 from tsbench.units import NS_PER_S
@@ -29,6 +30,10 @@ MAX_RATE = 100_000_000.0
 """Maximum rate of ops per second of all processes; one process reaches a few ten thousand."""
 MAX_SEED = 2**63 - 1
 """The largest integer of a TOML file."""
+
+
+_WARMUP_LIMIT_NS = 600 * NS_PER_S
+_LEAST_LIMIT_S = LEAST_S + 10  # the counts of a second arrive a little later
 
 
 Share = Annotated[float, Field(ge=0, le=0.5)]
@@ -140,8 +145,12 @@ class DrivePart(Part):
     """Schedule of an open loop: evenly spaced, or with random gaps (exponential)."""
     late_after: DurationNs = 10_000_000
     """An op of an open loop that starts later than this after it was due counts as late."""
-    warmup: SecondsNs = 2 * units.NS_PER_S
-    """Time at the beginning that is not measured; none with `target.cold`."""
+    warmup: WarmupNs = 2 * units.NS_PER_S
+    """Time at the beginning that is not measured; none with `target.cold`. `steady`: until the rate has settled, for a
+    closed loop without steps."""
+    warmup_limit: SecondsNs | None = None
+    """The longest warm-up with `warmup = "steady"`; a rate that has not settled then is measured all the same, and the
+    run says so. Default: 10 minutes."""
     duration: Annotated[SecondsNs, Field(gt=0)] = 10 * units.NS_PER_S
     """Length of the measured window; above 0."""
     window: DurationNs | None = None
@@ -170,9 +179,37 @@ class DrivePart(Part):
             raise ValueError("wait must be [shortest, longest]")
         if self.loop == "open" and self.wait != (0, 0):
             raise ValueError("wait belongs to loop = 'closed'; an open loop takes its times from the rate")
+        self._expect_settling()
         if self.users < self.processes:
             raise ValueError(f"{self.users} users cannot be spread over {self.processes} processes")
         return self
+
+    def _expect_settling(self) -> None:
+        """Refuse a warm-up until the rate has settled where the rate is not the database's alone, or its limit is."""
+        if self.warmup != STEADY:
+            if self.warmup_limit is not None:
+                raise ValueError("warmup_limit belongs to warmup = 'steady'; set that, or take the limit out")
+            return
+        if self.loop == "open":
+            raise ValueError(
+                "warmup = 'steady' needs loop = 'closed', since an open loop sets the rate; give a duration"
+            )
+        if self.steps:
+            raise ValueError("warmup = 'steady' needs a constant number of users; take steps out, or give a duration")
+        if self.longest_warmup < _LEAST_LIMIT_S * NS_PER_S:
+            raise ValueError(f"warmup_limit must be at least {_LEAST_LIMIT_S}s: a shorter warm-up cannot be judged")
+
+    @property
+    def finds_steady_state(self) -> bool:
+        """True if the warm-up ends when the rate has settled."""
+        return self.warmup == STEADY
+
+    @property
+    def longest_warmup(self) -> int:
+        """Duration of the warm-up in ns; its limit if it ends when the rate has settled."""
+        if isinstance(self.warmup, int):
+            return self.warmup
+        return _WARMUP_LIMIT_NS if self.warmup_limit is None else self.warmup_limit
 
 
 class Op(Part):

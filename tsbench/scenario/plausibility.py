@@ -41,7 +41,7 @@ def expect_plausible(path: Path, cells: Sequence[RunSpec]) -> None:
         if why:
             cure = f"change {why[1] or 'load.window, world.interval or world.scale'}, {YES}"
             raise UserMistake(f"{path}: {cell.id} would {why[0]}; {cure}")
-    measured_s = sum(cell.drive.warmup + _measured_ns(cell) for cell in cells) / NS_PER_S
+    measured_s = sum(cell.drive.longest_warmup + _measured_ns(cell) for cell in cells) / NS_PER_S
     if measured_s > MOST_MEASURED_S:
         text = f"{len(cells):,} cells would be measured for {duration_text(measured_s)}"
         raise UserMistake(f"{path}: {text}; change drive.duration or the matrix, {YES}")

@@ -136,7 +136,7 @@ def _tidied(node: Any) -> Any:
 
 def _as_written(value: Any, unit: str | None) -> Any:
     """Return a default as a file would have it, with durations and times as text."""
-    if unit in {"duration", "seconds"} and isinstance(value, int):
+    if unit in {"duration", "seconds", "warmup"} and isinstance(value, int):
         return units.format_exact_duration(value)
     if unit == "time" and isinstance(value, int):
         return units.format_time(value)
@@ -185,6 +185,7 @@ def _link(key: str, value: Mapping[str, Any]) -> str:
 _UNIT_TEXTS = {
     "duration": "duration",
     "seconds": "duration, whole seconds",
+    "warmup": "duration, whole seconds, or `steady`",
     "size": "size",
     "time": "time",
     "wait": "duration, or two in a list",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -47,6 +47,12 @@ def _whole_seconds(value: int) -> int:
     return value
 
 
+def _not_negative(value: int) -> int:
+    if value < 0:
+        raise ValueError("must be at least 0")
+    return value
+
+
 def _size(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a size; write for example '512 MB'")  # noqa: TRY004 - pydantic needs a ValueError
@@ -64,6 +70,21 @@ _SIZE = {"type": "string", "pattern": rf"^\s*{units.SIZE.pattern}\s*$"}
 
 DurationNs = Annotated[int, BeforeValidator(_duration), Field(ge=0), WithJsonSchema({**_DURATION, UNIT: "duration"})]
 SecondsNs = Annotated[DurationNs, AfterValidator(_whole_seconds), WithJsonSchema({**_DURATION, UNIT: "seconds"})]
+STEADY = "steady"
+"""Value of `drive.warmup`: until the rate has settled."""
+
+
+def _warmup(value: Any, info: ValidationInfo) -> Any:
+    return value if value == STEADY else _duration(value, info)
+
+
+WarmupNs = Annotated[
+    int | Literal["steady"],
+    BeforeValidator(_warmup),
+    AfterValidator(lambda value: value if value == STEADY else _whole_seconds(_not_negative(value))),
+    WithJsonSchema({"anyOf": [_DURATION_TEXT, {"const": 0}, {"const": STEADY}], UNIT: "warmup"}),
+]
+"""A whole number of seconds, or `STEADY`."""
 TimeNs = Annotated[int, BeforeValidator(_time), WithJsonSchema({"type": "string", UNIT: "time"})]
 Mode = Annotated[WriteMode, Field(strict=False)]
 SizeBytes = Annotated[int, BeforeValidator(_size), WithJsonSchema({**_SIZE, UNIT: "size"})]

@@ -59,6 +59,7 @@ def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         ("load_window", "30m", "--load-window: query 'single-groupby-1-1-1' covers 1 h"),
         ("load_window", "30m", "(SingleWriter.max_cpu_of_one_host asks it)"),
         ("warmup", "-1s", "--warmup: '-1s' is not a duration"),
+        ("warmup", "steady", "--warmup: 'steady' is for scenarios, whose number of users is constant; give a duration"),
         ("schema", "<b>", "--schema <b>: sqlite has wal, clustered"),
         ("endpoint", "foo://x", "--endpoint: 'foo://x' is not an endpoint of SQLite"),
     ],

@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from locust.runners import MasterRunner, WorkerRunner
 
     from tsbench.drive.run_plan import RunPlan
+    from tsbench.drive.settling_watch import SettlingWatch
 
 logger = logging.getLogger("tsbench")
 
-PING, PONG, SHARE, READY, GO, DRAINED, STOP, FILE, STOPPED = (
-    f"tsbench-{word}" for word in ("ping", "pong", "share", "ready", "go", "drained", "stop", "file", "stopped")
+PING, PONG, SHARE, READY, GO, RATE, DRAINED, STOP, FILE, STOPPED = (
+    f"tsbench-{word}" for word in ("ping", "pong", "share", "ready", "go", "rate", "drained", "stop", "file", "stopped")
 )
 PINGS = 8
 PING_TIMEOUT_S = 2.0
@@ -65,6 +66,8 @@ class MasterProtocol:
         self._runner = runner
         self.shares: list[dict[str, Any]] = []
         self.drained = Event()
+        self.watch: SettlingWatch | None = None
+        """Receives the workers' rates during a warm-up that ends when they have settled."""
         self._drained_members: set[str] = set()
         self._awaited: set[str] = set()
         self._all_stopped = Event()
@@ -77,6 +80,7 @@ class MasterProtocol:
         listeners = {
             PONG: self._on_pong,
             READY: self._on_ready,
+            RATE: self._on_rate,
             DRAINED: self._on_drained,
             FILE: self._on_file,
             STOPPED: self._on_stopped,
@@ -139,7 +143,7 @@ class MasterProtocol:
             for client, error in self._errors.items():
                 if error:
                     raise UserMistake(f"{ours[client]} ({client}) cannot take part: {error}")
-            waiting = [client for client in ours if client not in self._errors or client not in self._present()]
+            waiting = [client for client in ours if client not in self._errors or client not in self.present()]
             if not waiting:
                 return
             gone = next((client for client in waiting if client not in self._runner.clients), None)
@@ -189,15 +193,20 @@ class MasterProtocol:
         answered.set()
 
     def go(self, clock: Clock) -> None:
-        """Send the start signal to all workers."""
+        """Send the start signal to all workers; after it, another measured window."""
         self._runner.send_message(GO, {"go_ns": clock.go_ns, "start_ns": clock.start_ns, "end_ns": clock.end_ns})
+
+    def _on_rate(self, msg: Any, **_: Any) -> None:
+        if self.watch is not None:
+            self.watch.add(msg.node_id, msg.data["counts"], msg.data["through_s"])
 
     def _on_drained(self, msg: Any, **_: Any) -> None:
         self._drained_members.add(msg.node_id)
-        if self._present() <= self._drained_members:
+        if self.present() <= self._drained_members:
             self.drained.set()
 
-    def _present(self) -> set[str]:
+    def present(self) -> set[str]:
+        """Return the ids of the run's workers that are not lost."""
         ours = {share["client"] for share in self.shares}
         return {client.id for client in self._runner.clients.all if client.state != STATE_MISSING} & ours
 
@@ -207,7 +216,7 @@ class MasterProtocol:
         At quit Locust's master sends its workers a message and goes on; reports that come more than 0.5 s later are
         lost.
         """
-        self._awaited = self._present()
+        self._awaited = self.present()
         if not self._awaited:
             return
         self._all_stopped.clear()
@@ -215,7 +224,7 @@ class MasterProtocol:
         give_up = time.monotonic() + run.spec.drive.stop_timeout / NS_PER_S + 15
         while self._awaited and time.monotonic() < give_up:
             self._all_stopped.wait(timeout=0.5)
-            self._awaited &= self._present()
+            self._awaited &= self.present()
         if self._awaited:
             logger.warning("%d workers did not report their end", len(self._awaited))
 
@@ -325,6 +334,10 @@ class WorkerProtocol:
         # Its users would only be counted as failed connections: a password or a driver that this machine lacks is said.
         Limits(spec.timeout, given["endpoint"]).connect(target, schema_of(spec, target)).close()
         self._role.begin(spec, given["endpoint"], place, own, share["clock_offset_ns"])
+
+    def report_rate(self, counts: list[tuple[int, int]], through_s: int) -> None:
+        """Send the master the number of ops that succeeded by second, whole up to the second `through_s`."""
+        gevent.spawn(self._runner.send_message, RATE, {"counts": counts, "through_s": through_s})
 
     def drained(self) -> None:
         """Report to the master that no work remains."""
