@@ -9,8 +9,9 @@ from tests.targets import data
 from tests.targets.contract import ALL, TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tests.targets.mongodb import bare
+from tsbench.check.comparison import canonical
 from tsbench.errors import UserMistake
-from tsbench.model import Count, OpError, Outcome, PartialWrite, WriteMode
+from tsbench.model import Count, Latest, OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.mongodb import TARGET
 from tsbench.targets.mongodb.schemas import BUCKETED, PER_POINT, PER_VALUE, TIMESERIES, TIMESERIES_INDEXED
 
@@ -143,6 +144,28 @@ def test_what_a_refused_update_of_an_hour_holds_is_named_by_its_rows(mongodb_end
         assert caught.value.refused_rows == refused_rows
         assert caught.value.acknowledged == len(bare.stored(mongodb_endpoint, CPU)) == 4 - len(refused_rows)
         session.close()
+
+
+def test_the_newest_rows_of_hourly_documents_are_looked_for_in_the_newest_hours_only(mongodb_endpoint: str) -> None:
+    session = TARGET.connect(mongodb_endpoint, BUCKETED)
+    session.run(BUCKETED.create([CPU], data.shared_tags()))
+    hour = 3_600 * S
+    first = START_NS // hour * hour
+    times, series = [first, first + hour, first + S, first + hour + 5 * S], [0, 0, 2, 0]
+    session.write(BUCKETED.encode(data.batch(CPU, data.shared_tags(), time_ns=times, series=series), WriteMode.MULTI))
+    # The newest hour of series 0 has no point before the last two of these moments.
+    for before_ns, expected in (
+        (None, [first + S, first + hour + 5 * S]),
+        (first + hour + S, [first + S, first + hour]),
+        (first + hour, [first, first + S]),
+    ):
+        query = Latest(CPU, ("busy",), before_ns=before_ns)
+        statement = BUCKETED.compile(query)
+        found = canonical(session.query(statement, query.columns))
+        assert [row[0] for row in found] == expected
+        names = [name for stage in statement.params[1] for name in stage]
+        assert ("$group" in names[: names.index("$unwind")]) is (before_ns is None)
+    session.close()
 
 
 def test_sessions_of_a_process_share_one_client(mongodb_endpoint: str) -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.encode.bson_columns import FIELD, MEASUREMENT, POINT, TAGS, TIME, VALUE
 from tsbench.encode.bson_hours import HOUR, KEY, POINTS
-from tsbench.model import Above
+from tsbench.model import Above, Latest
 from tsbench.targets.mongodb.pipelines import Pipeline, among, bound_of, key_path, limited, named, plain, within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tsbench.model import Latest, Measurement, Stored
+    from tsbench.model import Measurement, Stored
     from tsbench.targets.mongodb.pipelines import Read, Stage
 
 VALUES = "point_values"
@@ -135,7 +135,9 @@ class HourPipeline(Pipeline):
             hours["$gte"] = window["$gte"].replace(minute=0, second=0, microsecond=0)
         chosen = {**({HOUR_PATH: hours} if hours else {}), **among(query, KEY_PATH)}
         wanted = {**({TIME: window} if window else {}), **more}
-        return [{"$match": chosen}, *_UNWOUND, *([{"$match": wanted}] if wanted else [])]
+        # Before a moment the newest point may be in an earlier hour: the newest one can have later points only.
+        newest = _newest(query.measurement) if isinstance(query, Latest) and not window else []
+        return [{"$match": chosen}, *newest, *_UNWOUND, *([{"$match": wanted}] if wanted else [])]
 
     def count(self, measurement: Measurement) -> list[Stage]:
         del measurement
@@ -146,6 +148,17 @@ class HourPipeline(Pipeline):
 
     def stored(self, query: Stored) -> list[Stage]:
         return [*_UNWOUND, *within(TIME, query), *limited(query)]
+
+
+def _newest(m: Measurement) -> list[Stage]:
+    """Return the stages that leave the newest hour of every series: one look-up each where MongoDB has an index for it.
+
+    With all hours the newest rows of 32 series with 33 hours took FerretDB 0.11 to 0.28 s instead of 0.01 s.
+    """
+    if m.key is None:
+        return [{"$sort": {HOUR_PATH: -1}}, {"$limit": 1}]
+    first = {name: {"$first": f"${name}"} for name in (TAGS, POINTS)}
+    return [{"$sort": {KEY_PATH: 1, HOUR_PATH: -1}}, {"$group": {"_id": f"${KEY_PATH}", **first}}]
 
 
 _UNWOUND: list[Stage] = [
