@@ -5,6 +5,7 @@
 # make lint         ruff and mypy
 # make manipulations  changes data stored on real servers in 160 ways, and prints which changes the checks find and locate
 # make validation   asks 100 queries of every kind of every database and layout, and writes docs/validation.md
+#                   (ARGS='--only mongodb --layouts per-value' asks one layout anew; the other columns of the page stay)
 # make faults       makes 80 faults while real commands run, and Ctrl-C at 100 moments, and prints what came of each
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests import validation
-from tests.validation import Column, column, table, worlds
+from tests.validation import column, worlds
+from tests.validation_page import Column, page, read
 from tsbench.model import Bucketed, Raw, Window
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import TARGETS
@@ -48,16 +49,30 @@ def test_wrong_and_unsupported_answers_are_in_the_table_beside_right_ones(
     ((world, _),) = (found for found in worlds() if "lastpoint" in found[1])
     monkeypatch.setattr(validation, "worlds", lambda: [(world, kinds)])
     schema = Defective(next(iter(target.schemas.values())))
-    found = column("sqlite", target, schema, sqlite_endpoint, tmp_path, 3)  # type: ignore[arg-type]
+    found = column("sqlite<br>wal", target, schema, sqlite_endpoint, tmp_path, 3)  # type: ignore[arg-type]
     assert (found.cells["lastpoint"], found.cells["raw-tenth"]) == ("3", "**3 of 3 wrong**")
     assert found.cells["single-groupby-1-1-1"] == "unsupported: it has no buckets"
     assert [*found.wrong] == ["raw-tenth"]
-    page = table([found, Column("other", "not asked: it is not installed")])
-    assert "| lastpoint | 3 |" in page
-    assert "| single-groupby-1-1-1 | unsupported (1) |" in page
-    assert "\n1. it has no buckets\n" in page
-    assert "other" in page
+    text = page([found, Column("elsewhere", "not asked: it is not installed")])
+    assert "| lastpoint | 3 |" in text
+    assert "| single-groupby-1-1-1 | unsupported (1) |" in text
+    assert "\n1. it has no buckets\n" in text
+    assert "elsewhere" not in text
 
 
-def test_every_kind_of_query_has_a_world() -> None:
-    assert sorted(kind for _, kinds in worlds() for kind in kinds) == sorted(QUERIES)
+def test_columns_that_are_not_asked_anew_stay_with_their_reasons_versions_and_days() -> None:
+    cells = dict.fromkeys(QUERIES, "100")
+    refused = dict.fromkeys(QUERIES, "unsupported: no such engine")
+    places = [(name, layout) for name, target in TARGETS.items() if target.durable for layout in target.schemas]
+    columns = [
+        Column(f"{name}<br>{layout}", f"{name} 1.0", refused if name == "mysql" else cells, {}, "2026-01-02", 100)
+        for name, layout in places
+    ]
+    first = page(columns)
+    assert page(read(first).values()) == first
+    some = {**cells, "lastpoint": "**1 of 7 wrong**"}
+    anew = Column("mongodb<br>bucketed", "FerretDB (9; new)", some, day="2026-03-04", queries=7)
+    merged = read(page((read(first) | {anew.name: anew}).values()))
+    assert len(merged) == len(columns)
+    assert merged[anew.name] == anew
+    assert [one.name for one in columns if merged[one.name] != one] == [anew.name]

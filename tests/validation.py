@@ -2,7 +2,8 @@
 
 Each layout is loaded with small worlds that every kind of query fits, and is asked as a run is checked: seeded queries,
 windows that begin and end anywhere, on ticks, and just after them. Answers are compared with gold, which is computed
-from the world. The table is `docs/validation.md`; the command ends with 1 if an answer is wrong.
+from the world. The page is `docs/validation.md`, where columns that are not asked anew stay; the command ends with 1 if
+an answer is wrong.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import argparse
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tests.check.stand import START_NS, Stand, fitting
+from tests.validation_page import Column, page, read
 from tsbench.check.answers import Answers, ask
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Window
@@ -38,22 +39,6 @@ TIMEOUT_S = 300.0
 OUT = Path("docs/validation.md")
 URLS = {"mongodb": "TSBENCH_TEST_MONGODB"}
 """Environment variables with the endpoint of a server to ask instead of one that is started."""
-HEAD = """# Which queries are right where
-
-This page is the output of `make validation`, on {day}: {queries} seeded queries of every kind were asked of every
-layout of every database that could be started, and compared with what was generated. A number is that of right answers.
-
-"""
-
-
-@dataclass
-class Column:
-    """The outcome by kind of query on one layout: a number of right answers, or another text."""
-
-    name: str
-    version: str = ""
-    cells: dict[str, str] = field(default_factory=dict)
-    wrong: dict[str, str] = field(default_factory=dict)
 
 
 def worlds() -> Iterator[tuple[World, list[str]]]:
@@ -75,7 +60,7 @@ def worlds() -> Iterator[tuple[World, list[str]]]:
 
 def column(name: str, target: Target, schema: Schema, url: str, place: Path, count: int) -> Column:
     """Return the outcomes on one layout, which has an empty server for itself."""
-    found = Column(name)
+    found = Column(name, day=datetime.now(UTC).date().isoformat(), queries=count)
     for world, kinds in worlds():
         stand = Stand(world, target, schema, url, TICKS)
         try:
@@ -120,8 +105,8 @@ def serving(target: str, place: Path) -> Iterator[str]:
         server.remove()
 
 
-def columns(names: Sequence[str], count: int) -> Iterator[Column]:
-    """Yield the outcomes on every layout of some databases; one that is not installed has an empty column."""
+def columns(names: Sequence[str], layouts: Sequence[str], count: int) -> Iterator[Column]:
+    """Yield the outcomes on layouts (none: all) of some databases; one that is not installed has an empty column."""
     with TemporaryDirectory(prefix="tsbench-validation-", dir="/var/tmp") as directory:
         for name in names:
             target = TARGETS[name]
@@ -130,26 +115,10 @@ def columns(names: Sequence[str], count: int) -> Iterator[Column]:
             try:
                 with serving(name, place) as url:
                     for layout, schema in target.schemas.items():
-                        yield column(f"{name}<br>{layout}", target, schema, url, place, count)
+                        if layout in (layouts or target.schemas):
+                            yield column(f"{name}<br>{layout}", target, schema, url, place, count)
             except UserMistake as mistake:
                 yield Column(name, f"not asked: {mistake}")
-
-
-def table(found: Sequence[Column]) -> str:
-    """Return the matrix, with numbers in place of reasons, and the reasons and versions below it."""
-    reasons: dict[str, int] = {}
-
-    def shown(text: str) -> str:
-        verdict, has_reason, reason = text.partition(": ")
-        return f"{verdict} ({reasons.setdefault(reason, len(reasons) + 1)})" if has_reason else text
-
-    asked = [each for each in found if each.cells]
-    rows = [[kind, *(shown(each.cells.get(kind, "")) for each in asked)] for kind in QUERIES]
-    lines = [["query", *(each.name for each in asked)], ["---"] * (len(asked) + 1), *rows]
-    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    text += "".join(f"\n{number}. {reason}" for reason, number in reasons.items())
-    versions = dict.fromkeys(f"{each.name.partition('<br>')[0]}: {each.version}" for each in found if each.version)
-    return text + "\n\n" + "".join(f"- {version}\n" for version in versions)
 
 
 def main() -> None:
@@ -157,16 +126,19 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100, help="queries of each kind on each layout (default: 100)")
     startable = [name for name, target in TARGETS.items() if target.durable]
     parser.add_argument("--only", nargs="+", choices=startable, default=startable, metavar="TARGET")
+    known = list(dict.fromkeys(layout for name in startable for layout in TARGETS[name].schemas))
+    parser.add_argument("--layouts", nargs="+", choices=known, default=[], metavar="LAYOUT", help="default: all")
     parser.add_argument("--out", type=Path, default=OUT, help=f"the page (default: {OUT})")
     given = parser.parse_args()
+    kept = read(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}
     found = []
-    head = HEAD.format(day=datetime.now(UTC).date().isoformat(), queries=given.queries)
-    for each in columns(given.only, given.queries):
+    for each in columns(given.only, given.layouts, given.queries):
         found.append(each)
+        kept[each.name] = each
         print(each.name.replace("<br>", " "), each.version, f"{len(each.wrong)} kinds wrong", flush=True)
         for kind, first in each.wrong.items():
             print(f"  {kind}: {first}", flush=True)
-        given.out.write_text(head + table(found), encoding="utf-8")  # after each, as it takes a while
+        given.out.write_text(page(kept.values()), encoding="utf-8")  # after each, as it takes a while
     sys.exit(1 if any(each.wrong for each in found) else 0)
 
 
