@@ -4,11 +4,12 @@ Three things are compared: encoding one document per point, loading them in batc
 gevent. The server is FerretDB over DocumentDB, and for the load also a stand-in on loopback that acknowledges at once,
 which shows the clients alone. pymongo's dicts exist before its time begins, while tsbench computes its data within its
 own; neither side's start is counted. Rounds alternate, each into an empty collection; ratios are medians of the rounds'
-ratios, so that a machine whose speed drifts favours nobody.
+ratios, so that a machine whose speed drifts favours nobody. `--only single` measures one part alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import socket
@@ -34,7 +35,7 @@ from tsbench.targets.mongodb.sink import SINK
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 SCALE, TICKS, ROUNDS = 100, 2_400, 3
@@ -110,17 +111,31 @@ print(json.dumps({"per_s": per_s, "cpu_us": cpu_s / done * 1e6}))
 
 
 def main() -> None:
-    encoding()
-    with sink() as endpoint:
-        print("load into a sink that acknowledges at once", flush=True)
-        load(endpoint, "", "wanted: rate >= 3")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = ("encode", "sink", "load", "single")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="parts to measure (default: all)")
+    only = parser.parse_args().only
+    if "encode" in only:
+        encoding()
+    if "sink" in only:
+        with sink() as endpoint:
+            print("load into a sink that acknowledges at once", flush=True)
+            load(endpoint, "", "wanted: rate >= 3")
+    if {*only} & {"load", "single"}:
+        stored(only)
+
+
+def stored(only: Sequence[str]) -> None:
+    """Measure the parts that need a server."""
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
         server = FerretdbServer(Path(directory) / "server")
         server.start()
         try:
-            print("load into FerretDB", flush=True)
-            load(server.endpoint, "create", "wanted: rate >= 1, CPU <= 0.3")
-            singles(server.endpoint, Path(directory))
+            if "load" in only:
+                print("load into FerretDB", flush=True)
+                load(server.endpoint, "create", "wanted: rate >= 1, CPU <= 0.3")
+            if "single" in only:
+                singles(server.endpoint, Path(directory))
         finally:
             server.stop()
             server.remove()
