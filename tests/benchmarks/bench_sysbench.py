@@ -155,13 +155,13 @@ def ours(endpoint: str, directory: Path, rows: int, processes: int, seconds: int
             time.sleep(0.1)
     path = next(results.glob("*/*/summary.json"), None)
     # 1: the load generator was the limit, as it is meant to be here
-    if process.returncode not in {0, 1} or path is None:
+    part = json.loads(path.read_text(encoding="utf-8"))["measured"] if path is not None else {}
+    op = (part.get("ops") or {}).get(f"write-{rows}")
+    if process.returncode not in {0, 1} or op is None:
         sys.exit(f"{' '.join(command)} failed: {Path(log.name).read_text()[-2000:]}")
-    part = json.loads(path.read_text(encoding="utf-8"))["measured"]
-    op, window = part["ops"][f"write-{rows}"], part["window"]
     assert op["failed"] == op["unknown"] == 0, op
-    begun_s = window["start_s"]
-    during = [one for one in samples if begun_s <= one[0] <= begun_s + window["duration_s"]]
+    start_s, duration_s = part["window"]["start_s"], part["window"]["duration_s"]
+    during = [one for one in samples if start_s <= one[0] <= start_s + duration_s]
     busy = (during[-1][1] - during[0][1]) / (during[-1][0] - during[0][0])
     return Rate(op["ops_per_s"], busy / op["points_per_s"] * 1e6)
 
