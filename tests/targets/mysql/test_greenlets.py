@@ -98,3 +98,42 @@ def test_users_in_greenlets_wait_without_threads_and_leave_no_call_behind(
         command = [sys.executable, "-c", IN_GREENLETS, url]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+SHORT_ANSWERS = """
+from gevent import monkey
+monkey.patch_all()
+import sys
+from tsbench.drive.greenlet_waiter import GreenletWaiter
+from tsbench.drive.session_calls import Direct
+from tsbench.targets.base import Statement
+from tsbench.targets.registry import get
+
+url = sys.argv[1]
+target = get(url.partition(":")[0])
+session = Direct.call(lambda: target.connect(url, target.schemas["innodb"], waiter=GreenletWaiter)).value
+none = "SELECT 1 FROM information_schema.schemata WHERE 1 = 0"
+asked = {"SELECT 1": [(1,)], "SELECT 1 UNION ALL SELECT 2": [(1,), (2,)], none: [], "SET @x = 1": [], "x": None}
+for text, records in asked.items():
+    timed = Direct.call(session.query, Statement(text), ("x",))
+    assert timed.error.cause == "statement" if records is None else timed.value.records == records, timed
+    print("thread" if timed.wait_ns else "none")
+session.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "read_in"),
+    [
+        pytest.param("mariadb", "", "none", marks=pytest.mark.mariadb),
+        pytest.param("mysql", "", "none", marks=pytest.mark.mysql),
+        # What an encrypted answer holds is not to be seen.
+        pytest.param("mysql", "&ssl-mode=REQUIRED", "thread", marks=pytest.mark.mysql),
+    ],
+)
+def test_short_answers_are_read_in_no_thread_unless_they_are_encrypted(
+    mysql_server: Callable[[str], MariadbServer | MysqlServer], name: str, options: str, read_in: str
+) -> None:
+    command = [sys.executable, "-c", SHORT_ANSWERS, mysql_server(name).endpoint + options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [read_in] * 5, "")

@@ -200,7 +200,10 @@ def test_endpoints_are_parsed_and_mistakes_named() -> None:
     for endpoint, said in {
         "mariadb://me@h:99999/tsbench": "h:99999/tsbench",
         "mariadb://me@h/sales": "name a database that begins with tsbench",
-        "mariadb://me@h/tsbench?ssl=1": "the option 'ssl' does not exist; there is password_file",
+        "mariadb://me@h/tsbench?ssl=1": "the option 'ssl' does not exist; there are password_file, ssl-mode, ssl-ca",
+        "mariadb://me@h/tsbench?ssl-mode=prefer": "ssl-mode=prefer does not exist; there are DISABLED, REQUIRED,",
+        "mariadb://me@h/tsbench?ssl-ca=/p": "ssl-ca needs ssl-mode=VERIFY_IDENTITY; no other mode verifies the server",
+        "mariadb://me@h/tsbench?ssl-mode=VERIFY_IDENTITY&ssl-ca=/no/file": "ssl-ca=/no/file is not a file",
         "mysql://me@h/tsbench": "is not an endpoint of MariaDB; write mariadb://user@host:3306/tsbench",
         "mariadb:///tsbench": "is not an endpoint",
         "mariadb://me:secret@h/tsbench": "holds a password",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tsbench.errors import Unreachable, UserMistake, is_disk_full, one_line
 from tsbench.model import Outcome
 from tsbench.targets import credentials
+from tsbench.targets.mysql.endpoint import REQUIRED, SSL_MODE, VERIFIED
 
 if TYPE_CHECKING:
     import MySQLdb
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tsbench.targets.mysql.endpoint import Endpoint
 
 PERMISSION = frozenset({1044, 1142, 1143, 1227, 1410, 4166})
+_NEEDS_TLS = 3159
 _TIMEOUT = frozenset({1969, 3024})
 """The server's own time limit for a statement."""
 _CONNECTION = frozenset(
@@ -94,6 +96,10 @@ def refused(of: Endpoint, error: MySQLdb.Error) -> UserMistake | Unreachable:
     if code in {1045, 1698, 1862}:
         cure = credentials.cure(of.url, "TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
         return UserMistake(f"cannot connect to {shown}: {text}; {cure}")
+    if code == _NEEDS_TLS:
+        return UserMistake(
+            f"cannot connect to {shown}: {text}; add {SSL_MODE}={REQUIRED} or {VERIFIED} to the endpoint"
+        )
     if code in {1044, 1130, 2019, 2026, 2059, 2061}:
         return UserMistake(f"cannot connect to {shown}: {text}")
     return Unreachable(f"cannot connect to {shown}: {text}; is the server running there?")

@@ -206,6 +206,8 @@ def _open(of: Endpoint, password: str, timeout_s: float) -> Any:
         "conv": _CONVERSIONS,
         "connect_timeout": max(1, round(timeout_s)),
         "local_infile": 1,
+        "ssl_mode": of.ssl_mode,
+        **({"ssl": {"ca": of.ssl_ca}} if of.ssl_ca else {}),
     }
     try:
         return _mysql.connect(database=of.database, **arguments)

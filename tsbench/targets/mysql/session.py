@@ -18,6 +18,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
 from tsbench.targets.mysql import causes, counters
 from tsbench.targets.mysql.connection import Connection
+from tsbench.targets.mysql.endpoint import DISABLED, SSL_MODE
 from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
 from tsbench.targets.mysql.rest import compact, purge
 from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge
@@ -97,6 +98,7 @@ class MysqlSession(Counting):
         _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
         try:
             opened.set_charset()
+            _verify_encrypted(opened, self._of)
             opened.execute(f"SET SESSION {', '.join(filter(None, settings))}".encode())
             ((opened.max_packet_bytes, engines),) = opened.execute(
                 b"SELECT @@max_allowed_packet, (SELECT count(*) FROM information_schema.engines\n"
@@ -299,6 +301,13 @@ class MysqlSession(Counting):
 
 
 _watchdog = Watchdog()
+
+
+def _verify_encrypted(connection: Connection, of: Endpoint) -> None:
+    """Verify that TLS is used where the endpoint asks for it: MariaDB's client library connects without it else."""
+    if of.ssl_mode != DISABLED and not connection.execute(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]:
+        shown = of.url.partition("?")[0]
+        raise UserMistake(f"{shown}: the server offers no TLS, which {SSL_MODE}={of.ssl_mode} asks for")
 
 
 def _has_database(connection: Connection) -> bool:

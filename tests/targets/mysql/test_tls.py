@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.targets.mysql.support import bare
+from tsbench.errors import UserMistake
+from tsbench.targets.base import Statement
+from tsbench.targets.mysql import MARIADB, MYSQL
+from tsbench.targets.mysql.server import MariadbServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tsbench.model import Rows
+    from tsbench.targets.mysql import MysqlTarget
+
+
+@pytest.fixture
+def certificate() -> Iterator[Path]:
+    """A certificate for 127.0.0.1, beside its key, where a server's own user can read both."""
+    place = Path(tempfile.mkdtemp(prefix="tsbench-test-"))
+    place.chmod(0o755)
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(place / "key.pem"), "-out", str(place / "certificate.pem"), "-days", "2"]
+    try:
+        subprocess.run(
+            [*command, "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+            check=True,
+            capture_output=True,
+        )
+        (place / "key.pem").chmod(0o644)
+        yield place / "certificate.pem"
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    finally:
+        shutil.rmtree(place)
+
+
+def cipher(target: MysqlTarget, url: str) -> str:
+    """Connect, and return the cipher that the server says it uses."""
+    session = target.connect(url, target.schemas["innodb"])
+    try:
+        found: Rows = session.query(Statement("SHOW SESSION STATUS LIKE 'Ssl_cipher'"), ("name", "value"))
+        return str(found.records[0][1])
+    finally:
+        session.close()
+
+
+@pytest.mark.mariadb
+def test_a_server_is_verified_by_its_certificate_and_name(
+    mysql_server: Callable[[str], Any], certificate: Path, tmp_path: Path
+) -> None:
+    mysql_server("mariadb")  # or this is skipped
+    files = {"ssl_cert": str(certificate), "ssl_key": str(certificate.with_name("key.pem"))}
+    server = MariadbServer(tmp_path / "db", {"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "64M", **files})
+    try:
+        server.start()
+        url = server.endpoint
+        verified = f"{url}&ssl-mode=VERIFY_IDENTITY"
+        assert cipher(MARIADB, url) == ""
+        assert cipher(MARIADB, f"{url}&ssl-mode=required").startswith("TLS_")
+        assert cipher(MARIADB, f"{verified}&ssl-ca={certificate}").startswith("TLS_")
+        with pytest.raises(UserMistake, match="TLS/SSL error: self-signed certificate"):
+            cipher(MARIADB, verified)
+        with pytest.raises(UserMistake, match="TLS/SSL error"):  # the same server by a name that it does not have
+            cipher(MARIADB, f"{verified}&ssl-ca={certificate}".replace("@127.0.0.1:", "@127.1:"))
+        assert cipher(MARIADB, url.replace("@127.0.0.1:", "@127.1:")) == ""
+    finally:
+        server.kill()
+        server.remove()
+
+
+@pytest.mark.mariadb
+def test_a_server_without_tls_is_refused_where_tls_is_asked_for(mysql_server: Callable[[str], Any]) -> None:
+    url = mysql_server("mariadb").endpoint
+    with pytest.raises(UserMistake, match="the server offers no TLS, which ssl-mode=REQUIRED asks for"):
+        cipher(MARIADB, f"{url}&ssl-mode=REQUIRED")
+
+
+@pytest.mark.mysql
+def test_a_server_that_demands_tls_is_answered_with_the_option(mysql_server: Callable[[str], Any]) -> None:
+    url = mysql_server("mysql").endpoint
+    with bare(url) as cursor:
+        cursor.execute("SET GLOBAL require_secure_transport = ON")
+        try:
+            with pytest.raises(UserMistake, match="add ssl-mode=REQUIRED or VERIFY_IDENTITY to the endpoint"):
+                cipher(MYSQL, url)
+            assert cipher(MYSQL, f"{url}&ssl-mode=REQUIRED").startswith("TLS_")
+        finally:
+            cursor.execute("SET GLOBAL require_secure_transport = OFF")
