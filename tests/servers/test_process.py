@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -160,6 +161,12 @@ def gone(process: psutil.Process, within_s: float) -> bool:
     return False
 
 
-def test_free_ports_are_free() -> None:
-    ports = {free_port() for _ in range(5)}
-    assert all(1024 < port < 65536 for port in ports)
+def test_a_free_port_is_given_to_nobody_else_and_a_server_can_listen_on_it() -> None:
+    port = free_port()
+    assert 1024 < port < 65536
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind(("127.0.0.1", port))
+    with socket.create_server(("127.0.0.1", port)) as server:  # which sets SO_REUSEADDR, as servers do
+        assert server.getsockname()[1] == port
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=60)
