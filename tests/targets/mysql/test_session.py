@@ -50,18 +50,18 @@ def ask(session: Session, text: str) -> Any:
 
 @pytest.mark.mariadb
 def test_the_servers_time_limit_is_unknown_and_the_connection_stays(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA, timeout_s=0.2)
+    session = MARIADB.connect(url, SCHEMA, timeout_s=1.0)
     own = ask(session, "SELECT CONNECTION_ID()")
     assert failure(lambda: ask(session, "SELECT SLEEP(60)")) == (Outcome.UNKNOWN, "timeout")
     assert ask(session, "SELECT CONNECTION_ID()") == own
-    session.run([Statement("DO SLEEP(0.5)")], timeout_s=60)  # which has a limit of its own
+    session.run([Statement("DO SLEEP(1.5)")], timeout_s=60)  # which has a limit of its own
     assert ask(session, "SELECT CONNECTION_ID()") == own
     session.close()
 
 
 @pytest.mark.mariadb
 def test_a_server_that_does_not_answer_in_time_is_left_and_the_next_op_has_another_connection(url: str) -> None:
-    session = MARIADB.connect(url, SCHEMA, timeout_s=0.2)
+    session = MARIADB.connect(url, SCHEMA, timeout_s=1.0)
     own = ask(session, "SELECT CONNECTION_ID()")
     began = time.monotonic()
     assert failure(lambda: session.query(ENDLESS, ("x",))) == (Outcome.UNKNOWN, "timeout")
@@ -92,10 +92,10 @@ for session in sessions:
     session.close()
     session.close()
 for thread in threads:
-    thread.join(30)
+    thread.join(60)
 print(len(ended), *sorted(set(ended)))
 """
-    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout.split() == ["8", "timeout"]
 
 
@@ -110,7 +110,7 @@ def test_a_killed_connection_is_unknown_and_the_next_op_opens_another(url: str) 
 
     timer = threading.Timer(0.5, kill)
     timer.start()
-    assert failure(lambda: ask(session, "SELECT SLEEP(20)")) == (Outcome.UNKNOWN, "connection")
+    assert failure(lambda: ask(session, "SELECT SLEEP(120)")) == (Outcome.UNKNOWN, "connection")
     timer.join()
     assert ask(session, "SELECT CONNECTION_ID()") != own
     session.close()
