@@ -262,7 +262,7 @@ def test_the_example_runs_as_it_stands_but_shorter_and_its_results_may_lie_anywh
 def test_the_locustfile_runs_as_it_stands(tmp_path: Path) -> None:
     (block,) = (text for _, language, text in BLOCKS if language == "python")
     (tmp_path / "my.py").write_text(block, encoding="utf-8")
-    words = ["-f", "my.py", "--headless", "-u", "2", "-t", "4s", "--load-window", "30m", "--scale", "5"]
+    words = ["-f", "my.py", "--headless", "-u", "2", "-t", "8s", "--load-window", "30m", "--scale", "5"]
     command = Command(tmp_path, "locust", *words)
     code = command.wait()
     expect_checked(only(tmp_path, "results/*-locust/sqlite-wal"), code, command.stderr)

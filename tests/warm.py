@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 LOCUST = "from locust.main import main; main()"
 _SERVER = """
 import json, os, sys

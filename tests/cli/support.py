@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 PROGRAMS = Path(sys.executable).parent
-PATIENCE_S = 90.0
-"""Time limit for steps that take a second or two on an idle machine."""
+PATIENCE_S = 240.0
+"""Time limit for steps that take a second or two on an idle machine; importing Locust may take 15 s on a busy one."""
 _PR_SET_CHILD_SUBREAPER = 36
 LONG = ("--set", "drive.duration=60s")
 POSTGRES = ("--set", "target.name=postgres")
@@ -76,6 +76,12 @@ def disturbances(summary: Mapping[str, Any]) -> list[str]:
     return [*unlike.values()]
 
 
+def recorded_seconds(path: Path) -> int:
+    """Return how many seconds a load process has written to its `ops.jsonl`."""
+    lines = path.read_text(encoding="utf-8").splitlines()[:-1]  # the last one may not be whole
+    return len({json.loads(line)["second"] for line in lines})
+
+
 class Command:
     """A running command with its output in files below `place`."""
 
@@ -116,12 +122,8 @@ class Command:
     def until_measured(self) -> None:
         """Wait until a load process has recorded two seconds, of which the first may be incomplete."""
 
-        def seconds(path: Path) -> int:
-            lines = path.read_text(encoding="utf-8").splitlines()[:-1]  # the last one may not be whole
-            return len({json.loads(line)["second"] for line in lines})
-
         written = "results/*/*.partial/process/*.ops.jsonl"
-        self.wait_until(lambda: any(seconds(path) >= 2 for path in self.place.glob(written)))
+        self.wait_until(lambda: any(recorded_seconds(path) >= 2 for path in self.place.glob(written)))
 
     def family(self) -> list[psutil.Process]:
         """All processes below it."""
@@ -171,22 +173,32 @@ def started(
 
 
 @contextmanager
-def nothing_left(*, within_s: float = 15.0) -> Iterator[None]:
+def nothing_left(*, within_s: float = 45.0) -> Iterator[None]:
     """Verify that all processes which are started meanwhile have ended at the end, orphans too.
 
-    Orphans become children of this process, as those of a container's first process do.
+    Orphans become children of this process, as those of a container's first process do. Children of processes that were
+    there before are theirs: a PostgreSQL for all tests starts and ends workers at any time. The time limit is less than
+    the 60 s for which Locust's worker looks for its master.
     """
     libc, me = ctypes.CDLL(None), psutil.Process()
     before = set(me.children(recursive=True))
+
+    def new() -> set[psutil.Process]:
+        of_others = set(before)
+        for process in before:
+            with suppress(psutil.NoSuchProcess):
+                of_others.update(process.children(recursive=True))
+        return set(me.children(recursive=True)) - of_others
+
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         yield
         give_up = time.monotonic() + within_s
-        while (left := _running(set(me.children(recursive=True)) - before)) and time.monotonic() < give_up:
+        while (left := _running(new())) and time.monotonic() < give_up:
             time.sleep(0.05)
     finally:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        names = {p.pid: p.name() for p in _running(set(me.children(recursive=True)) - before)}
+        names = {p.pid: p.name() for p in _running(new())}
         for pid in names:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.servers.base import Server
+    from tsbench.targets.postgres.server import PostgresServer
 
 
 class Clicks:
@@ -46,7 +47,9 @@ def test_totals_are_kept_in_long_form_and_gaps_are_told(tmp_path: Path) -> None:
     clicks = Clicks()
     collector = CounterCollector(lambda: [clicks], tmp_path / "counters.json", period_s=0.05)
     collector.start()
-    time.sleep(0.28)
+    give_up = time.monotonic() + 60
+    while clicks.read < 6 and time.monotonic() < give_up:
+        time.sleep(0.01)
     rows = collector.stop()
     assert [row["value"] for row in rows][:3] == [2.0, 4.0, 5.0]
     assert {row["name"] for row in rows} == {"clicks"}
@@ -72,10 +75,13 @@ def test_a_server_that_cannot_be_reached_costs_the_counters_and_not_the_run() ->
 
 
 @pytest.mark.postgres
-def test_postgres_counts_what_a_session_does(postgres_endpoint: str) -> None:
-    watching = connect(postgres_endpoint, timeout_s=10)
+def test_postgres_counts_what_a_session_does(postgres_server: PostgresServer) -> None:
+    with psycopg.connect(postgres_server.endpoint, autocommit=True) as admin:  # earlier tests' sessions may count late
+        admin.execute("CREATE DATABASE counted")
+    endpoint = postgres_server.endpoint.replace("/postgres?", "/counted?")
+    watching = connect(endpoint, timeout_s=60)
     before = watching.counters()
-    with psycopg.connect(postgres_endpoint, autocommit=True) as working:
+    with psycopg.connect(endpoint, autocommit=True) as working:
         working.execute("CREATE TABLE t AS SELECT 1 AS x WHERE false")
         for _ in range(10):
             working.execute("INSERT INTO t SELECT generate_series(1, 100)")
@@ -83,9 +89,10 @@ def test_postgres_counts_what_a_session_does(postgres_endpoint: str) -> None:
         working.execute("SELECT count(*) FROM t")
         working.execute("CHECKPOINT")
         working.execute("SELECT pg_stat_force_next_flush()")
-    time.sleep(0.2)
-    after = watching.counters()
-    grown = {name: value - before[name] for name, value in after.items()}
+    grown, give_up = dict[str, float](), time.monotonic() + 60
+    while grown.get("database.tup_inserted", 0) < 1_000 and time.monotonic() < give_up:
+        time.sleep(0.05)
+        grown = {name: value - before[name] for name, value in watching.counters().items()}
     watching.close()
     assert grown["database.tup_inserted"] >= 1_000
     assert grown["database.tup_inserted"] < 1_100  # and what the catalogue took for the table

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,9 +91,9 @@ def test_a_child_that_ended_does_not_count_its_io_twice(tmp_path: Path) -> None:
     if (pid := os.fork()) == 0:
         with open(sys.argv[1], "wb") as file:
             file.write(os.urandom(8_000_000)); file.flush(); os.fsync(file.fileno())
-        print("written"); time.sleep(0.3); os._exit(0)
+        print("written"); input(); os._exit(0)
     os.waitpid(pid, 0)
-    input(); print("collected"); input()
+    print("collected"); input()
     """
     with running(program, str(tmp_path / "data")) as child:
         tree = Tree(lambda: [child.pid])
@@ -110,12 +111,12 @@ def test_memory_is_shared_out_and_agrees_with_the_kernel() -> None:
     import os, mmap
     shared = mmap.mmap(-1, 64 << 20)
     shared.write(b"x" * (64 << 20))
-    children = []
+    children, (reading, writing) = [], os.pipe()
     for _ in range(3):
         if (pid := os.fork()) == 0:
-            sum(shared[:: 4096]); import time; time.sleep(60); os._exit(0)
+            sum(shared[:: 4096]); os.write(writing, b"x"); import time; time.sleep(600); os._exit(0)
         children.append(pid)
-    import time; time.sleep(0.3)
+    for _ in children: os.read(reading, 1)
     print("ready"); input()
     for pid in children: os.kill(pid, 9)
     """
@@ -142,31 +143,33 @@ def test_memory_that_takes_long_to_look_at_is_looked_at_less_often(monkeypatch: 
     monkeypatch.setattr(processes, "_memory", slow)
     with running("print('ready'); input()") as child:
         tree = Tree(lambda: [child.pid])
-        asked = 0
         while len(looked) < 2:
             assert tree.usage(0.01)["rss_bytes"] == 7
-            asked += 1
             time.sleep(0.01)
-    assert asked > 2
     assert looked[1] - looked[0] > 0.5  # 5 ms a time are 1 % of it
 
 
 def test_a_collector_gives_rows_of_a_busy_process() -> None:
-    with running(f"{BURN}\nprint('ready')\nburn(60)") as child:
+    with running(f"{BURN}\nprint('ready')\nburn(600)") as child:
         host, server = HostCollector(period_s=0.25), ServerCollector(lambda: [child.pid], period_s=0.25)
         begun, before = time.time(), book(child.pid)
         host.start()
         server.start()
-        time.sleep(1.1)
+        give_up = time.monotonic() + 60
+        while min(len(one._sampler._rows) for one in (host, server)) < 4 and time.monotonic() < give_up:
+            time.sleep(0.05)
         hosts, servers = host.stop(), server.stop()
         used, passed_s = book(child.pid) - before, time.time() - begun
     assert 4 <= len(hosts) <= passed_s / 0.25 + 1
     assert 4 <= len(servers) <= passed_s / 0.25 + 1
-    whole = sum(float(row["cpu_percent"]) for row in servers) / len(servers)
-    assert whole == pytest.approx(100 * used / passed_s, abs=12)
+    times = [float(row["second"]) for row in servers]
+    assert begun - 0.01 <= times[0] <= times[-1] <= begun + passed_s
+    shares = [float(row["cpu_percent"]) / 100 for row in servers[:-1]]
+    sampled = sum(share * (to - since) for share, (since, to) in zip(shares, pairwise(times), strict=True))
+    unseen_s = passed_s - (times[-1] - times[0])
+    assert used - unseen_s - 0.1 <= sampled <= used + 0.1
     assert all(float(row["rss_bytes"]) > MEGABYTE and float(row["open_files"]) >= 3 for row in servers)
-    assert all(whole / psutil.cpu_count() * 0.5 < float(row["cpu_percent"]) <= 100 for row in hosts)
-    assert all(abs(float(row["second"]) - begun - 0.25 * n) < 0.1 for n, row in enumerate(servers))
+    assert all(0 < float(row["cpu_percent"]) <= 100 for row in hosts)
 
 
 def test_processes_that_are_gone_are_no_error() -> None:

@@ -1,32 +1,55 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
+from tsbench.collect import sampler as module
 from tsbench.collect.sampler import Sampler
 
 
-def test_rows_lie_on_a_grid_and_carry_the_second_that_they_are_about() -> None:
-    passed: list[float] = []
+class Clock:
+    """Time that passes only while somebody waits or samples; waits end 4 ms late, and `LAST` samples are taken."""
+
+    LAST = 7
+
+    def __init__(self) -> None:
+        self.now_s, self.waits = 1_700_000_000.0, 0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def epoch_ns(self) -> int:
+        return round(self.now_s * 1e9)
+
+    def wait(self, seconds: float) -> bool:
+        self.now_s += seconds + 0.004
+        self.waits += 1
+        return self.waits > self.LAST
+
+    def set(self) -> None: ...
+
+
+def test_rows_lie_on_a_grid_and_carry_the_second_that_they_are_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, passed = Clock(), list[float]()
 
     def sample(seconds: float) -> list[dict[str, float | str]]:
         passed.append(seconds)
-        time.sleep(0.03)  # a slow sample must not make the next ones late
+        clock.now_s += 0.03  # a slow sample must not make the next ones late
         return [{"x": 1.0}]
 
-    sampler = Sampler(sample, period_s=0.1)
-    begun = time.time()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "epoch_ns", clock.epoch_ns)
+    sampler = Sampler(sample, period_s=0.1, stop_s=60)
+    sampler._stopping = clock  # type: ignore[assignment]
+    begun = clock.now_s
     sampler.start()
-    time.sleep(0.75)
-    periods = (time.time() - begun) / 0.1  # more than 7 on a busy machine
     rows = sampler.stop()
-    assert passed[0] == 0.0
-    assert periods - 2 <= len(rows) <= periods + 1
+    assert len(rows) == Clock.LAST
+    assert passed == pytest.approx([0.0, 0.104, *[0.1] * 6], abs=1e-6)
     offsets = [float(row["second"]) - begun for row in rows]
-    assert all(abs(offset - number * 0.1) < 0.05 for number, offset in enumerate(offsets)), offsets
-    assert sampler.spent_s > 0.15
+    assert offsets == pytest.approx([0.0, *(0.104 + 0.1 * number for number in range(6))], abs=1e-5)
+    assert sampler.spent_s == pytest.approx(8 * 0.03)
 
 
 @pytest.mark.parametrize(
@@ -40,34 +63,38 @@ def test_rows_lie_on_a_grid_and_carry_the_second_that_they_are_about() -> None:
 def test_any_error_costs_its_rows_and_is_counted_and_the_next_samples_are_taken(
     kind: type[Exception], text: str
 ) -> None:
-    answers = iter([None, kind("away"), kind("still away")])
+    answers = iter([None, kind("away"), kind("still away"), None])
+    all_given = threading.Event()
 
     def sample(_seconds: float) -> list[dict[str, float | str]]:
-        answer = next(answers, None)
-        if answer is not None:
+        answer = next(answers, all_given)
+        if answer is all_given:
+            all_given.set()
+            return []
+        if isinstance(answer, Exception):
             raise answer
         return [{"x": 1.0}]
 
     sampler = Sampler(sample, period_s=0.02)
     sampler.start()
-    time.sleep(0.15)
+    assert all_given.wait(60)
     assert sampler.stop()
     assert sampler.trouble("the figures") == f"the figures could not be read 2 times: {text}"
 
 
 def test_a_sample_that_hangs_does_not_hold_up_the_end() -> None:
-    going_on = threading.Event()
+    hanging, going_on = threading.Event(), threading.Event()
 
     def sample(seconds: float) -> list[dict[str, float | str]]:
         if seconds:
-            going_on.wait(30)
+            hanging.set()
+            going_on.wait(600)
         return [{"x": 1.0}]
 
     sampler = Sampler(sample, period_s=0.02, stop_s=0.1)
     sampler.start()
-    time.sleep(0.1)
-    began = time.monotonic()
+    assert hanging.wait(60)
     assert sampler.stop() == []
-    assert time.monotonic() - began < 5
+    assert sampler.is_running()
     assert sampler.hung == "the last sample did not end within 0.1 s"
     going_on.set()

@@ -32,12 +32,13 @@ def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path
     monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
     monkeypatch.setenv("BURN_S", "0.05")
     monkeypatch.setenv("REST_S", "0.45")
-    drive = {"loop": "open", "rate": 100, "users": 50, "wait": "0s", "duration": "4s"}
+    # So many users that one is ready for every arrival, also if the machine stands still for a second.
+    drive = {"loop": "open", "rate": 100, "users": 200, "wait": "0s", "duration": "4s"}
     summary = run(tmp_path, {**MILLISECOND, "drive": {**MILLISECOND["drive"], **drive}})
     schedule = summary["schedule"]
     assert schedule["late"] > 0.03 * schedule["scheduled"]
     # All of them on a quiet machine; a busy one holds up the ops too.
-    assert schedule["generator_late"] > 0.7 * schedule["late"]
+    assert schedule["generator_late"] > 0.5 * schedule["late"]
     assert summary["limited_by"] != "database"
 
 

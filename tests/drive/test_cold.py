@@ -39,7 +39,8 @@ MS = 1_000_000
 
 
 def cold(**drive: Any) -> dict[str, Any]:
-    found = document(drive={"users": 1, **drive}, target={"name": "sqlite", "cold": True})
+    ops = [{"write": 1}, {"query": "raw-one"}]
+    found = document(drive={"users": 1, **drive}, op=ops, target={"name": "sqlite", "cold": True})
     found["drive"] = {key: value for key, value in found["drive"].items() if value != "0s"}
     return found
 

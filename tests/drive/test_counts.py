@@ -67,22 +67,26 @@ def locust_count(cell: Path) -> int:
 def test_an_op_that_fails_after_the_end_counts_as_unknown_everywhere(late):
     summary, cell = late("NullSession.write")
     assert summary["validity"]["checks"]["counts"]["reason"] == ""
-    assert locust_count(cell) == summary["measured"]["write"]["count"] == 4
-    assert list(summary["failures"].values()) == [4]
+    count = summary["measured"]["write"]["count"]
+    assert 1 <= count <= 4  # of each user that came to an op, which on a busy machine some may not
+    assert locust_count(cell) == count
+    assert list(summary["failures"].values()) == [count]
     outcomes = read_ledgers(sorted((cell / "process").glob("*.ledger")))["outcome"]
-    assert np.array_equal(outcomes, [Outcome.UNKNOWN] * 4)
+    assert np.array_equal(outcomes, [Outcome.UNKNOWN] * count)
 
 
 def test_an_arrival_that_ends_after_the_end_is_unfinished_and_its_write_unknown(late):
     summary, cell = late("NullSession.write", loop="open", rate=20)
     assert summary["validity"]["checks"]["counts"]["reason"] == ""
-    assert (locust_count(cell), summary["schedule"]["unfinished"]) == (0, 4)
-    assert len(read_ledgers(sorted((cell / "process").glob("*.ledger")))) == 4
+    unfinished = summary["schedule"]["unfinished"]
+    assert 1 <= unfinished <= 4
+    assert locust_count(cell) == 0
+    assert len(read_ledgers(sorted((cell / "process").glob("*.ledger")))) == unfinished
 
 
 def test_a_connection_that_fails_after_the_end_counts_as_a_failed_one(late):
     summary, cell = late("NullTarget.connect")
     assert summary["validity"]["checks"]["counts"]["reason"] == ""
-    assert locust_count(cell) == 4
+    assert 1 <= locust_count(cell) <= 4
     failed = next(gate for gate in summary["gates"] if gate["gate"].startswith("failed connections"))
     assert failed["state"] == "fail"

@@ -83,7 +83,7 @@ def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_pat
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
     program = "import locust; from tsbench.drive import locust_internals as l; print(locust.__version__, *l.missing())"
     asked = [str(programs / "python"), "-c", program]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True, env=env, cwd=tmp_path, timeout=60)
+    done = subprocess.run(asked, capture_output=True, text=True, check=True, env=env, cwd=tmp_path, timeout=PATIENCE_S)
     version, *missing = done.stdout.split()
     assert missing == []
     assert ALLOWED.contains(version)
@@ -101,7 +101,7 @@ def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_pat
         master = subprocess.Popen([*locust, *words.split(), "--master-bind-port", port], **how)  # type: ignore[call-overload]
         worker = subprocess.Popen([*locust, "--worker", "--master-port", port], **how)  # type: ignore[call-overload]
         try:
-            codes = master.wait(90), worker.wait(30)
+            codes = master.wait(PATIENCE_S), worker.wait(PATIENCE_S)
         finally:
             for process in (master, worker):
                 process.kill()

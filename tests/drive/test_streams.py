@@ -12,7 +12,7 @@ def digest_after_a_run(directory, processes):
     summary = run(
         directory,
         document(
-            drive={"processes": processes, "users": 4, "window": "10m", "duration": "30s", "wait": "0s"},
+            drive={"processes": processes, "users": 4, "window": "10m", "duration": "600s", "wait": "0s"},
             op=[{"write": 1}, {"write": 4}],
             target={"name": "sqlite", "endpoint": f"sqlite://{database}"},
         ),

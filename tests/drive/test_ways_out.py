@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.cli.support import Command, content, disturbances, failed_gates, nothing_left
+from tests.cli.support import PATIENCE_S, Command, content, disturbances, failed_gates, nothing_left, recorded_seconds
 from tsbench.results.summary import Summary
 from tsbench.servers.process import free_port
 
@@ -54,13 +54,17 @@ class Bare:
         self.command.wait_until(lambda: text in self.said)
 
     def until_measured(self) -> None:
-        """Wait until every load process has recorded ops."""
+        """Wait until every load process has recorded three seconds, of which the first may be incomplete."""
 
         def recorded() -> list[int]:
-            return [path.stat().st_size for path in self.place.rglob("*.ops.jsonl")]
+            return [recorded_seconds(path) for path in self.place.rglob("*.ops.jsonl")]
 
-        self.command.wait_until(lambda: recorded() and all(recorded()))
-        time.sleep(1.5)
+        self.command.wait_until(lambda: min(recorded(), default=0) >= 3)
+
+    def stop_soon(self) -> None:
+        """Let the run go on for a second, then end its measuring as Ctrl-C does; the checks follow."""
+        time.sleep(1.0)
+        self.command.signal(signal.SIGINT)
 
     def workers(self) -> list[psutil.Process]:
         """The forked load processes."""
@@ -79,10 +83,12 @@ class Bare:
 
 
 def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place: Path) -> None:
-    code, status, summary = Bare(place, "-u", "20", "-r", "1", "-t", "5s", "--warmup", "1s").ended()
+    run = Bare(place, "-u", "600", "-r", "1", "-t", "600s", "--warmup", "1s")
+    run.until_measured()
+    run.stop_soon()
+    code, status, summary = run.ended()
     assert status["state"] == "complete"
-    assert summary["measured"]["ops"]["write-1"]["count"] > 20
-    assert 2 <= summary["measured"]["duration_s"] <= 5
+    assert summary["measured"]["ops"]["write-1"]["count"] > 0
     assert code == (0 if Summary.from_json(summary).passed else 1)
 
 
@@ -102,9 +108,10 @@ def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: 
 
 
 def test_a_lost_worker_is_named(place: Path) -> None:
-    run = Bare(place, "-u", "4", "-r", "4", "-t", "8s", "--processes", "2")
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--processes", "2")
     run.until_measured()
     run.workers()[0].kill()
+    run.stop_soon()
     code, status, summary = run.ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "invalid")
     assert "1 of 2 workers ended early: worker-" in summary["validity"]["checks"]["workers"]["reason"]
@@ -112,15 +119,13 @@ def test_a_lost_worker_is_named(place: Path) -> None:
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
-@pytest.mark.parametrize("limit_s", [6, 60])
+@pytest.mark.parametrize("limit_s", [60, 6_000])
 def test_a_run_that_lost_all_workers_ends_by_itself_and_is_summarised(place: Path, limit_s: int) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", f"{limit_s}s", "--processes", "2", "--stop-timeout", "1")
     run.until_measured()
-    began = time.monotonic()
     for worker in run.workers():
         worker.kill()
     code, status, summary = run.ended()
-    assert time.monotonic() - began < 50
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "invalid")
     assert "2 of 2 workers ended early" in summary["validity"]["checks"]["workers"]["reason"]
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
@@ -140,18 +145,18 @@ def test_a_port_that_is_taken_is_one_line_and_ends_the_workers_too(place: Path) 
 
 
 def test_a_killed_master_takes_its_workers_with_it(place: Path) -> None:
-    run = Bare(place, "-u", "4", "-r", "4", "-t", "60s", "--processes", "2")
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--processes", "2")
     run.until_measured()
     run.command.signal(signal.SIGKILL)
     assert run.command.wait() == -signal.SIGKILL  # `place` finds what is left
 
 
 def test_a_killed_locust_leaves_a_status_and_no_data(place: Path) -> None:
-    run = Bare(place, "-u", "4", "-r", "4", "-t", "60s")
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "600s")
     run.until_measured()
     run.command.signal(signal.SIGKILL)
     assert run.command.wait() == -signal.SIGKILL
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + PATIENCE_S
     while not (left := [*place.rglob("status.json")]):
         assert time.monotonic() < give_up, "the helper process has not ended the run"
         time.sleep(0.1)
@@ -164,10 +169,11 @@ def test_a_killed_locust_leaves_a_status_and_no_data(place: Path) -> None:
 def test_a_killed_helper_process_is_named_and_what_was_measured_is_kept(
     place: Path, postgres_server: PostgresServer
 ) -> None:
-    run = Bare(place, "-u", "4", "-r", "4", "-t", "5s", target="postgres")
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", target="postgres")
     run.until_measured()
     (helper,) = (p for p in run.command.family() if "tsbench.run.helper" in p.cmdline())
     helper.kill()
+    run.stop_soon()
     code, status, summary = run.ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "failed", "inconclusive")
     assert "the helper process ended with -9" in summary["validity"]["reason"]
@@ -194,7 +200,7 @@ def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
 
 def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Path) -> None:
     port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
-    master = Bare(place, "-u", "4", "-r", "4", "-t", "60s", "--master", "--master-bind-port", port)
+    master = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--master", "--master-bind-port", port)
     (place / "worker").mkdir()
     file = ("locust", "-f", str(LOCUSTFILES / "sqlite.py"))
     worker = Command(place / "worker", *file, "--worker", "--master-port", port, env=env)
@@ -202,18 +208,17 @@ def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Pat
     assert any("encoder" in " ".join(p.cmdline()) for p in worker.family())  # `place` finds it if it is left
     master.command.signal(signal.SIGKILL)
     assert master.command.wait() == -signal.SIGKILL
-    began = time.monotonic()
-    assert worker.wait() == 1, worker.stderr
-    assert time.monotonic() - began < 20  # Locust itself looks for its master for 60 s
+    assert worker.wait() == 1, worker.stderr  # Locust itself looks for its master for 60 s, and says something else
     assert "tsbench: the master of this worker has ended" in worker.stderr
     assert "Traceback" not in worker.stderr
 
 
 @pytest.mark.postgres
 def test_a_killed_server_is_named(place: Path, postgres_server: PostgresServer) -> None:
-    run = Bare(place, "-u", "4", "-r", "4", "-t", "6s", target="postgres")
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", target="postgres")
     run.until_measured()
     run.command.child("postgres").kill()
+    run.stop_soon()
     code, status, summary = run.ended()
     disturbances(summary)  # else valid
     assert (code, status["state"]) == (1, "server died")
@@ -230,12 +235,14 @@ def test_ctrl_c_ends_the_measuring_and_the_checks_follow(place: Path) -> None:
     code, status, summary = run.ended()
     assert status["state"] == "complete"
     assert code == (0 if Summary.from_json(summary).passed else 1)
-    assert summary["answers"]["checked"] > 100
+    assert summary["answers"]["checked"] > 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
-    run = Bare(place, "-u", "4", "-r", "4", "-t", "4s", "--scale", "20", "--load-window", "96h")
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--scale", "20", "--load-window", "96h")
+    run.until_measured()
+    run.stop_soon()
     run.until("checking answers and writes")
     run.command.signal(number)
     code, status, summary = run.ended()
@@ -246,7 +253,9 @@ def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: sign
 
 
 def test_data_that_one_process_at_a_time_may_open_is_loaded_driven_and_checked_in_turn(place: Path) -> None:
-    run = Bare(place, "-u", "2", "-r", "2", "-t", "3s", target="duck")
+    run = Bare(place, "-u", "2", "-r", "2", "-t", "600s", target="duck")
+    run.until_measured()
+    run.stop_soon()
     code, status, summary = run.ended()
     assert (code, status["state"]) == (1 if disturbances(summary) else 0, "complete")
     assert summary["answers"]["checked"] > 0
@@ -282,7 +291,7 @@ def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
     if mounted.returncode:
         pytest.skip("this root may not mount a file system")
     try:
-        run = Bare(place, "-u", "4", "-r", "4", "-t", "60s", "--results", str(small / "results"))
+        run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--results", str(small / "results"))
         run.until_measured()
         filler = os.open(small / "filler", os.O_WRONLY | os.O_CREAT)
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tsbench.servers.base import Server
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-PATIENCE_S = 150.0
+PATIENCE_S = 300.0
 SHORT = {"drive.duration": "1s", "load.window": "10m", "check.answers": "5"}
 """Settings of a resumed run, where the interrupted one had longer ones."""
 AGAIN, KEPT, STARTS_ANEW = "runs again, valid", "kept as it is", "nothing to resume"

@@ -14,7 +14,7 @@ def check(new_waiter):
     here, peer = socket.socketpair()
     here.setblocking(False)
     waiter = new_waiter(here.fileno())
-    waiter.readable_or_writable(time.monotonic() + 9)  # there is room
+    waiter.readable_or_writable(time.monotonic() + 60)  # there is room
     try:
         while True:
             here.send(bytes(1 << 20))
@@ -24,14 +24,14 @@ def check(new_waiter):
     try:
         waiter.readable_or_writable(began + 0.2)
     except TimeoutError:
-        assert 0.19 < time.monotonic() - began < 5
+        assert 0.19 < time.monotonic() - began < 60
     else:
         raise AssertionError("there was neither data nor room")
     peer.send(b"x")
-    waiter.readable_or_writable(time.monotonic() + 9)  # there is data
+    waiter.readable_or_writable(time.monotonic() + 60)  # there is data
     here.recv(1)
     peer.recv(1 << 23)
-    waiter.readable_or_writable(time.monotonic() + 9)  # there is room again
+    waiter.readable_or_writable(time.monotonic() + 60)  # there is room again
     waiter.close()
 """
 
@@ -40,7 +40,7 @@ def check(new_waiter):
 def test_a_waiter_for_either_ends_when_there_is_data_or_room_or_at_the_deadline(waiter: str) -> None:
     module, _, name = waiter.rpartition(".")
     program = f"import socket, time\nfrom {module} import {name}\n{WAITS}\ncheck({name})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
 
 
@@ -62,30 +62,30 @@ here.setblocking(False)
 waiter = GreenletWaiter(here.fileno())
 for _ in range(3):
     peer.send(b"asked")
-    waiter.readable(time.monotonic() + 9)
+    waiter.readable(time.monotonic() + 60)
     assert here.recv(99) == b"asked"
 peer.send(b"unasked")
 before = time.process_time()
 gevent.sleep(0.5)
 assert time.process_time() - before < 0.25, "the event loop ran round and round"
-waiter.readable(time.monotonic() + 9)
+waiter.readable(time.monotonic() + 60)
 assert here.recv(99) == b"unasked"
-killed = gevent.spawn(waiter.readable, time.monotonic() + 9)
+killed = gevent.spawn(waiter.readable, time.monotonic() + 60)
 gevent.sleep(0.01)
 killed.kill()
 peer.send(b"later")
 gevent.sleep(0.01)
-waiter.writable(time.monotonic() + 9)
-waiter.readable(time.monotonic() + 9)
+waiter.writable(time.monotonic() + 60)
+waiter.readable(time.monotonic() + 60)
 assert here.recv(99) == b"later"
 began = time.monotonic()
 try:
     waiter.readable(began + 0.1)
 except TimeoutError:
-    assert 0.09 < time.monotonic() - began < 5
+    assert 0.09 < time.monotonic() - began < 60
 else:
     raise AssertionError("nothing was sent")
 waiter.close()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr

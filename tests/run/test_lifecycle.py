@@ -205,7 +205,7 @@ def run_from_locust(spec: RunSpec, results: Path, log: Log, server: LoggedServer
     done: dict[str, Any] = {}
 
     def drive() -> None:
-        while "done" not in (message := locust.receive(within_s=30) or {"done": None}):
+        while "done" not in (message := locust.receive(within_s=120) or {"done": None}):
             if "ready" in message:
                 log.note("drive")
                 server.driven = True

@@ -63,15 +63,18 @@ def test_an_interrupt_while_a_server_stops_kills_it_and_still_deletes_its_data(t
         time.sleep(0.02)
 
     class Deaf(LoggedServer):
-        stop, pids = staticmethod(process.stop), staticmethod(process.pids)
+        pids = staticmethod(process.pids)
+
+        def stop(self) -> None:
+            interrupt_soon()
+            process.stop()
 
     log = Log()
     server = Deaf(log)
-    interrupt_soon()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), Deferral(lambda: hurry(server)):
         put_away(server, None)
-    assert time.monotonic() - began < 20  # without the interrupt it is waited for a minute
+    assert time.monotonic() - began < 50  # without the interrupt it is waited for a minute
     assert log == ["server.remove"]
     assert not process.alive()
 
@@ -97,10 +100,10 @@ def test_an_interrupt_while_load_processes_end_kills_all_of_them() -> None:
     with child.stdout as said:
         assert [said.readline().strip(), said.readline().strip()] == [b"deaf", b"deaf"]
         family = [psutil.Process(child.pid), *psutil.Process(child.pid).children()]
-        interrupt_soon()
+        interrupt_soon(1.0)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            end(child, patience_s=60)
-    assert time.monotonic() - began < 20
-    _, alive = psutil.wait_procs(family, timeout=10)
+            end(child, patience_s=600)
+    assert time.monotonic() - began < 300
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []

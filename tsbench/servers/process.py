@@ -26,6 +26,8 @@ _PATIENCE_S = 10.0
 """Time limit for processes to end after a signal, in seconds."""
 _ENDING_S = 0.5
 """Time limit for a process to end by itself if another server has its port, in seconds."""
+_HELD: list[socket.socket] = []
+"""Sockets that hold the ports of `free_port`."""
 
 
 class NotReady(Exception):  # noqa: N818 - not an error yet
@@ -196,10 +198,17 @@ class ServerProcess:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port that is free and that the kernel assigns to nobody else while this process lives.
+
+    Between this call and the moment when a server listens there may be seconds: initdb, or the import of Locust. The
+    socket stays bound for that long. It does not listen, so that a server, which sets SO_REUSEADDR as all of them do,
+    can.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((host, 0))
+    _HELD.append(holder)
+    return int(holder.getsockname()[1])
 
 
 def _group_of(user: str | None) -> int | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.cli.support import disturbances
+from tests.cli.support import PATIENCE_S, disturbances
 from tests.namespaces import NETWORK
 
 LOCUSTFILE = Path(__file__).parents[3] / "locustfiles" / "postgres.py"
@@ -55,16 +55,16 @@ def distributed(hosts, tmp_path, server, *, blind, kill=None):
         def recorded() -> list[int]:
             return [path.stat().st_size for path in results.rglob("*.ops.jsonl")]
 
-        wait_for(lambda: len(recorded()) == 2 and all(recorded()), 60)
+        wait_for(lambda: len(recorded()) == 2 and all(recorded()))
         time.sleep(3)
         subprocess.run(["pkill", "-KILL", "-P", str(workers[kill].pid)], check=False)
         workers[kill].kill()
-    code = master.wait(timeout=90)
+    code = master.wait(timeout=PATIENCE_S)
     (summary,) = results.glob("*/*/summary.json")
     return json.loads(summary.read_text()), code, (tmp_path / "master.log").read_text()
 
 
-def wait_for(condition, limit_s: float = 30.0) -> None:
+def wait_for(condition, limit_s: float = PATIENCE_S) -> None:
     give_up = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < give_up

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zmq
 
-from tests.cli.support import Command, complaint, content, only, says
+from tests.cli.support import PATIENCE_S, Command, complaint, content, only, says
 from tsbench.drive.cluster.seal import Seal, WorkerEnd
 from tsbench.servers.process import free_port
 
@@ -115,7 +115,7 @@ def test_bytes_that_were_recorded_on_the_wire_make_no_worker(start: Callable[...
     honest = Stranger(port, b"worker")
     recorded += own.send(msgpack.dumps(("client_ready", "2.47.0", "worker")))
     honest.socket.send(recorded[0])
-    welcome = honest.hears(within_s=20)
+    welcome = honest.hears(within_s=PATIENCE_S)
     assert welcome is not None
     recorded += own.receive(welcome)[2]
     honest.socket.send(recorded[1])
@@ -134,7 +134,7 @@ def test_a_worker_does_nothing_for_a_master_without_the_secret(start: Callable[.
         impostor.setsockopt(zmq.LINGER, 0)
         port = str(impostor.bind_to_random_port("tcp://127.0.0.1"))
         command = start(*worker(port), env={**WITH_SECRET, "TSBENCH_PASSWORD": "sentinel-4711"})
-        assert impostor.poll(30_000)
+        assert impostor.poll(round(PATIENCE_S * 1_000))
         name, first = impostor.recv_multipart()
         assert b"client_ready" not in first, "what a worker says is said to its master alone"
         for kind, data in (("ack", {"index": 0}), ("quit", None), ("tsbench-share", {"endpoint": "http://me@evil/x"})):

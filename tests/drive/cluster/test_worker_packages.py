@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.cli.support import Command, nothing_left
+from tests.cli.support import PATIENCE_S, Command, nothing_left
 from tests.drive.support import NULL_LOCUSTFILE
 from tsbench.report import PACKAGES
 from tsbench.servers.process import free_port
@@ -102,7 +102,7 @@ def test_what_needs_the_report_extra_says_so_in_one_line(place: Path, words: tup
         words = (*words, str(ROOT / "locustfiles" / "sqlite.py"), "--headless", "-t", "1s")
     env = {**os.environ, **environment(place, "")}
     command = [str(Path(sys.executable).parent / program), *words[1:]]
-    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 2, done.stderr
     assert "is not installed; pip install 'tsbench[report]'" in done.stderr
     assert "Traceback" not in done.stderr

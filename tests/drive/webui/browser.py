@@ -21,6 +21,9 @@ FLAGS = (
     *("--remote-allow-origins=*", "--window-size=1400,900", "--hide-scrollbars"),
 )
 
+PATIENCE_S = 120.0
+"""Time limit for what takes a second or two on an idle machine."""
+
 
 def program() -> str | None:
     """Return the path of Chromium, None if this machine has none."""
@@ -42,7 +45,7 @@ class Browser:
         port_file = profile / "DevToolsActivePort"
         wait_until(lambda: port_file.exists() and port_file.read_text().count("\n") >= 1, "Chromium to start")
         port, path = port_file.read_text().split("\n")[:2]
-        self._socket = websocket.create_connection(f"ws://127.0.0.1:{port}{path}", timeout=30)
+        self._socket = websocket.create_connection(f"ws://127.0.0.1:{port}{path}", timeout=PATIENCE_S)
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session: str | None = None
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -90,7 +93,7 @@ class Browser:
         assert "exceptionDetails" not in found, f"{script}: {found['exceptionDetails']}"
         return found["result"].get("value")
 
-    def until(self, script: str, what: str, timeout_s: float = 30) -> Any:
+    def until(self, script: str, what: str, timeout_s: float = PATIENCE_S) -> Any:
         """Wait until an expression is true, and return its value."""
         return wait_until(lambda: self.ask(script), what, timeout_s)
 
@@ -127,14 +130,14 @@ class Browser:
         self._socket.close()
         self._child.terminate()
         try:
-            self._child.wait(10)
+            self._child.wait(60)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
 
 
-def wait_until(condition: Any, what: str, timeout_s: float = 30) -> Any:
-    """Poll twice a second until the condition is true."""
+def wait_until(condition: Any, what: str, timeout_s: float = PATIENCE_S) -> Any:
+    """Poll five times a second until the condition is true."""
     end = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < end, f"waited {timeout_s:.0f} s for {what}"

@@ -14,7 +14,7 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.drive.webui.browser import wait_until
+from tests.drive.webui.browser import PATIENCE_S, wait_until
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Served:
 
     def _ask(self, request: urllib.request.Request) -> Answer:
         try:
-            with self._opener.open(request, timeout=60) as answer:
+            with self._opener.open(request, timeout=PATIENCE_S) as answer:
                 return Answer(answer.status, answer.read().decode(), answer.headers)
         except urllib.error.HTTPError as error:
             return Answer(error.code, error.read().decode(), error.headers)
@@ -104,7 +104,7 @@ class Served:
     def close(self) -> None:
         self.child.terminate()
         try:
-            self.child.wait(60)
+            self.child.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.child.kill()
             self.child.wait()

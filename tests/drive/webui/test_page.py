@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import polars as pl
 import psutil
 import pytest
 
@@ -94,10 +95,10 @@ def test_a_ramp_is_seen_moving_in_every_tab_and_its_report_opens(
         assert chromium.ask(f"({button('Download the report')}).disabled")
         chromium.shoot(tmp_path / f"{title}.png")
     chromium.click(button("Stop"))
-    chromium.until("document.body.innerText.includes('The report is ready')", "the report to be ready", 60)
+    chromium.until("document.body.innerText.includes('The report is ready')", "the report to be ready")
     chromium.download_to(tmp_path / "downloads")
     chromium.click(button("Download the report"))
-    wait_until(lambda: list((tmp_path / "downloads").glob("tsbench-*-locust.html")), "the report to be downloaded", 60)
+    wait_until(lambda: list((tmp_path / "downloads").glob("tsbench-*-locust.html")), "the report to be downloaded")
     chromium.go(f"{locust.url}/tsbench/report?show=1")
     assert "A test from Locust" in chromium.until("document.body.innerText", "the report")
     chromium.shoot(tmp_path / "report.png")
@@ -121,15 +122,16 @@ def test_what_workers_send_adds_up_to_what_their_files_say(served: Callable[...,
     wait_until(lambda: any(row["op"] == "write-1" and row["count"] > 200 for row in locust.rows("latency")), "writes")
     wait_until(lambda: locust.rows("host") and locust.live()["limited_by"]["name"] not in {"", "unknown"}, "the limit")
     locust.post("/stop")
-    wait_until(lambda: not locust.live()["report"], "the checks", 60)
+    wait_until(lambda: not locust.live()["report"], "the checks")
     (summary_file,) = tmp_path.glob("results/*/*/summary.json")
     summary = json.loads(summary_file.read_text())
     assert summary["validity"]["state"] != "invalid", summary["validity"]
+    seconds = pl.read_parquet(summary_file.with_name("ops.parquet")).filter(pl.col("second") >= 0)
     for row in locust.rows("writes"):
         if row["op"] != "all":
-            op = summary["measured"]["ops"][row["op"]]
-            assert row["ok"] >= op["ok"] > 0  # the files' window ends with the last whole second
-            assert row["ok"] - op["ok"] <= 2 * op["ops_per_s"]
+            assert row["ok"] >= summary["measured"]["ops"][row["op"]]["ok"] > 0
+            # The page also has the last second, which is not whole and so not measured.
+            assert row["ok"] == seconds.filter(pl.col("op") == row["op"])["ok"].sum()
 
 
 def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[..., Served], tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[...
     family = [psutil.Process(locust.child.pid), *psutil.Process(locust.child.pid).children(recursive=True)]
     assert len(family) >= 3
     locust.post("/stop")
-    wait_until(lambda: not locust.live()["report"], "the checks", 60)
+    wait_until(lambda: not locust.live()["report"], "the checks")
     pages += [locust.get("/tsbench/report").text, locust.get("/logs").text, locust.log()]
     pages += [
         path.read_text(errors="replace") for path in tmp_path.glob("results/**/*") if path.suffix in {".json", ".log"}

@@ -86,7 +86,7 @@ def shares_of(locust: Served) -> list[float]:
             seen.append(progress["share"])
         return len({*seen}) >= 2
 
-    wait_until(moved, "the progress of the first data", 120)
+    wait_until(moved, "the progress of the first data")
     return seen
 
 
@@ -101,7 +101,7 @@ def reasons_until_ready(locust: Served) -> list[str]:
             assert answer.headers["Refresh"] == ("2" if "checks" in answer.text else None)
         return answer.status == 200
 
-    wait_until(ready, "the report", 120)
+    wait_until(ready, "the report")
     return said
 
 
@@ -118,7 +118,7 @@ def test_stop_ends_the_storing_of_first_data_in_any_test_and_the_report_waits_fo
         assert locust.get("/stats/requests").json()["state"] == "spawning"
         assert locust.refusal() == "a test is being prepared; stop it first"
         assert locust.post("/stop").json()["success"]
-        wait_until(lambda: not psutil.Process(locust.child.pid).children(recursive=True), "the server to end", 60)
+        wait_until(lambda: not psutil.Process(locust.child.pid).children(recursive=True), "the server to end")
         assert locust.live()["stage"] == "ended"
         assert "stopped before it began" in locust.get("/tsbench/report").text
         stopped = [json.loads(path.read_text()) for path in tmp_path.glob("results/*/*/status.json")]
@@ -127,7 +127,7 @@ def test_stop_ends_the_storing_of_first_data_in_any_test_and_the_report_waits_fo
         if number == 1:
             began = time.monotonic()
             locust.start(4, scale="10", load_window="2h", run_time="3s")
-            wait_until(lambda: locust.live()["stage"] == "running", "users", 120)
+            wait_until(lambda: locust.live()["stage"] == "running", "users")
             loaded_s = time.monotonic() - began
             assert any("checks are running" in text for text in reasons_until_ready(locust))
             assert time.monotonic() - began > loaded_s + 2.5  # storing the first data took nothing of it
@@ -148,9 +148,9 @@ def test_stop_ends_the_storing_of_first_data_with_workers_too(served: Callable[.
     (status,) = tmp_path.glob("results/*/*/status.json")
     assert json.loads(status.read_text())["state"] == "interrupted"
     locust.start(4, scale="10", load_window="2h")
-    wait_until(lambda: locust.rows("writes"), "writes", 120)
+    wait_until(lambda: locust.rows("writes"), "writes")
     locust.post("/stop")
-    wait_until(lambda: locust.get("/tsbench/report").status == 200, "the report", 120)
+    wait_until(lambda: locust.get("/tsbench/report").status == 200, "the report")
     assert "Traceback" not in locust.log()
 
 

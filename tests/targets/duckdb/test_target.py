@@ -89,7 +89,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_that_another_process_has_open_is_unreachable_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "x.duckdb"
-    program = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(60)"
+    program = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(600)"
     other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:
         assert other.stdout is not None
@@ -99,17 +99,17 @@ def test_a_file_that_another_process_has_open_is_unreachable_in_one_line(tmp_pat
         assert "\n" not in str(caught.value)
     finally:
         other.kill()
-        other.communicate(timeout=30)
+        other.communicate(timeout=60)
 
 
 def test_a_statement_is_interrupted_at_its_time_limit(tmp_path: Path) -> None:
-    session = TARGET.connect(f"duckdb://{tmp_path / 'x.duckdb'}", COLUMNS, timeout_s=0.1)
-    for act in (lambda: session.query(ENDLESS, ("n",)), lambda: session.run([ENDLESS], timeout_s=0.3)):
+    session = TARGET.connect(f"duckdb://{tmp_path / 'x.duckdb'}", COLUMNS, timeout_s=1.0)
+    for act in (lambda: session.query(ENDLESS, ("n",)), lambda: session.run([ENDLESS], timeout_s=1.0)):
         began = time.monotonic()
         with pytest.raises(OpError) as caught:
             act()
         assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "timeout")
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert session.query(Statement("SELECT 1"), ("n",)).records == [(1,)]
     session.close()
 
@@ -124,15 +124,15 @@ from tsbench.model import OpError
 from tsbench.targets.duckdb import TARGET
 from tsbench.targets.duckdb.schemas import COLUMNS
 pool = ThreadPool(1)
-session = pool.spawn(lambda: TARGET.connect(sys.argv[1], COLUMNS, timeout_s=0.3)).get()
+session = pool.spawn(lambda: TARGET.connect(sys.argv[1], COLUMNS, timeout_s=2.0)).get()
 asked = pool.spawn(session.query, ENDLESS, ("n",))
 began, ticks = time.monotonic(), 0
-while not asked.ready() and time.monotonic() - began < 10:
+while not asked.ready() and time.monotonic() - began < 60:
     gevent.sleep(0.01)
     ticks += 1
 assert ticks > 5, ticks
 try:
-    asked.get(timeout=0.1)
+    asked.get(timeout=60)
 except OpError as error:
     assert error.cause == "timeout", error
 else:
@@ -140,7 +140,7 @@ else:
 session.close()
 """
     command = [sys.executable, "-c", program, f"duckdb://{tmp_path / 'x.duckdb'}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
 
 

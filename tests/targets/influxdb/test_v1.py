@@ -60,7 +60,7 @@ def conflicting(session: Session, schema: Schema) -> Payload:
 
 def settled_at(wanted: int, count: Callable[[], int]) -> bool:
     """Whether so many points are stored in the end: InfluxDB answers before the other shard has stored its own."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (stored := count()) < wanted and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(0.3)

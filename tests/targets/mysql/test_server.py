@@ -51,7 +51,7 @@ def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(
             pids = server.pids()
             server.kill()
             assert (server.alive(), server.ended()) == (False, "killed by SIGKILL")
-            assert all(gone(psutil.Process(pid), within_s=5) for pid in pids if psutil.pid_exists(pid))
+            assert all(gone(psutil.Process(pid), within_s=60) for pid in pids if psutil.pid_exists(pid))
             server.start()
             assert server.endpoint == endpoint
             session = target.connect(endpoint, schema)

@@ -65,17 +65,17 @@ def ask(session: Session, text: str) -> Any:
 
 
 def test_the_servers_time_limit_is_unknown_and_the_connection_stays(url: str) -> None:
-    session = connected(url, timeout_s=0.2)
+    session = connected(url, timeout_s=1.0)
     own = ask(session, "SELECT CONNECTION_ID()")
     assert failure(lambda: ask(session, SLOW)) == (Outcome.UNKNOWN, "timeout")
     assert ask(session, "SELECT CONNECTION_ID()") == own
-    session.run([Statement("DO SLEEP(0.5)")], timeout_s=60)  # which has a limit of its own
+    session.run([Statement("DO SLEEP(1.5)")], timeout_s=60)  # which has a limit of its own
     assert ask(session, "SELECT CONNECTION_ID()") == own
     session.close()
 
 
 def test_a_server_that_does_not_answer_in_time_is_left_and_the_next_op_has_another_connection(url: str) -> None:
-    session = connected(url, timeout_s=0.2)
+    session = connected(url, timeout_s=1.0)
     own = ask(session, "SELECT CONNECTION_ID()")
     began = time.monotonic()
     assert failure(lambda: session.query(ENDLESS[target_of(url).name], ("x",))) == (Outcome.UNKNOWN, "timeout")
@@ -104,10 +104,10 @@ for session in sessions:
     session.close()
     session.close()
 for thread in threads:
-    thread.join(30)
+    thread.join(60)
 print(len(ended), *sorted(set(ended)))
 """
-    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout.split() == ["8", "timeout"]
 
 

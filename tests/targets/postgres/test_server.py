@@ -98,7 +98,7 @@ time.sleep(99)
                 family.append(psutil.Process(int(pid)))
         assert len(family) > 4
         os.kill(parent.pid, signal.SIGKILL)
-    assert all(gone(process, within_s=5) for process in family)
+    assert all(gone(process, within_s=60) for process in family)
 
 
 def test_a_missing_wheel_is_answered_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_log_in_that_is_refused_ends_the_wait_at_once(server: PostgresServer) 
     began = time.monotonic()
     with pytest.raises(Broken, match=r"refuses its first log-in.*password authentication failed"):
         server.start()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 55  # it waits for 60 s where time may be the cure
     assert not server.alive()
 
 

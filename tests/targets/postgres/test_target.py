@@ -156,24 +156,22 @@ def test_a_refused_login_is_one_line_with_the_cure(postgres_endpoint: str, monke
 
 @pytest.mark.postgres
 def test_the_servers_time_limit_is_unknown_and_the_session_goes_on(postgres_endpoint: str) -> None:
-    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=0.05)
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=1.0)
     with pytest.raises(OpError) as caught:
-        session.query(Statement("SELECT pg_sleep(9)"), ("x",))
+        session.query(Statement("SELECT pg_sleep(90)"), ("x",))
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
     assert session.query(Statement("SELECT 1"), ("x",)).records == [(1,)]
-    session.run([Statement("SELECT pg_sleep(0.1)")], timeout_s=9)  # which has a limit of its own
+    session.run([Statement("SELECT pg_sleep(1.5)")], timeout_s=60)  # which has a limit of its own
     session.close()
 
 
 @pytest.mark.postgres
 def test_statements_of_run_have_one_limit_together_and_the_next_op_its_own(postgres_endpoint: str) -> None:
-    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=9)
-    began = time.monotonic()
-    with pytest.raises(OpError) as caught:
-        session.run([Statement("SELECT pg_sleep(0.3)")] * 9, timeout_s=0.5)
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=60)
+    with pytest.raises(OpError) as caught:  # none of them takes as long as that
+        session.run([Statement("SELECT pg_sleep(0.6)")] * 9, timeout_s=2)
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
-    assert time.monotonic() - began < 2
-    session.query(Statement("SELECT pg_sleep(0.7)"), ("x",))
+    session.query(Statement("SELECT pg_sleep(2.5)"), ("x",))
     session.close()
 
 
@@ -188,13 +186,13 @@ def test_run_on_a_server_that_hangs_ends_at_its_limit(postgres_endpoint: str) ->
     finally:
         os.kill(pid, signal.SIGCONT)
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
-    session.run([Statement("SELECT 1")], timeout_s=9)
+    session.run([Statement("SELECT 1")], timeout_s=60)
     session.close()
 
 
 @pytest.mark.postgres
 def test_a_server_that_hangs_is_unknown_after_the_time_limit(postgres_endpoint: str) -> None:
-    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=0.05)
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=1.0)
     pid = session.query(Statement("SELECT pg_backend_pid()"), ("pid",)).records[0][0]
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -215,7 +213,7 @@ def test_a_broken_connection_is_unknown_and_the_next_op_opens_another(postgres_e
         timer = threading.Timer(0.1, lambda: other.execute("SELECT pg_terminate_backend(%s)", (pid,)))
         timer.start()
         with pytest.raises(OpError) as caught:
-            session.query(Statement("SELECT pg_sleep(9)"), ("x",))
+            session.query(Statement("SELECT pg_sleep(90)"), ("x",))
         timer.join()
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "connection")
     assert session.query(Statement("SELECT 1"), ("x",)).records == [(1,)]
@@ -274,8 +272,8 @@ from tsbench.targets.postgres.schemas import BTREE
 from tsbench.targets.postgres import TARGET
 sessions = [TARGET.connect(sys.argv[1], BTREE, waiter=GreenletWaiter) for _ in range(5)]
 began = time.monotonic()
-gevent.joinall([gevent.spawn(s.query, Statement("SELECT pg_sleep(0.2)"), ("x",)) for s in sessions], raise_error=True)
-assert time.monotonic() - began < 0.8, time.monotonic() - began
+gevent.joinall([gevent.spawn(s.query, Statement("SELECT pg_sleep(2)"), ("x",)) for s in sessions], raise_error=True)
+assert time.monotonic() - began < 9, time.monotonic() - began
 """
     done = subprocess.run(
         [sys.executable, "-c", program, postgres_endpoint], capture_output=True, text=True, check=False

@@ -73,7 +73,7 @@ def test_a_file_that_is_no_database_is_the_users_mistake(tmp_path: Path) -> None
 
 
 def test_a_write_that_waits_too_long_for_its_turn_is_busy(sqlite_endpoint: str) -> None:
-    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=0.05)
+    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=1.0)
     session.run(WAL.create([CPU], data.shared_tags()))
     other = sqlite3.connect(sqlite_endpoint.removeprefix("sqlite://"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -97,15 +97,15 @@ def test_run_waits_for_a_lock_until_its_own_limit(sqlite_endpoint: str) -> None:
         with pytest.raises(OpError) as caught:
             session.run(statements, timeout_s=0.1)
         assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "timeout")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 25
     other.execute("ROLLBACK")
-    session.run(WAL.drop([CPU]), timeout_s=9)
+    session.run(WAL.drop([CPU]), timeout_s=60)
     other.close()
     session.close()
 
 
 def test_a_query_is_interrupted_at_its_time_limit(sqlite_endpoint: str) -> None:
-    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=0.05)
+    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=1.0)
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     with pytest.raises(OpError) as caught:
         session.query(Statement(endless), ("n",))
