@@ -77,18 +77,14 @@ def _assembled(batch: Batch, form: _Form) -> memoryview:
     numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
     percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
     columns = [
-        Column(
-            form.between if i else form.after_time,
-            column,
-            end if i == len(numbers) - 1 and not m.own_tags else b"",
-            percent[i],
-        )
-        for i, column in enumerate(numbers)
+        Column(form.between if i else form.after_time, column, b"", percent[i]) for i, column in enumerate(numbers)
     ]
     parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]
     if m.own_tags:
         own = _own_tags(tuple((tag, batch.tags[tag]) for tag in m.own_tags), form)
-        parts += [Part(own, batch.series), Part(texts([end]))]
+        parts.append(Part(own, batch.series))
+    # A part of its own: rows are written in stretches whose last part has one length, which a number's digits have not.
+    parts.append(Part(texts([end])))
     return assembled(parts, len(batch), Part(texts([form.lead])))
 
 
