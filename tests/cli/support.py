@@ -125,6 +125,14 @@ class Command:
         written = "results/*/*.partial/process/*.ops.jsonl"
         self.wait_until(lambda: any(recorded_seconds(path) >= 2 for path in self.place.glob(written)))
 
+    def until_recorded(self) -> None:
+        """Wait until every load process has recorded three seconds, of which the first may be incomplete."""
+
+        def recorded() -> list[int]:
+            return [recorded_seconds(path) for path in self.place.rglob("*.ops.jsonl")]
+
+        self.wait_until(lambda: min(recorded(), default=0) >= 3)
+
     def family(self) -> list[psutil.Process]:
         """All processes below it."""
         found: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)

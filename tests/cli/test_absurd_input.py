@@ -24,7 +24,7 @@ from tsbench.errors import UserMistake
 from tsbench.run.claims import TABLES
 from tsbench.scenario.reference import json_schema
 
-MOST_S = 30.0
+MOST_S = 120.0
 """Time limit of one example on a busy machine; most take a few milliseconds."""
 MOST_BYTES = 500_000_000
 DIGITS = st.sampled_from([1, 20, 400, 5_000]).map(lambda count: "9" * count)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import signal
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.support import disturbances
+from tests.cli.support import Command, disturbances
 from tsbench.cli.main import main
 from tsbench.report import frames
 
@@ -132,8 +130,8 @@ def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
     exports = [f"--{name}={path}" for name, path in files.items()]
     code = main(["run", str(scenario), f"--out={tmp_path / 'results'}", *by_option, *exports])
     said = capsys.readouterr()
-    assert code == case.code, said.out + said.err
     if case.says:
+        assert code == case.code, said.out + said.err
         assert case.says in said.err
         assert not (tmp_path / "results").exists()
         return
@@ -143,8 +141,10 @@ def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
     gates = {name.removeprefix("gate "): what for name, what in became.items() if name.startswith("gate ")}
     built_in = {gate: gates.pop(gate) for gate in list(gates) if gate not in case.gates}
     assert len(built_in) == 3
-    assert gates == case.gates
     (summary,) = json.loads(files["json"].read_text(encoding="utf-8"))["cells"]
+    disturbed = summary["validity"]["checks"]["limit"]["state"] != "valid"  # which a busy machine may do to any run
+    assert code == (1 if disturbed else case.code), said.out + said.err
+    assert gates == (dict.fromkeys(case.gates, NOT_TOLD) if disturbed else case.gates)
     results = {result["gate"]: result for result in summary["gates"] if not result["built_in"]}
     assert set(results) == set(case.gates)
     assert {g for g, r in results.items() if r["state"] == "pass"} == {g for g, b in gates.items() if b == PASSED}
@@ -185,45 +185,54 @@ def test_a_ramp_that_ends_at_a_gate_that_failed_has_found_what_it_was_asked(
     text = SCENARIO.format(gates=[gate], target="sqlite", drive='wait = "50ms"', check="", more=matrix)
     scenario = tmp_path / "ramp.toml"
     scenario.write_text("knee = true\n" + text, encoding="utf-8")
-    assert main(["run", str(scenario), f"--out={tmp_path / 'results'}"]) == code, capsys.readouterr().err
-    (summary,) = tmp_path.glob("results/*/summary.json")
-    assert json.loads(summary.read_text(encoding="utf-8"))["knee"]["held"] == held
+    ended = main(["run", str(scenario), f"--out={tmp_path / 'results'}"])
+    (path,) = tmp_path.glob("results/*/summary.json")
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    disturbed = [line for cell in summary["cells"] for line in disturbances(cell)]
+    assert (ended, summary["knee"]["held"]) == (code, held) or (ended == 1 and disturbed), capsys.readouterr().err
 
 
 def words_of(directory: Path, *words: str) -> list[str]:
     """The arguments of a small run of bare Locust."""
     file = ROOT / "locustfiles" / "sqlite.py"
-    small = ["-f", str(file), "--headless", "-u", "2", "-r", "2", "-t", "4s", "--scale", "4", "--load-window", "2h"]
+    small = ["-f", str(file), "--headless", "-u", "2", "-r", "2", "-t", "600s", "--scale", "4", "--load-window", "2h"]
     return [*small, "--warmup", "0s", "--results", str(directory), *words]
 
 
-def locust(directory: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "locust", *words_of(directory, *words)]
-    inherited = {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=inherited, check=False)
+def locust(directory: Path, *words: str, **environment: str) -> tuple[int, str]:
+    """Return the exit code and the log of a bare Locust whose measuring ends when it has recorded some seconds."""
+    command = Command(directory, "locust", *words_of(directory, *words), env=environment)
+    try:
+        command.until_recorded()
+        command.signal(signal.SIGINT)
+        return command.wait(), command.stderr
+    finally:
+        command.end()
 
 
 def test_bare_locust_exits_with_1_when_a_gate_is_broken(tmp_path: Path):
-    done = locust(tmp_path, "--gate", "write:p99<1ns", TSBENCH_GATES="query:p95<30s")
-    assert done.returncode == 1, done.stderr
-    assert "gate write:p99<1ns failed" in done.stderr
+    code, said = locust(tmp_path, "--gate", "write:p99<1ns", TSBENCH_GATES="query:p95<30s")
+    assert code == 1, said
     (summary,) = tmp_path.glob("*/*/summary.json")
-    gates = json.loads(summary.read_text(encoding="utf-8"))["gates"]
+    found = json.loads(summary.read_text(encoding="utf-8"))
+    gates = found["gates"]
+    assert "gate write:p99<1ns failed" in said or disturbances(found)  # which gates do not judge
     assert [g["gate"] for g in gates if not g["built_in"]] == ["write:p99<1ns"]
 
 
 def test_bare_locust_takes_gates_from_its_environment_and_exits_with_0_when_they_hold(tmp_path: Path):
-    done = locust(tmp_path, TSBENCH_GATES="write:p99<30s, failures<1%, bytes/point<10000")
+    code, said = locust(tmp_path, TSBENCH_GATES="write:p99<30s, failures<1%, bytes/point<10000")
     (summary,) = tmp_path.glob("*/*/summary.json")
     found = json.loads(summary.read_text(encoding="utf-8"))
     gates = found["gates"]
     wanted = ["write:p99<30s", "failures<1%", "bytes/point<10000"]
-    assert [(g["gate"], g["state"]) for g in gates if not g["built_in"]] == [(gate, "pass") for gate in wanted]
-    assert done.returncode == (1 if disturbances(found) else 0), done.stderr
+    state = "not judged" if disturbances(found) else "pass"
+    assert [(g["gate"], g["state"]) for g in gates if not g["built_in"]] == [(gate, state) for gate in wanted]
+    assert code == (0 if state == "pass" else 1), said
     host = frames.host(summary.parent)
     inside = host[(host["second"] >= 0) & (host["second"] < 3)]
     assert (inside["client_rss_bytes"] > 20_000_000).all()
-    assert len(inside) >= 2
+    assert len(inside) >= 1
     assert 0 < inside["client_cpu_percent"].mean() < 250
 
 

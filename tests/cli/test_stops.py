@@ -40,12 +40,12 @@ def measured_ops(summary: Path) -> dict[str, int]:
 
 
 def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_on_completes_it(place: Path) -> None:
-    command = started(place, "--set", "drive.duration=3s", "--report")
+    command = started(place, "--set", "drive.duration=8s", "--report")
     command.until_measured()
     command.signal(signal.SIGINT)
     assert command.wait() == 130, command.stderr
     line = complaint(command.stderr)
-    says(line, "interrupted", "continue with: tsbench run tiny.toml", "--set=drive.duration=3s", "--resume results/")
+    says(line, "interrupted", "continue with: tsbench run tiny.toml", "--set=drive.duration=8s", "--resume results/")
     partial = only(place, "results/*/sqlite.partial")
     assert content(partial / "status.json")["state"] == "interrupted"
     assert content(partial / "summary.json")["validity"]["state"] == "inconclusive"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.cli.support import PATIENCE_S, Command, content, disturbances, failed_gates, nothing_left, recorded_seconds
+from tests.cli.support import PATIENCE_S, Command, content, disturbances, failed_gates, nothing_left
 from tsbench.results.summary import Summary
 from tsbench.servers.process import free_port
 
@@ -54,12 +54,7 @@ class Bare:
         self.command.wait_until(lambda: text in self.said)
 
     def until_measured(self) -> None:
-        """Wait until every load process has recorded three seconds, of which the first may be incomplete."""
-
-        def recorded() -> list[int]:
-            return [recorded_seconds(path) for path in self.place.rglob("*.ops.jsonl")]
-
-        self.command.wait_until(lambda: min(recorded(), default=0) >= 3)
+        self.command.until_recorded()
 
     def stop_soon(self) -> None:
         """Let the run go on for a second, then end its measuring as Ctrl-C does; the checks follow."""
