@@ -196,3 +196,31 @@ def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(
     finally:
         signal.signal(signal.SIGINT, before)
     assert complaint(capsys.readouterr().err) == "tsbench: interrupted"
+
+
+AGAIN = """
+import os, signal, sys
+from tsbench import cli
+from tsbench.cli import main
+from tsbench.run import campaign
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+def fail_and_again(*arguments):
+    code = fail(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+    return code
+
+campaign.campaign, fail, main.fail = interrupted, main.fail, fail_and_again
+sys.argv = ["tsbench", "run", "tiny.toml"]
+sys.exit(cli.start())
+"""
+
+
+def test_a_second_ctrl_c_after_the_last_line_adds_no_other(place: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AGAIN], cwd=place, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 130
+    says(complaint(done.stderr), "interrupted; what was measured is kept")

@@ -223,6 +223,7 @@ def _carry_out(
     try:
         summaries = campaign(asked, cells, results, lambda title: CellProgress(stderr, title), reports=reports)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
         return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     exports.write([results])
     print_summary(stdout, results)
