@@ -169,3 +169,9 @@ def test_a_free_port_is_given_to_nobody_else_and_a_server_can_listen_on_it() -> 
         assert server.getsockname()[1] == port
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def test_ports_of_a_long_campaign_do_not_use_up_the_descriptors() -> None:
+    ports = [free_port() for _ in range(1_000)]
+    assert len({*ports[-50:]}) == 50
+    assert psutil.Process().num_fds() < 500

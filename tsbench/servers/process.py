@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,10 @@ _PATIENCE_S = 10.0
 """Time limit for processes to end after a signal, in seconds."""
 _ENDING_S = 0.5
 """Time limit for a process to end by itself if another server has its port, in seconds."""
-_HELD: list[socket.socket] = []
+_HELD: deque[socket.socket] = deque()
 """Sockets that hold the ports of `free_port`."""
+_MOST_HELD = 64
+"""Number of ports that are held: a campaign of a thousand cells would run out of descriptors else."""
 
 
 class NotReady(Exception):  # noqa: N818 - not an error yet
@@ -198,7 +201,7 @@ class ServerProcess:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port that is free and that the kernel assigns to nobody else while this process lives.
+    """Return a TCP port that is free and that the kernel assigns to nobody else until 64 more were asked for.
 
     Between this call and the moment when a server listens there may be seconds: initdb, or the import of Locust. The
     socket stays bound for that long. It does not listen, so that a server, which sets SO_REUSEADDR as all of them do,
@@ -208,6 +211,8 @@ def free_port(host: str = "127.0.0.1") -> int:
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind((host, 0))
     _HELD.append(holder)
+    if len(_HELD) > _MOST_HELD:
+        _HELD.popleft().close()
     return int(holder.getsockname()[1])
 
 
