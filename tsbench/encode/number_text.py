@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,14 @@ def number_parts(columns: Sequence[Column]) -> list[Part]:
     ValueError
         If a float is not finite.
     """
+    parts: list[Part] = []
+    for are_long, group in groupby(columns, _has_long_floats):
+        write = _long_floats if are_long else _short_numbers
+        parts += write([*group])
+    return parts
+
+
+def _short_numbers(columns: Sequence[Column]) -> list[Part]:
     parts: list[Part] = []
     pair: list[Column] = []
     for column in columns:
@@ -155,14 +164,18 @@ def _texts(*values: bytes) -> Texts:
 # --- floats -----------------------------------------------------------------------------------------------------------
 
 
+def _has_long_floats(column: Column) -> bool:
+    """Return whether a column has floats with more than two decimals, as its first values show."""
+    return column.values.dtype.kind == "f" and any(round(x, 2) != x for x in column.values[:8].tolist())
+
+
 @cache
 def _hundredths(suffix: bytes) -> Texts:
     return texts([(b".%02d" % n).rstrip(b"0").rstrip(b".") + suffix for n in range(100)])
 
 
 def _floats(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
-    if not np.isfinite(values).all():
-        raise ValueError("a float is not finite; databases accept no text for it")
+    _verify_finite(values)
     with np.errstate(over="ignore"):
         hundredths = np.rint(values * 100)
     # Up to 15 digits a decimal number is the shortest text of its nearest float, so two decimals need no search.
@@ -171,17 +184,41 @@ def _floats(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
         units = whole // 100
         fraction = Part(_hundredths(suffix), whole - units * 100)
         return [*number_parts([Column(prefix, units, b"")]), fraction]
-    parts = [Part(_texts(prefix)), Part(_shortest(values)), Part(_texts(suffix))]
+    return _long_floats([Column(prefix, values, suffix)])
+
+
+def _verify_finite(values: NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError("a float is not finite; databases accept no text for it")
+
+
+def _long_floats(columns: Sequence[Column]) -> list[Part]:
+    """Return the parts of adjacent columns of floats; those with one letter between them are written together."""
+    parts = []
+    start = 0
+    for stop in range(1, len(columns) + 1):
+        between = columns[start].after + columns[min(start + 1, len(columns) - 1)].before
+        if stop < len(columns) and len(between) == 1 and columns[stop - 1].after + columns[stop].before == between:
+            continue
+        table = _shortest([column.values for column in columns[start:stop]], between)
+        parts += [Part(_texts(columns[start].before)), Part(table), Part(_texts(columns[stop - 1].after))]
+        start = stop
     return [part for part in parts if part.table.lengths.any()]
 
 
-def _shortest(values: NDArray[Any]) -> Texts:
-    """Return the shortest texts of floats, row by row."""
+def _shortest(columns: Sequence[NDArray[Any]], between: bytes) -> Texts:
+    """Return the shortest texts of one or more columns of floats, row by row, with that letter between them."""
+    values = np.column_stack(columns) if len(columns) > 1 else np.ascontiguousarray(columns[0])
+    _verify_finite(values)
     # orjson writes a value in 50 ns, polars in 40 (but takes 180 MB on a load worker's disk), Python's repr in 500.
-    letters = orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)  # [1.5,2.25]
-    edges = np.flatnonzero(np.frombuffer(letters, dtype=np.uint8) == ord(","))
-    begins = np.concatenate([[1], edges + 1])
-    lengths = np.concatenate([edges, [len(letters) - 1]]) - begins
+    letters = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    if len(columns) > 1:  # [[1.5,2.25],[3.5,4.25]]
+        letters, apart = letters[1:-1].replace(b",", between), b"],["
+    else:  # [1.5,2.25]
+        letters, apart = letters[:-1] + b",", b","
+    ends = np.flatnonzero(np.frombuffer(letters, dtype=np.uint8) == apart[0])
+    begins = np.concatenate([[1], ends[:-1] + len(apart)])
+    lengths = ends - begins
     width = int(lengths.max())
     letters += b" " * width
     window: NDArray[np.void] = np.ndarray((len(letters) - width + 1,), f"V{width}", letters, strides=(1,))

@@ -176,20 +176,20 @@ def _safe(parts: Sequence[Part]) -> list[Part]:
         width = part.table.padded.dtype.itemsize
         shortest = int(part.table.lengths.min())
         if width - shortest > behind and part is not parts[0]:
-            safe.extend(reversed(_pieces(part, behind)))
+            safe.extend(reversed(_pieces(part, shortest + behind, behind)))
         else:
             safe.append(part)
         behind += shortest
     return safe[::-1]
 
 
-def _pieces(part: Part, width: int) -> list[Part]:
-    """Return the same texts as several parts that are at most `width` wide."""
+def _pieces(part: Part, first: int, width: int) -> list[Part]:
+    """Return the same texts as several parts: one that is `first` wide, and others that are at most `width` wide."""
     padded = part.table.padded
     letters = padded.view(np.uint8).reshape(len(padded), -1)
     pieces = []
-    for start in range(0, letters.shape[1], width):
-        piece = np.ascontiguousarray(letters[:, start : start + width])
+    for start, stop in pairwise([0, *range(first, letters.shape[1], width), letters.shape[1]]):
+        piece = np.ascontiguousarray(letters[:, start:stop])
         lengths = np.clip(part.table.lengths - start, 0, piece.shape[1])
         pieces.append(Part(Texts(piece.view(f"V{piece.shape[1]}").ravel(), lengths), part.codes))
     return pieces
