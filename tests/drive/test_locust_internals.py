@@ -6,6 +6,7 @@ import ast
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -15,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.cli.support import nothing_left
+from tests.cli.support import PATIENCE_S, Command, nothing_left
 from tests.drive.support import NULL_LOCUSTFILE
 from tsbench.servers.process import free_port
 
@@ -24,7 +25,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 (ALLOWED,) = (r.specifier for r in map(Requirement, PROJECT["dependencies"]) if r.name == "locust")
 INTERNALS = "locust_internals.py"
 PRIVATE = {"_handlers", "_swarm_greenlet", "_send_stats", "HEARTBEAT_LIVENESS", "zmqrpc", "update_template_args"}
-PATIENCE_S = 240.0
 
 
 def names(path: Path) -> set[str]:
@@ -91,22 +91,21 @@ def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_pat
         assert Version(version) == min(Version(one.version) for one in ALLOWED)
 
     (tmp_path / "null.py").write_text(NULL_LOCUSTFILE)
+    (tmp_path / "worker").mkdir()
     port = str(free_port())
-    locust = [str(programs / "locust"), "-f", "null.py"]
-    words = (
-        "--master --headless --expect-workers 1 -u 4 -r 4 -t 3s --scale 4 --load-window 2h --warmup 0s --only-summary"
-    )
-    with nothing_left(), (tmp_path / "log").open("wb") as log:
-        how = {"cwd": tmp_path, "env": env, "stdout": log, "stderr": subprocess.STDOUT}
-        master = subprocess.Popen([*locust, *words.split(), "--master-bind-port", port], **how)  # type: ignore[call-overload]
-        worker = subprocess.Popen([*locust, "--worker", "--master-port", port], **how)  # type: ignore[call-overload]
+    locust = (str(programs / "locust"), "-f", str(tmp_path / "null.py"))
+    words = "--headless --expect-workers 1 -u 4 -r 4 -t 600s --scale 4 --load-window 2h --warmup 0s --only-summary"
+    with nothing_left():
+        master = Command(tmp_path, *locust, "--master", "--master-bind-port", port, *words.split(), env=env)
+        worker = Command(tmp_path / "worker", *locust, "--worker", "--master-port", port, env=env)
         try:
-            codes = master.wait(PATIENCE_S), worker.wait(PATIENCE_S)
+            master.until_recorded()
+            master.signal(signal.SIGINT)
+            codes = master.wait(), worker.wait()
         finally:
-            for process in (master, worker):
-                process.kill()
-                process.wait()
-    said = (tmp_path / "log").read_text(errors="replace")
+            for command in (master, worker):
+                command.end()
+    said = master.stderr + worker.stderr
     assert codes == (1, 0), said  # the target keeps nothing, so that no answer can be checked: inconclusive
     assert "Traceback" not in said
     (summary,) = tmp_path.glob("results/*/*/summary.json")

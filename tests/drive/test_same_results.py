@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,8 +70,10 @@ def left_by(command: Command, pattern: str) -> Path:
 def from_locust(place: Path, target: str) -> Path:
     file = place / "locustfile.py"
     file.write_text(LOCUSTFILE.format(target=target))
-    words = ("--headless", "-u", "2", "-r", "2", "-t", "3s", "--scale", "5", "--load-window", "10m", "--warmup", "0s")
+    words = ("--headless", "-u", "2", "-r", "2", "-t", "600s", "--scale", "5", "--load-window", "10m", "--warmup", "0s")
     command = Command(place, "locust", "-f", str(file), *words, "--results", "bare")
+    command.until_recorded()
+    command.signal(signal.SIGINT)
     return left_by(command, "bare/*/*")
 
 

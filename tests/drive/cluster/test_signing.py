@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +60,7 @@ def expect_workers(command: Command, count: int) -> None:
 
 
 def master(port: str, *words: str) -> list[str]:
-    return ["--master", "--master-bind-port", port, "--headless", "-u", "2", "-r", "2", "-t", "6s", *words]
+    return ["--master", "--master-bind-port", port, "--headless", "-u", "2", "-r", "2", "-t", "600s", *words]
 
 
 def worker(port: str) -> list[str]:
@@ -99,6 +100,8 @@ def test_a_worker_without_the_secret_is_not_heard_and_one_with_it_is(start: Call
         assert "stranger (index" not in command.stderr
         assert "1 of 1" not in command.stderr
         started = start(*worker(port), env=WITH_SECRET)
+        started.until_recorded()
+        command.signal(signal.SIGINT)
         assert command.wait() in {0, 1}, command.stderr
         assert started.wait() == 0, started.stderr
         expect_workers(command, 1)
@@ -178,7 +181,7 @@ def test_a_master_or_worker_without_a_secret_ends_before_it_listens(
 
 def test_processes_share_a_secret_of_their_own_and_listen_on_this_machine_alone(start: Callable[..., Command]) -> None:
     port = str(free_port())
-    command = start("--headless", "-u", "4", "-r", "4", "-t", "6s", "--processes", "2", "--master-bind-port", port,
+    command = start("--headless", "-u", "4", "-r", "4", "-t", "600s", "--processes", "2", "--master-bind-port", port,
                     "--master-port", port, env=FIRST_DATA)  # fmt: skip
     command.wait_until(lambda: "2 workers connected" in command.stderr)
     listening = [c for c in psutil.Process(command.process.pid).net_connections() if c.status == psutil.CONN_LISTEN]
@@ -190,6 +193,8 @@ def test_processes_share_a_secret_of_their_own_and_listen_on_this_machine_alone(
         assert stranger.hears(within_s=0.5) is None
     finally:
         stranger.close()
+    command.until_recorded()
+    command.signal(signal.SIGINT)
     assert command.wait() in {0, 1}, command.stderr
     expect_workers(command, 2)
 

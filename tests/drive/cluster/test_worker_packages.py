@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import packages_distributions, requires
@@ -82,11 +83,13 @@ def test_a_worker_takes_part_with_its_own_dependencies_alone(place: Path, target
         file = place / "null.py"
         file.write_text(NULL_LOCUSTFILE)
     port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
-    words = "--master --headless --expect-workers 1 -u 4 -r 4 -t 3s --load-window 2h --scale 4 --warmup 0s "
+    words = "--master --headless --expect-workers 1 -u 4 -r 4 -t 600s --load-window 2h --scale 4 --warmup 0s "
     words += f"--only-summary --master-bind-port {port}"
     master = Command(place, "locust", "-f", str(file), *words.split(), env=env)
     lean = {**env, **environment(place, extra)}
     worker = Command(place, "locust", "-f", str(file), "--worker", "--master-port", port, env=lean)
+    master.until_recorded()  # a run time of seconds may be over on a busy machine before anything is measured
+    master.signal(signal.SIGINT)
     assert worker.wait() == 0, worker.stderr
     master.wait()
     (summary,) = place.glob("results/*/*/summary.json")
