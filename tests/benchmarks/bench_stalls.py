@@ -1,11 +1,14 @@
 """Verify that stalls are found where they are: runs with one stall that is forced at a known time, and calm runs.
 
-A stall lasts 2 s: a lock on PostgreSQL's table, its processes stopped (SIGSTOP), or a lock on SQLite's file, in turn.
+A stall lasts 2 s. In turn: FLUSH TABLES WITH READ LOCK on MariaDB; MyRocks with its background work paused, so that its
+small write buffers fill up; a lock on PostgreSQL's table; its processes stopped (SIGSTOP; a CHECKPOINT of this load's
+few pages takes milliseconds and stalls nothing); a lock on SQLite's file.
 It counts as found if one of the stalls that the run names begins within a second of it. Every other stall is false; the
 host's own (steal, other processes) are among them, so leave the machine alone meanwhile.
 
 `python tests/benchmarks/bench_stalls.py [STALLS [CALM]]` (20 of each; a run takes about 40 s). Prints which of the
 server's counters were high in each stall. Exits with 1 if fewer than 19 of 20 were found or more than one was false.
+Needs MariaDB with MyRocks and mysqlclient (docs/databases/mysql.md).
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the tests' own helpers
 
+import MySQLdb
 import psycopg
 
 from tests.drive.support import Quiet, document
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.spec import Scenario
+from tsbench.targets.mysql.endpoint import parse
 from tsbench.targets.postgres.login import parameters
 from tsbench.targets.postgres.schemas import NAMESPACE
 from tsbench.targets.registry import SERVERS
@@ -50,7 +55,11 @@ LOAD: dict[str, Any] = {
     "op": [{"write": 10}],
     "check": {"answers": 0, "readback": 1_000},
 }
-KINDS = ("postgres table locked", "postgres stopped", "sqlite file locked")
+KINDS = (
+    "mariadb read lock", "mariadb background paused", "postgres table locked", "postgres stopped", "sqlite file locked",
+)  # fmt: skip
+CALM = ("postgres", "mariadb", "sqlite")
+SMALL_BUFFERS = {"rocksdb_default_cf_options": "write_buffer_size=256k;max_write_buffer_number=2"}
 
 
 @contextmanager
@@ -65,6 +74,16 @@ def stalled(kind: str, server: Server) -> Iterator[None]:
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
+    elif kind.startswith("mariadb"):
+        of = parse(server.endpoint, "mariadb", "MariaDB")
+        connection = MySQLdb.connect(host=of.host, port=of.port, user=of.user, password=of.password())
+        locks = kind == "mariadb read lock"
+        with closing(connection), closing(connection.cursor()) as cursor:
+            cursor.execute("FLUSH TABLES WITH READ LOCK" if locks else "SET GLOBAL rocksdb_pause_background_work = 1")
+            try:
+                yield
+            finally:
+                cursor.execute("UNLOCK TABLES" if locks else "SET GLOBAL rocksdb_pause_background_work = 0")
     elif kind == "postgres table locked":
         with psycopg.connect(**parameters(server.endpoint)) as connection:
             connection.execute(f"LOCK TABLE {NAMESPACE}.cpu IN ACCESS EXCLUSIVE MODE")
@@ -113,11 +132,13 @@ class Result:
 def measure(directory: Path, target: str, kind: str, after_s: float) -> Result:
     """Run one cell against a server of our own, and compare its stalls with the forced one, if any."""
     directory.mkdir()
-    server = SERVERS[target](directory / "server", {})
+    myrocks = kind == "mariadb background paused"
+    server = SERVERS[target](directory / "server", SMALL_BUFFERS if myrocks else {})
     server.start()
     try:
         forcing = Forcing(kind, server, after_s, directory)
-        content = document(**LOAD, target={"name": target, "endpoint": server.endpoint})
+        where = {"name": target, "endpoint": server.endpoint, **({"schema": "rocksdb"} if myrocks else {})}
+        content = document(**LOAD, target=where)
         (spec,) = Scenario(directory / "test.toml", content).expand()
         summary = run_cell(spec, directory, forcing).to_json()
     finally:
@@ -148,7 +169,7 @@ def main() -> None:
     chance = random.Random(1)
     with tempfile.TemporaryDirectory() as directory:
         for number, kind in enumerate([*kinds, *rest]):
-            target = kind.split()[0] if kind else ("postgres", "sqlite")[number % 2]
+            target = kind.split()[0] if kind else CALM[number % len(CALM)]
             result = measure(Path(directory) / str(number), target, kind, chance.uniform(FIRST_S, LAST_S))
             found += bool(kind) and result.found
             false += result.false
