@@ -59,7 +59,7 @@ KINDS = (
     "mariadb read lock", "mariadb background paused", "postgres table locked", "postgres stopped", "sqlite file locked",
 )  # fmt: skip
 CALM = ("postgres", "mariadb", "sqlite")
-SMALL_BUFFERS = {"rocksdb_default_cf_options": "write_buffer_size=256k;max_write_buffer_number=2"}
+SMALL_BUFFERS = {"rocksdb_default_cf_options": "write_buffer_size=64k;max_write_buffer_number=2"}
 
 
 @contextmanager

@@ -9,14 +9,20 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from tsbench.model import Bucketed, Grouped, LatestBuckets, Query, Rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tsbench.model import Measurement
 
 Row = tuple[Any, ...]
+
+_AS_THEY_ARE = {float, str, NoneType}
+_NUMBERS = {float, int, NoneType}
 
 EXACT = 1e-12
 """Relative tolerance of values that are stored but not computed: a decimal text may round the last bit."""
@@ -78,8 +84,12 @@ def canonical(rows: Rows) -> list[Row]:
         If a value is of a type that no answer can contain.
     """
     times = {i for i, name in enumerate(rows.columns) if name == "time"}
-    found = [tuple(canonical_value(v, of_time=i in times) for i, v in enumerate(record)) for record in rows.records]
-    return in_order(found)
+    try:
+        columns = list(zip(*rows.records, strict=True))
+    except ValueError:  # rows of different lengths, which are a wrong answer
+        return in_order([tuple(canonical_value(v, of_time=i in times) for i, v in enumerate(r)) for r in rows.records])
+    found = [canonical_column(column, of_time=i in times) for i, column in enumerate(columns)]
+    return in_order([*zip(*found, strict=True)])
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -88,6 +98,16 @@ def in_order(rows: list[Row]) -> list[Row]:
         return sorted(rows)  # forty times as fast as with a key
     except TypeError:  # mixed types: a wrong answer, but it needs an order to find the first difference
         return sorted(rows, key=_sort_key)
+
+
+def canonical_column(column: Sequence[Any], *, of_time: bool) -> Sequence[Any]:
+    """Return a column of values in canonical form; errors as in `canonical_value`."""
+    kinds = set(map(type, column))
+    if kinds <= _AS_THEY_ARE or (of_time and kinds == {int}):
+        return column  # which nearly all are: a value at a time would take five times as long
+    if not of_time and kinds <= _NUMBERS:
+        return [value if value is None else float(value) for value in column]
+    return [canonical_value(value, of_time=of_time) for value in column]
 
 
 def canonical_value(value: Any, *, of_time: bool) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import EXACT, NotAnAnswer, Row, canonical_value, equal
+from tsbench.check.comparison import EXACT, NotAnAnswer, Row, canonical_column, canonical_value, equal
 from tsbench.model import OTHERS, Rows
 from tsbench.units import format_time
 
@@ -239,12 +239,10 @@ def canonical_stored(rows: Rows) -> list[Row]:
 
 
 def _plain(name: str, column: Sequence[Any]) -> Sequence[Any]:
-    kinds = set(map(type, column))
-    if kinds <= {str, type(None)} or kinds == {float} or (name == "time" and kinds == {int}):
-        return column  # which nearly all are: a value at a time would take five times as long
-    if kinds == {int}:
-        return [*map(float, column)]
-    return [_plain_value(value, of_time=name == "time") for value in column]
+    try:
+        return canonical_column(column, of_time=name == "time")
+    except NotAnAnswer:
+        return [_plain_value(value, of_time=name == "time") for value in column]
 
 
 def _plain_value(value: Any, *, of_time: bool) -> Any:

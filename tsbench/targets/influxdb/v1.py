@@ -7,12 +7,14 @@ InfluxDB creates a measurement when its first point arrives, so a write to a mis
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64encode
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
+
+import orjson
 
 from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
@@ -25,7 +27,7 @@ from tsbench.targets.influxdb.influxql import compile_query, quoted
 from tsbench.targets.requirements import LocalServer, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.tcp import NewWaiter
@@ -214,7 +216,7 @@ class Influx1Session(Counting):
         if response.status != 200:
             raise http_api.refusal(response, write=False)
         try:
-            results = json.loads(response.body)["results"]
+            results = orjson.loads(response.body)["results"]
             series: list[dict[str, Any]] = [series for result in results for series in result.get("series", ())]
         except (ValueError, KeyError, TypeError) as error:
             raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no result in {response.body[:80]!r}") from error
@@ -322,11 +324,17 @@ def _stored_records(
     places = [found.index(name) if name in found and name not in own else None for name in columns[:-1]]
     others = [(name, place) for place, name in enumerate(found) if place not in places]
     other_tags = {name: value for name, value in tags.items() if name not in own}
-    for row in series["values"]:
-        values = (
-            tags.get(name) if place is None else row[place] for name, place in zip(columns[:-1], places, strict=True)
-        )
-        yield (*values, others_text({**other_tags, **{name: row[place] for name, place in others}}))
+    rows = series["values"]
+    texts: Iterable[str | None] = repeat(None)
+    if others or other_tags:
+        texts = (others_text({**other_tags, **{name: row[place] for name, place in others}}) for row in rows)
+    # By columns: a Python step for every value of the rows that are read back took a third of the time of all checks.
+    values = list(zip(*rows, strict=True))
+    chosen: list[Iterable[Any]] = [
+        repeat(tags.get(name)) if place is None else values[place]
+        for name, place in zip(columns[:-1], places, strict=True)
+    ]
+    return zip(*chosen, texts, strict=False)
 
 
 TAGS = Influx1Schema("tags")
