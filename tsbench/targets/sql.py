@@ -110,6 +110,10 @@ class SqlText(ABC):
         """Return the expression for an aggregate of a field's column; an average has the precision of floats."""
         return f"{function}({column})"
 
+    def any_series(self, measurement: Measurement) -> list[str]:  # noqa: ARG002 - for dialects that need it
+        """Return a condition that every row fulfils and by which rows are looked up, as a list of none or one."""
+        return []
+
     def arg(self, value: Any) -> str:
         """Add a parameter and return its placeholder."""
         self.params.append(value)
@@ -190,6 +194,7 @@ class SqlText(ABC):
         if query.end_ns is not None:
             before = f"{_TIME} < {self.arg(self.bound(query.end_ns))}"
             where.append(before if where else f"({before} OR {_TIME} IS NULL)")
+        where += self.any_series(query.measurement) if where else []
         tags = f", NULL AS {quoted(TAGS_FOLLOW)}, t.*" if query.measurement.tags else ""
         join = ' LEFT JOIN "tags" t ON t."id" = m."tags_id"' if tags else ""
         lines = [f"SELECT m.*{tags}", f"FROM {quoted(query.measurement.name)} m{join}"]

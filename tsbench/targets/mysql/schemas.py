@@ -14,6 +14,7 @@ from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
 from tsbench.model import Kind, WriteMode
 from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported, expressible
+from tsbench.targets.mysql import every_series
 from tsbench.targets.sql import OWN_TAGS, SqlText, fields, names, quoted, table_names
 
 if TYPE_CHECKING:
@@ -59,7 +60,14 @@ class Compact(Operation):
 
 
 class MysqlText(SqlText):
-    """Dialect of MySQL and MariaDB; times are DATETIME(6), microseconds in UTC."""
+    """Dialect of MySQL and MariaDB; times are DATETIME(6), microseconds in UTC.
+
+    `by_time` says that the primary key begins with the time.
+    """
+
+    def __init__(self, *, by_time: bool) -> None:
+        super().__init__()
+        self._by_time = by_time
 
     def statement(self, query: Query) -> Statement:
         """Return the query's text; its values are literals."""
@@ -84,6 +92,10 @@ class MysqlText(SqlText):
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition with a list of literals."""
         return f"{column} IN ({', '.join(self.arg(key) for key in keys)})" if keys else "FALSE"
+
+    def any_series(self, measurement: Measurement) -> list[str]:
+        """Return the condition where the key begins with the series."""
+        return [every_series.condition(measurement.name)] if measurement.tags and not self._by_time else []
 
     def aggregate(self, function: str, column: str, kind: Kind) -> str:
         """Return the aggregate; the average of a BIGINT would have four decimals."""
@@ -161,7 +173,7 @@ class MysqlSchema:
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
-        return MysqlText().statement(query)
+        return MysqlText(by_time=self.by_time).statement(query)
 
     def _create_table(self, m: Measurement) -> str:
         columns = ['"time" DATETIME(6) NOT NULL', *(['"tags_id" INTEGER NOT NULL'] if m.tags else [])]

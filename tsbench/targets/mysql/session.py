@@ -16,7 +16,7 @@ from tsbench.encode.mysql_text import literal
 from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
-from tsbench.targets.mysql import causes, counters
+from tsbench.targets.mysql import causes, counters, every_series
 from tsbench.targets.mysql.connection import Connection
 from tsbench.targets.mysql.endpoint import DISABLED, SSL_MODE
 from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
@@ -196,9 +196,11 @@ class MysqlSession(Counting):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Execute a compiled query and fetch every row."""
+        stored = columns[-1] == OTHERS
         with self._op(self._timeout_s) as connection:
-            of, found = connection.fetch(statement.text.encode())
-        return Rows(columns, stored_records(found, of, columns) if columns[-1] == OTHERS else found)
+            text = every_series.resolved(statement.text, connection) if stored else statement.text
+            of, found = connection.fetch(text.encode())
+        return Rows(columns, stored_records(found, of, columns) if stored else found)
 
     def facts(self) -> Mapping[str, str]:
         """Return the server's version, and the settings for memory, durability and compression."""

@@ -1,0 +1,63 @@
+"""Rows that are read back by windows are looked up by their key, also those of series that are in no table of tags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.targets.data import START_NS, S
+from tests.targets.mysql.support import new_database
+from tsbench.model import Stored, WriteMode
+from tsbench.targets.base import Statement
+from tsbench.targets.mysql import MARIADB, MYSQL
+from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tsbench.targets.mysql.server import MariadbServer, MysqlServer
+    from tsbench.targets.mysql.session import MysqlSession
+
+SERIES, TICKS = 100, 300
+
+
+def rows_touched(session: MysqlSession) -> int:
+    """How many rows the session's last statements looked at."""
+    text = "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%'"
+    return sum(int(value) for _, value in session.query(Statement(text), ("name", "value")).records)
+
+
+@pytest.mark.parametrize(
+    ("product", "schema"),
+    [
+        pytest.param("mariadb", "innodb", marks=pytest.mark.mariadb),
+        pytest.param("mariadb", "innodb-by-time", marks=pytest.mark.mariadb),
+        pytest.param("mariadb", "rocksdb", marks=pytest.mark.mariadb),
+        pytest.param("mysql", "innodb", marks=pytest.mark.mysql),
+    ],
+)
+def test_a_window_is_looked_up_by_key(
+    mysql_server: Callable[[str], MariadbServer | MysqlServer], product: str, schema: str
+) -> None:
+    target = {"mariadb": MARIADB, "mysql": MYSQL}[product]
+    layout = target.schemas[schema]
+    world = World(WorldSpec("cpu-only", SERIES, 1, START_NS, 10 * S))
+    (cpu,) = world.measurements
+    window = Stored(cpu, world.time_ns(150), world.time_ns(152))
+    with new_database(mysql_server(product).endpoint) as url:
+        session = target.connect(url, layout)
+        session.run(layout.create([cpu], world.tags()))
+        statement = layout.compile(window)
+        assert session.query(statement, window.columns).records == []  # nor is an empty table a mistake
+        for batch in world.batches(0, points=10_000, last_tick=TICKS):
+            session.write(layout.encode(batch, WriteMode.BULK))
+        session.run(layout.settle([cpu]))
+        session.run([Statement('DELETE FROM "tags" WHERE "id" = 5')])
+        session.run([Statement("FLUSH STATUS")])
+        found = session.query(statement, window.columns).records
+        touched = rows_touched(session)
+        assert len(found) == 2 * SERIES
+        assert len([row for row in found if row[1] is None]) == 2  # those of the series without tags
+        assert touched < SERIES * TICKS / 10, touched
+        session.close()
