@@ -58,6 +58,15 @@ def test_seconds_without_ops_are_gaps_in_latency_and_zero_in_throughput(mixed: P
     assert np.asarray(done.get_ydata())[list(np.asarray(done.get_xdata())).index(3)] == 0
 
 
+def test_a_second_between_two_gaps_is_a_dot(mixed: Path):
+    cell = load_cells(mixed)[0]
+    ops = frames.ops_of(cell)
+    for gaps, marker in (((3,), "None"), ((3, 5), ".")):
+        rest = ops[~ops["second"].isin(gaps)]
+        latency = {line.get_label(): line for line in plots.latency_over_time(cell, rest).axes[0].lines}
+        assert [latency[name].get_marker() for name in ("median", "p99", "max")] == [marker] * 3
+
+
 def test_a_percentile_line_ends_at_the_slowest_op_and_claims_no_more_nines_than_it_has_ops(single: Path):
     _, (panel,) = style.panels(1, 1, height=2)
     plots.percentile_line(panel, frames.spectrum(Histogram(np.arange(1, 501) * 1_000_000)))

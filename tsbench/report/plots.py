@@ -113,7 +113,10 @@ def _latency_panel(panel: Axes, cell: Cell, op: str, rows: pd.DataFrame, found: 
     seconds = np.arange(int(rows["second"].min()), int(rows["second"].max()) + 1)
     # a second without ops is a gap in the line: it has no measurement
     rows = rows[rows["count"] > 0].set_index("second").reindex(seconds)
-    latency_lines(panel, cell, frames.kind_of(cell, op), rows)
+    has_ops = rows["count"].notna()
+    alone = has_ops & ~has_ops.shift(1, fill_value=False) & ~has_ops.shift(-1, fill_value=False)
+    dots = {"marker": ".", "markersize": 4} if alone.any() else {}  # no line shows a second between two gaps
+    latency_lines(panel, cell, frames.kind_of(cell, op), rows, **dots)
     if len(found):
         marked = [
             s for start, n in zip(found["start_s"], found["length_s"], strict=True) for s in range(start, start + n)
