@@ -100,7 +100,7 @@ def test_a_worker_without_the_secret_is_not_heard_and_one_with_it_is(start: Call
         assert "stranger (index" not in command.stderr
         assert "1 of 1" not in command.stderr
         started = start(*worker(port), env=WITH_SECRET)
-        started.until_recorded()
+        command.until_recorded()
         command.signal(signal.SIGINT)
         assert command.wait() in {0, 1}, command.stderr
         assert started.wait() == 0, started.stderr

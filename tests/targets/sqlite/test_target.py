@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import time
 from typing import TYPE_CHECKING
@@ -122,4 +123,19 @@ def test_a_full_disk_is_told_and_nothing_of_the_write_stays(sqlite_endpoint: str
         session.write(WAL.encode(batch, WriteMode.BULK))
     assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "disk full")
     assert session.query(Statement("SELECT count(*) FROM cpu"), ("n",)).records == [(0,)]
+    session.close()
+
+
+def test_ctrl_c_in_the_middle_of_a_statement_is_ctrl_c_and_no_error_of_the_database(sqlite_endpoint: str) -> None:
+    session = TARGET.connect(sqlite_endpoint, WAL, timeout_s=60)
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            session.query(Statement(endless), ("n",))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert session.query(Statement("SELECT 1"), ("n",)).records == [(1,)]
     session.close()

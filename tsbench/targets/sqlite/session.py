@@ -146,6 +146,9 @@ class SqliteSession(Counting):
             yield
         except sqlite3.Error as error:
             cause = cause_of(error)
+            if cause == "timeout" and time.monotonic() <= self._due:
+                # Ctrl-C came up in the progress handler, where sqlite3 drops exceptions and ends the statement.
+                raise KeyboardInterrupt from error
             raise OpError(Outcome.FAILED, locked if cause == "busy" else cause, f"SQLite: {error}") from error
         finally:
             self._due = float("inf")
