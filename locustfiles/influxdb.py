@@ -13,46 +13,41 @@ from tsbench.drive import TimeSeriesUser, standalone
 standalone()
 
 
-class SingleWriter(TimeSeriesUser):
-    """Writes one point per request, and asks now and then."""
+class Device(TimeSeriesUser):
+    """Asks now and then; the classes below write."""
 
+    abstract = True
     target = "influxdb1"
     use_case = "sensors"
-    weight = 3
     wait_time = between(1, 3)
+
+    @task(1)
+    def six_hours_of_five_devices(self) -> None:
+        self.query("select-6h-5-devices")
+
+    @task(1)
+    def last_value_of_everything(self) -> None:
+        self.query("last-value")
+
+
+class SingleWriter(Device):
+    """Writes one point per request."""
+
+    weight = 3
 
     @task(200)
     def write_one_point(self) -> None:
         self.write(1)
 
-    @task(1)
-    def six_hours_of_five_devices(self) -> None:
-        self.query("select-6h-5-devices")
 
-    @task(1)
-    def last_value_of_everything(self) -> None:
-        self.query("last-value")
+class BatchWriter(Device):
+    """Writes 250 points per request."""
 
-
-class BatchWriter(TimeSeriesUser):
-    """Writes 250 points per request, and asks now and then."""
-
-    target = "influxdb1"
-    use_case = "sensors"
     weight = 1
-    wait_time = between(1, 3)
 
     @task(200)
     def write_250_points(self) -> None:
         self.write(250)
-
-    @task(1)
-    def six_hours_of_five_devices(self) -> None:
-        self.query("select-6h-5-devices")
-
-    @task(1)
-    def last_value_of_everything(self) -> None:
-        self.query("last-value")
 
 
 class SingleWriterFlatOut(TimeSeriesUser):

@@ -133,6 +133,14 @@ class Command:
 
         self.wait_until(lambda: min(recorded(), default=0) >= 3)
 
+    def interrupt_once_recorded(self) -> None:
+        """End the measuring of a bare Locust as Ctrl-C does, once there is something; the checks follow.
+
+        A run time of seconds may be over on a busy machine before anything is measured.
+        """
+        self.until_recorded()
+        self.signal(signal.SIGINT)
+
     def family(self) -> list[psutil.Process]:
         """All processes below it."""
         found: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)

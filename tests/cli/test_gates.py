@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,8 +202,7 @@ def locust(directory: Path, *words: str, **environment: str) -> tuple[int, str]:
     """Return the exit code and the log of a bare Locust whose measuring ends when it has recorded some seconds."""
     command = Command(directory, "locust", *words_of(directory, *words), env=environment)
     try:
-        command.until_recorded()
-        command.signal(signal.SIGINT)
+        command.interrupt_once_recorded()
         return command.wait(), command.stderr
     finally:
         command.end()

@@ -6,7 +6,6 @@ import ast
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 import tomllib
@@ -99,8 +98,7 @@ def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_pat
         master = Command(tmp_path, *locust, "--master", "--master-bind-port", port, *words.split(), env=env)
         worker = Command(tmp_path / "worker", *locust, "--worker", "--master-port", port, env=env)
         try:
-            master.until_recorded()
-            master.signal(signal.SIGINT)
+            master.interrupt_once_recorded()
             codes = master.wait(), worker.wait()
         finally:
             for command in (master, worker):

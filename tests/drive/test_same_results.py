@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -72,8 +71,7 @@ def from_locust(place: Path, target: str) -> Path:
     file.write_text(LOCUSTFILE.format(target=target))
     words = ("--headless", "-u", "2", "-r", "2", "-t", "600s", "--scale", "5", "--load-window", "10m", "--warmup", "0s")
     command = Command(place, "locust", "-f", str(file), *words, "--results", "bare")
-    command.until_recorded()
-    command.signal(signal.SIGINT)
+    command.interrupt_once_recorded()
     return left_by(command, "bare/*/*")
 
 

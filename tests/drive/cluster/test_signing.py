@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -100,8 +99,7 @@ def test_a_worker_without_the_secret_is_not_heard_and_one_with_it_is(start: Call
         assert "stranger (index" not in command.stderr
         assert "1 of 1" not in command.stderr
         started = start(*worker(port), env=WITH_SECRET)
-        command.until_recorded()
-        command.signal(signal.SIGINT)
+        command.interrupt_once_recorded()
         assert command.wait() in {0, 1}, command.stderr
         assert started.wait() == 0, started.stderr
         expect_workers(command, 1)
@@ -193,8 +191,7 @@ def test_processes_share_a_secret_of_their_own_and_listen_on_this_machine_alone(
         assert stranger.hears(within_s=0.5) is None
     finally:
         stranger.close()
-    command.until_recorded()
-    command.signal(signal.SIGINT)
+    command.interrupt_once_recorded()
     assert command.wait() in {0, 1}, command.stderr
     expect_workers(command, 2)
 

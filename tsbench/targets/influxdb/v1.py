@@ -329,7 +329,7 @@ def _stored_records(
     if others or other_tags:
         texts = (others_text({**other_tags, **{name: row[place] for name, place in others}}) for row in rows)
     # By columns: a Python step for every value of the rows that are read back took a third of the time of all checks.
-    values = list(zip(*rows, strict=True))
+    values = list(zip(*rows, strict=True)) or [()] * len(found)
     chosen: list[Iterable[Any]] = [
         repeat(tags.get(name)) if place is None else values[place]
         for name, place in zip(columns[:-1], places, strict=True)

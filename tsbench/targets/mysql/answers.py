@@ -7,7 +7,7 @@ columns so too. From https://dev.mysql.com/doc/dev/mysql-server/latest/page_prot
 
 from __future__ import annotations
 
-_OK, _LOCAL_FILE, _END, _ERROR = b"\0", 0xFB, 0xFE, 0xFF
+_OK, _LOCAL_FILE, _END, _ERROR = 0x00, 0xFB, 0xFE, 0xFF
 _COLUMNS_FOLLOW = b"\x01"
 """What MariaDB sends after the number of columns, where it may also leave out what the client knows already."""
 _HEADER_BYTES = 4
@@ -19,7 +19,7 @@ def is_whole(received: bytes, limit: int) -> bool:
     """Return True if the bytes are a whole answer; False also if they are `limit` bytes, and if they are no answer."""
     if len(received) >= limit:
         return False
-    if received[_HEADER_BYTES : _HEADER_BYTES + 1] == _OK:  # most answers to writes
+    if len(received) > _HEADER_BYTES and received[_HEADER_BYTES] == _OK:  # most answers to writes
         return len(received) == _HEADER_BYTES + int.from_bytes(received[:3], "little")
     packets = _packets(received)
     if packets is None or not packets:

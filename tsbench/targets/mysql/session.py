@@ -22,6 +22,7 @@ from tsbench.targets.mysql.endpoint import DISABLED, SSL_MODE
 from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
 from tsbench.targets.mysql.rest import compact, purge
 from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge
+from tsbench.targets.op_context import OpContext
 from tsbench.targets.sql import names, quoted, stored_records, table_names
 from tsbench.targets.watchdog import Watchdog
 
@@ -273,8 +274,8 @@ class MysqlSession(Counting):
         if connection is not None:
             connection.close()
 
-    def _op(self, timeout_s: float) -> _Op:
-        return _Op(self, timeout_s)
+    def _op(self, timeout_s: float) -> OpContext[Connection]:
+        return OpContext(self, timeout_s)
 
     def begin(self, timeout_s: float) -> Connection:
         """Return an open connection with the time limit of an op that starts now."""
@@ -283,16 +284,18 @@ class MysqlSession(Counting):
         _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
         return connection
 
-    def end(self, connection: Connection, error: BaseException | None) -> None:
-        """End an op; a connection that cannot be used any more is dropped."""
+    def end(self, connection: Connection, error: BaseException | None, timeout_s: float) -> None:
+        """End an op; a connection that is lost, or was interrupted (maybe after its answer came), is dropped."""
         _watchdog.limit(self, float("inf"))
-        is_lost = isinstance(error, MySQLdb.Error) and causes.meaning(error)[1] == "connection"
-        if is_lost or connection.is_interrupted:  # maybe after its answer came
+        if connection.is_interrupted:
             self._drop()
-
-    def described(self, error: MySQLdb.Error) -> OpError:
-        """Return a driver's error as an op's."""
-        return OpError(*causes.meaning(error), f"{self._product.name}: {causes.text_of(error)}")
+        if isinstance(error, MySQLdb.Error):
+            if connection.is_interrupted:
+                raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
+            outcome, cause = causes.meaning(error)
+            if cause == "connection":
+                self._drop()
+            raise OpError(outcome, cause, f"{self._product.name}: {causes.text_of(error)}") from error
 
     def _reopened(self) -> Connection:
         try:
@@ -301,29 +304,6 @@ class MysqlSession(Counting):
             self._drop()
             text = causes.text_of(error) if isinstance(error, MySQLdb.Error) else str(error)
             raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {text}") from error
-
-
-class _Op:
-    """Context of one op: an open connection with a time limit, and an `OpError` for every error of the driver.
-
-    A class, since a generator's context manager takes a tenth of the time that a write of one row takes.
-    """
-
-    __slots__ = ("_connection", "_session", "_timeout_s")
-
-    def __init__(self, session: MysqlSession, timeout_s: float) -> None:
-        self._session, self._timeout_s = session, timeout_s
-
-    def __enter__(self) -> Connection:
-        self._connection = self._session.begin(self._timeout_s)
-        return self._connection
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        self._session.end(self._connection, error)
-        if isinstance(error, MySQLdb.Error):
-            if self._connection.is_interrupted:
-                raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {self._timeout_s:g} s") from None
-            raise self._session.described(error) from error
 
 
 _watchdog = Watchdog()

@@ -14,6 +14,7 @@ from tsbench.collect.counters import Counting
 from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
+from tsbench.targets.op_context import OpContext
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
 from tsbench.targets.postgres.login import parameters, refused
@@ -104,7 +105,7 @@ class PostgresSession(Counting):
         """Execute statements in order, each committed."""
         for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
             statement = statement_of(command)
-            with self._errors(left_s) as connection:
+            with self._op(left_s) as connection:
                 self._limit(connection, left_s)
                 try:
                     with suppress(*((psycopg.errors.InsufficientPrivilege,) if statement.optional else ())):
@@ -115,7 +116,7 @@ class PostgresSession(Counting):
 
     def write(self, payload: Payload) -> int:
         """Send a payload; it is committed on return."""
-        with self._errors(self._timeout_s) as connection:
+        with self._op(self._timeout_s) as connection:
             if payload.mode is WriteMode.SINGLE:
                 return connection.statements.execute_prepared(payload.text, payload.data)
             if payload.mode is WriteMode.MULTI:
@@ -127,12 +128,12 @@ class PostgresSession(Counting):
         """Execute a compiled query, prepared, and fetch every row (in binary form, without parsing floats)."""
         if columns[-1] == OTHERS:
             return self._stored(statement, columns)
-        with self._errors(self._timeout_s) as connection:
+        with self._op(self._timeout_s) as connection:
             return Rows(columns, connection.statements.fetch(statement.text, statement.params))
 
     def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Return rows with all columns of their table; unprepared: a column may have been added to it since."""
-        with self._errors(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
+        with self._op(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
             cursor.adapters.register_loader("timestamptz", _Nanoseconds)
             cursor.execute(statement.text, statement.params or None, prepare=False)
             names = [column.name for column in cursor.description or ()]
@@ -144,7 +145,7 @@ class PostgresSession(Counting):
             "SELECT name, current_setting(name) FROM pg_settings\n"
             "WHERE source NOT IN ('default', 'client', 'session', 'override')"
         )
-        with self._errors(self._timeout_s) as connection:
+        with self._op(self._timeout_s) as connection:
             version = connection.execute("SHOW server_version").fetchall()[0][0]
             return {"version": f"PostgreSQL {version}", **dict(connection.execute(text).fetchall())}
 
@@ -156,7 +157,7 @@ class PostgresSession(Counting):
             "       sum(pg_table_size(r) - pg_relation_size(r))::bigint\n"
             "FROM (SELECT quote_ident(n)::regclass AS r FROM unnest($1::text[]) AS n) AS relations"
         )
-        with self._errors(self._timeout_s) as connection:
+        with self._op(self._timeout_s) as connection:
             sizes = connection.execute(text, (tables,)).fetchall()[0]
         return dict(zip(("table", "index", "toast"), sizes, strict=True))
 
@@ -173,7 +174,7 @@ class PostgresSession(Counting):
             "  + (SELECT count(*) FROM pg_type WHERE typnamespace = n.oid)\n"
             "FROM pg_namespace n WHERE nspname = $1"
         )
-        with self._errors(self._timeout_s) as connection:
+        with self._op(self._timeout_s) as connection:
             found = [
                 ServerObject(
                     f"table {place}.{name}", (Statement(f"DROP TABLE {quoted(place)}.{quoted(name)}"),), number
@@ -190,7 +191,7 @@ class PostgresSession(Counting):
 
         Sessions report what they did at most once a second, so a total may be that late.
         """
-        with self._errors(self._timeout_s) as connection:
+        with self._op(self._timeout_s) as connection:
             text = counters.text(connection.info.server_version)
             row = connection.execute(text, prepare=True).fetchall()[0]
         return counters.named(row)
@@ -207,8 +208,8 @@ class PostgresSession(Counting):
         # 0 would be no limit.
         connection.execute(f"SET statement_timeout = {max(1, round(timeout_s * 1_000))}", prepare=False)
 
-    def _errors(self, timeout_s: float) -> _Op:
-        return _Op(self, timeout_s)
+    def _op(self, timeout_s: float) -> OpContext[Connection]:
+        return OpContext(self, timeout_s)
 
     def begin(self, timeout_s: float) -> Connection:
         """Return an open connection with the deadline of an op that starts now."""
@@ -217,39 +218,24 @@ class PostgresSession(Counting):
         connection.deadline = time.monotonic() + timeout_s + 1.0
         return connection
 
+    def end(self, connection: Connection, error: BaseException | None, timeout_s: float) -> None:
+        """End an op; a connection that is lost, or whose answer is still to come, is closed."""
+        if error is None:
+            return
+        broken = connection.broken or connection.closed
+        if broken or not isinstance(error, psycopg.Error):  # else a greenlet killed in its wait: an answer is to come
+            self.close()
+        if isinstance(error, TimeoutError):
+            raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
+        if isinstance(error, psycopg.Error):
+            outcome, cause = _meaning(error, broken=broken)
+            raise OpError(outcome, cause, f"PostgreSQL: {str(error).strip()}") from error
+
     def _reopened(self) -> Connection:
         try:
             return self.reconnect(self._timeout_s)
         except psycopg.Error as error:
             raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {str(error).strip()}") from error
-
-
-class _Op:
-    """Context of one op: an open connection with a deadline, and an `OpError` for every error.
-
-    A class, since a generator's context manager takes 2 us of the 20 that a write of one row takes.
-    """
-
-    __slots__ = ("_connection", "_session", "_timeout_s")
-
-    def __init__(self, session: PostgresSession, timeout_s: float) -> None:
-        self._session, self._timeout_s = session, timeout_s
-
-    def __enter__(self) -> Connection:
-        self._connection = self._session.begin(self._timeout_s)
-        return self._connection
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is None:
-            return
-        broken = self._connection.broken or self._connection.closed
-        if broken or not isinstance(error, psycopg.Error):  # else a greenlet killed in its wait: an answer is to come
-            self._session.close()
-        if isinstance(error, TimeoutError):
-            raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {self._timeout_s:g} s") from None
-        if isinstance(error, psycopg.Error):
-            outcome, cause = _meaning(error, broken=broken)
-            raise OpError(outcome, cause, f"PostgreSQL: {str(error).strip()}") from error
 
 
 _CAUSES = {  # by class or code of https://www.postgresql.org/docs/current/errcodes-appendix.html, the longest that fits
