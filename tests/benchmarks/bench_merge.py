@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.measure.hist import Interval, SparseHistogram, write_interval, write_log_head
 
 OPS = ("write-100", "lastpoint", "double-groupby-1")
 PROCESSES = 2
@@ -41,7 +41,7 @@ def blobs(rng: np.random.Generator, tag: str) -> list[str]:
     for _ in range(40):
         out = StringIO()
         values = np.exp(rng.normal(14, 0.4, PER_SECOND) + 3 * (rng.random(PER_SECOND) < 0.01))
-        write_interval(out, Interval(tag, 0, 1.0, Histogram(values.astype(np.int64))))
+        write_interval(out, Interval(tag, 0, 1.0, SparseHistogram.recorded(values.astype(np.int64))))
         lines.append(out.getvalue().split(",", 2)[2])
     return lines
 

@@ -125,14 +125,19 @@ def write_log(path: Path, intervals: list[Interval]) -> list[str]:
     return path.read_text().splitlines(keepends=True)
 
 
-INTERVALS = [Interval(f"op {i}|response", 1_451_606_400 + i, 1.0, Histogram(range(i * 1_000))) for i in range(4)]
+INTERVALS = [
+    Interval(f"op {i}|response", 1_451_606_400 + i, 1.0, SparseHistogram.recorded(range(i * 1_000))) for i in range(4)
+]
 
 
 def test_a_log_reads_back_as_it_was_written(tmp_path: Path) -> None:
     write_log(tmp_path / "a.hlog", INTERVALS)
     read = list(read_log(tmp_path / "a.hlog"))
     assert [(i.tag, i.start_s, i.length_s) for i in read] == [(i.tag, i.start_s, i.length_s) for i in INTERVALS]
-    assert all(np.array_equal(a.histogram.counts, b.histogram.counts) for a, b in zip(read, INTERVALS, strict=True))
+    assert all(
+        np.array_equal(a.histogram.whole().counts, b.histogram.whole().counts)
+        for a, b in zip(read, INTERVALS, strict=True)
+    )
 
 
 def test_a_log_is_what_the_reference_implementation_reads(tmp_path: Path) -> None:
@@ -181,7 +186,14 @@ def test_the_lines_of_a_log_can_be_read_again_alone(tmp_path: Path) -> None:
     for line, interval in zip(lines, INTERVALS, strict=True):
         text = data[line.offset : line.offset + line.size].decode()
         assert (line.tag, line.start_s) == (interval.tag, interval.start_s)
-        assert np.array_equal(decode_line(path, line.number, text).whole().counts, interval.histogram.counts)
+        assert np.array_equal(decode_line(path, line.number, text).whole().counts, interval.histogram.whole().counts)
+
+
+@given(VALUES, st.sampled_from([1, 100, 3_000]))
+def test_a_sparse_histogram_of_few_or_many_values_is_the_whole_one(values: list[int], times: int) -> None:
+    sparse, whole = SparseHistogram.recorded(values * times), Histogram(values * times)
+    assert sparse.whole().counts.tolist() == whole.counts.tolist()
+    assert (sparse.max_ns, sparse.encode()) == (whole.max_ns, whole.encode())
 
 
 @given(VALUES, VALUES)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.measure.test_recorder import T0, S, recorder
-from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.measure.hist import Histogram, Interval, SparseHistogram, write_interval, write_log_head
 from tsbench.measure.merge import OpTotals, merge, observation
 from tsbench.model import Outcome
 from tsbench.results.rundir import OPS_COLUMNS
@@ -199,8 +199,8 @@ def test_evidence_is_of_the_measured_seconds_only(tmp_path: Path) -> None:
     with (tmp_path / "process" / "p0.self.hlog").open("w") as out:
         write_log_head(out, start_s=START_S)
         for second, lag in ((START_S - 1, 900), (START_S, 100), (END_S - 1, 100), (END_S, 900)):
-            write_interval(out, Interval("lag", second, 1.0, Histogram([lag] * 3)))
-            write_interval(out, Interval("wait", second, 1.0, Histogram([lag * 2])))
+            write_interval(out, Interval("lag", second, 1.0, SparseHistogram.recorded([lag] * 3)))
+            write_interval(out, Interval("wait", second, 1.0, SparseHistogram.recorded([lag * 2])))
     lines = [
         f'{{"second": {second}, "cpu_ns": {cpu}, "wall_ns": 1000}}\n'
         for second, cpu in ((START_S - 1, 1_000), (START_S, 300), (END_S - 1, 100), (END_S, 1_000))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.measure.hist import Histogram, Interval, SparseHistogram, write_interval, write_log_head
 from tsbench.results.rundir import FORMAT, HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir, write_json
 from tsbench.results.summary import GateResult, Validity, ValidityState
 
@@ -132,7 +132,8 @@ def _load(run: RunDir, shape: Shape) -> dict[tuple[str, str], Histogram]:
             for time, values in (("response", service + waited), ("service", service)):
                 whole = Histogram(values)
                 for log, part in zip(logs, np.array_split(values, len(logs)), strict=True):
-                    write_interval(log, Interval(f"{op}|{time}", EPOCH_S + second, 1.0, Histogram(part)))
+                    histogram = SparseHistogram.recorded(part)
+                    write_interval(log, Interval(f"{op}|{time}", EPOCH_S + second, 1.0, histogram))
                 if second >= 0:
                     merged.setdefault((op, time), Histogram()).add(whole)
                 for name, percent in (("p50", 50), ("p99", 99), ("max", 100)):

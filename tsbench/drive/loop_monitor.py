@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import gevent
 
-from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.measure.hist import Interval, SparseHistogram, write_interval, write_log_head
 from tsbench.measure.loop_clock import LoopClock, RunningQuantile
 from tsbench.measure.recorder import nothing
 from tsbench.units import NS_PER_S
@@ -106,7 +106,7 @@ class LoopMonitor:
         """
         for tag, seen in (("lag", self._lags), ("timer", self._timers), ("wait", self._waits)):
             for second in sorted(seen):
-                histogram = Histogram(seen.pop(second))
+                histogram = SparseHistogram.recorded(seen.pop(second))
                 write_interval(self._log, Interval(tag, second, 1.0, histogram))
                 if self.outbox is not None:
                     self.outbox.saw(tag, second, histogram)

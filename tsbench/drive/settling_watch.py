@@ -17,7 +17,7 @@ from tsbench.measure.settling import settling
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tsbench.measure.hist import Histogram
+    from tsbench.measure.hist import SparseHistogram
     from tsbench.measure.settling import Settling
 
 FILE = "warmup.json"
@@ -30,7 +30,7 @@ class SucceededOps:
     def __init__(self) -> None:
         self._per_s: Counter[int] = Counter()
 
-    def saw(self, tag: str, second: int, histogram: Histogram) -> None:
+    def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
         """Ignore a histogram."""
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:  # noqa: ARG002 - of all ops

@@ -34,6 +34,8 @@ def _indices(values_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     return (buckets << _HALF_BITS) + (values_ns >> buckets)
 
 
+_FEW = 2_048
+"""Number of values from which counting all places is quicker than sorting."""
 _LENGTH = int(_indices(np.array([HIGHEST_NS], dtype=np.int64))[0])
 _LENGTH = (_LENGTH // _HALF + 1) * _HALF  # whole half-buckets, as the reference implementation allocates them
 
@@ -113,9 +115,7 @@ class Histogram:
 
     def encode(self) -> str:
         """Return the compressed, base64-encoded V2 text that every HdrHistogram implementation can decode."""
-        body = _pack(self.counts)
-        packed = zlib.compress(_HEAD.pack(_COOKIE, len(body), 0, DIGITS, 1, HIGHEST_NS, 1.0) + body)
-        return base64.b64encode(_FRAME.pack(_FRAME_COOKIE, len(packed)) + packed).decode("ascii")
+        return SparseHistogram.of(self).encode()
 
     @classmethod
     def decode(cls, text: str) -> Histogram:
@@ -138,6 +138,16 @@ class SparseHistogram:
         """Return the used counters of a histogram."""
         index = np.flatnonzero(histogram.counts)
         return cls(index, histogram.counts[index])
+
+    @classmethod
+    def recorded(cls, values_ns: ArrayLike) -> SparseHistogram:
+        """Count durations in nanoseconds (any shape), as `Histogram.record` does."""
+        counters = counter_of(np.asarray(values_ns, dtype=np.int64).ravel())
+        if counters.size > _FEW:
+            counts = np.bincount(counters)
+            index = np.flatnonzero(counts)
+            return cls(index, counts[index])
+        return cls(*np.unique(counters, return_counts=True))
 
     @classmethod
     def sum(cls, parts: Sequence[SparseHistogram]) -> SparseHistogram:
@@ -170,6 +180,17 @@ class SparseHistogram:
         places = np.searchsorted(cumulated, [rank_of(p, int(cumulated[-1])) for p in percents])
         return [_highest_equivalent(int(i)) for i in self.index[places]]
 
+    @property
+    def max_ns(self) -> int:
+        """Largest counted value in ns (to 3 digits); 0 when empty."""
+        return _highest_equivalent(int(self.index[-1])) if self.index.size else 0
+
+    def encode(self) -> str:
+        """Return the compressed, base64-encoded V2 text that every HdrHistogram implementation can decode."""
+        body = _pack(self.index, self.count)
+        packed = zlib.compress(_HEAD.pack(_COOKIE, len(body), 0, DIGITS, 1, HIGHEST_NS, 1.0) + body)
+        return base64.b64encode(_FRAME.pack(_FRAME_COOKIE, len(packed)) + packed).decode("ascii")
+
     @classmethod
     def decode(cls, text: str) -> SparseHistogram:
         """Return the counters of an `encode`d text.
@@ -200,15 +221,14 @@ _FRAME_COOKIE, _COOKIE = 0x1C849314, 0x1C849313
 _WORD_BYTES = 9  # a ninth byte has eight bits, so that no word is longer
 
 
-def _pack(counts: NDArray[np.int64]) -> bytes:
-    """Return the words of the counters up to the last one that is not zero."""
-    used = np.flatnonzero(counts)
+def _pack(used: NDArray[np.int64], counts: NDArray[np.int64]) -> bytes:
+    """Return the words of the counters up to the last one that is not zero, from places and counts of the used ones."""
     if not used.size:
         return b""
     zeros = np.diff(used, prepend=-1) - 1
     words = np.empty(2 * used.size, dtype=np.uint64)
     words[0::2] = 2 * zeros - 1  # ZigZag of -zeros; wraps where there are none, and is left out
-    words[1::2] = 2 * counts[used]
+    words[1::2] = 2 * counts
     words = words[np.stack([zeros > 0, np.ones_like(zeros, dtype=bool)], axis=1).ravel()]
     longest = min(_WORD_BYTES, -(-int(words.max()).bit_length() // 7))
     shifts = np.arange(0, 7 * longest, 7, dtype=np.uint64)
@@ -249,7 +269,7 @@ class Interval:
     tag: str
     start_s: float
     length_s: float
-    histogram: Histogram
+    histogram: SparseHistogram
 
 
 def write_log_head(out: TextIO, *, start_s: float) -> None:
@@ -262,13 +282,14 @@ def write_log_head(out: TextIO, *, start_s: float) -> None:
     out.write('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n')
 
 
-def write_interval(out: TextIO, interval: Interval) -> None:
-    """Append one line; its maximum is in milliseconds, which is the format's convention for nanoseconds."""
+def write_interval(out: TextIO, interval: Interval, *, also: Sequence[str] = ()) -> None:
+    """Append one line, and one for each tag of `also` with the same histogram.
+
+    The maximum in a line is in milliseconds, which is the format's convention for nanoseconds.
+    """
     histogram = interval.histogram
-    out.write(
-        f"Tag={interval.tag},{interval.start_s:.3f},{interval.length_s:.3f},"
-        f"{histogram.max_ns / 1e6:.3f},{histogram.encode()}\n",
-    )
+    rest = f"{interval.start_s:.3f},{interval.length_s:.3f},{histogram.max_ns / 1e6:.3f},{histogram.encode()}\n"
+    out.writelines(f"Tag={tag},{rest}" for tag in (interval.tag, *also))
 
 
 def read_log(path: Path) -> Iterator[Interval]:
@@ -280,7 +301,7 @@ def read_log(path: Path) -> Iterator[Interval]:
         If a line is damaged: the text names file and line.
     """
     for line in scan_log(path):
-        yield Interval(line.tag, line.start_s, line.length_s, line.decode().whole())
+        yield Interval(line.tag, line.start_s, line.length_s, line.decode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tsbench.measure.hist import Histogram, Interval, write_interval, write_log_head
+from tsbench.measure.hist import Interval, SparseHistogram, write_interval, write_log_head
 from tsbench.model import Outcome, PartialWrite
 from tsbench.results.ledger import LEDGER_RECORD
 from tsbench.units import NS_PER_S
@@ -48,7 +48,7 @@ def nothing() -> None:
 class Observer(Protocol):
     """A receiver of everything that is written to the files, for displays while the run lasts."""
 
-    def saw(self, tag: str, second: int, histogram: Histogram) -> None:
+    def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
         """Receive the histogram of one second; the tag is the one in the log."""
         ...
 
@@ -117,7 +117,7 @@ class Recorder:
         """Record how long arrivals had waited at `ended_ns` whose ops had not ended; they would have taken longer."""
         due = np.fromiter(due_ns, dtype=np.int64)
         for second in np.unique(due // NS_PER_S).tolist():
-            histogram = Histogram(ended_ns - due[due // NS_PER_S == second])
+            histogram = SparseHistogram.recorded(ended_ns - due[due // NS_PER_S == second])
             write_interval(self._log, Interval(UNSENT, second, 1.0, histogram))
 
     def wrote(
@@ -201,13 +201,16 @@ class Recorder:
             )
 
     def _log_times(self, tag: str, second: int, values_ns: NDArray[np.int64], delays_ns: NDArray[np.int64]) -> None:
-        histogram = undelayed = Histogram(values_ns)
+        interval = Interval(tag, second, 1.0, SparseHistogram.recorded(values_ns))
+        without = f"{tag}-undelayed"
         if delays_ns.max() >= NOTICEABLE_NS:
-            undelayed = Histogram(values_ns - np.where(delays_ns >= NOTICEABLE_NS, delays_ns, 0))
-        write_interval(self._log, Interval(tag, second, 1.0, histogram))
-        write_interval(self._log, Interval(f"{tag}-undelayed", second, 1.0, undelayed))
+            write_interval(self._log, interval)
+            undelayed = values_ns - np.where(delays_ns >= NOTICEABLE_NS, delays_ns, 0)
+            write_interval(self._log, Interval(without, second, 1.0, SparseHistogram.recorded(undelayed)))
+        else:
+            write_interval(self._log, interval, also=[without])
         if self.observer is not None:
-            self.observer.saw(tag, second, histogram)
+            self.observer.saw(tag, second, interval.histogram)
 
     def _count(self, name: str, second: int, **counts: Any) -> None:
         if self.observer is not None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tsbench.drive.webui.live_figures import Figures
 from tsbench.drive.webui.live_updates import News, Outbox
-from tsbench.measure.hist import Histogram
+from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.merge import PERCENTS, merge
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
@@ -35,7 +35,7 @@ def test_the_merged_news_of_several_processes_are_one_histogram_of_all(ops: list
     figures.begin("test")
     boxes = [Outbox("test", f"worker-{n}") for n in range(3)]
     for process, second, took_ns in ops:
-        boxes[process].saw("write-1|response", second, Histogram([took_ns]))
+        boxes[process].saw("write-1|response", second, SparseHistogram.recorded([took_ns]))
         if took_ns % 2:
             figures.take(through_the_wire(boxes[process].take()))
     for box in boxes:
@@ -90,11 +90,11 @@ def test_a_late_op_changes_its_second_and_only_that_is_sent_again() -> None:
     figures, box = Figures(), Outbox("test", "local")
     figures.begin("test")
     for second in (100, 101, 102):
-        box.saw("write-1|response", second, Histogram([MS]))
+        box.saw("write-1|response", second, SparseHistogram.recorded([MS]))
     figures.take(box.take())
     seen = figures.since(0)["revision"]
     assert figures.since(seen)["seconds"] == []
-    box.saw("write-1|response", 100, Histogram([9 * S]))
+    box.saw("write-1|response", 100, SparseHistogram.recorded([9 * S]))
     figures.take(box.take())
     (row,) = figures.since(seen)["seconds"]
     assert row["second"] == 100
@@ -104,7 +104,7 @@ def test_a_late_op_changes_its_second_and_only_that_is_sent_again() -> None:
 def test_news_of_another_test_are_passed_over() -> None:
     figures, box = Figures(), Outbox("the one before", "local")
     figures.begin("this one")
-    box.saw("write-1|response", 100, Histogram([MS]))
+    box.saw("write-1|response", 100, SparseHistogram.recorded([MS]))
     figures.take(box.take())
     assert list(figures.latency()) == []
 
@@ -114,9 +114,9 @@ def test_a_busy_event_loop_is_what_limits_now() -> None:
         figures, box = Figures(), Outbox("test", "local")
         figures.begin("test")
         for second in range(100, 106):
-            box.saw("lag", second, Histogram([1000] * 200))
-            box.saw("write-1|response", second, Histogram([10 * MS] * 400))
-            box.saw("write-1|service", second, Histogram([10 * MS] * 400))
+            box.saw("lag", second, SparseHistogram.recorded([1000] * 200))
+            box.saw("write-1|response", second, SparseHistogram.recorded([10 * MS] * 400))
+            box.saw("write-1|service", second, SparseHistogram.recorded([10 * MS] * 400))
             box.counted("write-1", second, {"done": 400, "points": 400})
             box.used(second, cpu_ns, S)
         figures.take(box.take())

@@ -15,8 +15,6 @@ from tsbench.measure.hist import SparseHistogram
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsbench.measure.hist import Histogram
-
 
 COUNTS = ("done", "failed", "unknown", "partial", "points")
 
@@ -81,9 +79,9 @@ class Outbox:
     def __init__(self, test: str, process: str) -> None:
         self._news = News(test, process)
 
-    def saw(self, tag: str, second: int, histogram: Histogram) -> None:
+    def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
         """Add the histogram of one second; `tag` is as in the log: `<op>|<time>`, `lag`, `timer` or `wait`."""
-        self._news.histograms.append((tag, second, SparseHistogram.of(histogram)))
+        self._news.histograms.append((tag, second, histogram))
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
         """Add an op's counters of one second."""
