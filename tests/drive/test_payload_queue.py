@@ -104,7 +104,7 @@ def test_a_kind_that_nobody_announced_is_encoded_when_it_is_first_taken(queue_of
 
 def test_a_size_that_does_not_divide_the_blocks_is_named(queue_of) -> None:
     queue = queue_of(spec_of(op=[{"write": 1}]))
-    with pytest.raises(UserMistake, match="writes of 7 points do not fit blocks of 512"):
+    with pytest.raises(UserMistake, match="writes of 7 points do not fit blocks of 4096"):
         queue.take(7, WriteMode.MULTI)
 
 

@@ -23,7 +23,7 @@ HOOK = """
 import time
 from tsbench.targets.null import NullSchema
 
-sleep, encode = time.sleep, NullSchema.encode
+sleep, encode_each = time.sleep, NullSchema.encode_each
 calls = 0
 
 
@@ -40,12 +40,14 @@ def fail(_):
         raise ValueError("no more\\nof this")
 
 
-def slow(self, batch, mode):
-    {act}({seconds})
-    return encode(self, batch, mode)
+def slow(self, batch, points, mode):
+    for payload in encode_each(self, batch, points, mode):
+        if points > 1:
+            {act}({seconds})
+        yield payload
 
 
-NullSchema.encode = slow
+NullSchema.encode_each = slow
 """
 """Runs at the start of every Python process, before gevent replaces `time.sleep`."""
 OPEN = {"loop": "open", "users": 20, "wait": "0s"}

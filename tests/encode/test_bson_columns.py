@@ -77,11 +77,12 @@ def test_pymongo_decodes_single_values_to_the_points(measurement: Measurement) -
 def test_pieces_have_all_documents_in_order_and_none_is_too_large(rows: int, most: int, size: int) -> None:
     batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * MS for i in range(rows)])
     documents = bson_columns.points(batch)
-    pieces = list(documents.pieces(most, size))
-    assert b"".join(bytes(piece) for piece, _ in pieces) == bytes(documents.data)
-    assert sum(count for _, count in pieces) == rows
-    assert all(count <= most and (len(piece) <= size or count == 1) for piece, count in pieces)
-    assert all(len(bson.decode_all(bytes(piece))) == count for piece, count in pieces)
+    pieces = list(documents.cut_by_size(most, size))
+    assert b"".join(bytes(piece.data) for piece in pieces) == bytes(documents.data)
+    assert sum(map(len, pieces)) == rows
+    assert all(len(piece) <= most and (len(piece.data) <= size or len(piece) == 1) for piece in pieces)
+    assert all(len(bson.decode_all(bytes(piece.data))) == len(piece) for piece in pieces)
+    assert [one for piece in pieces for one in piece] == list(documents)
 
 
 def test_values_that_numbers_can_have_are_kept() -> None:

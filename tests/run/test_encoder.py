@@ -67,7 +67,7 @@ def test_the_encoder_makes_what_the_schema_makes() -> None:
     world = spec.world_at()
     batch = next(world.batches(1, points=spec.block_points, first_tick=world.ticks(spec.load.window), last_tick=240))
     schema = schema_of(spec, registry.get("influxdb1"))
-    expected = list(schema.encode_singles(batch))
+    expected = list(schema.encode_each(batch, 1, WriteMode.SINGLE))
     burst = streams.next(1, WriteMode.SINGLE, len(batch))
     assert list(burst.data) == [payload.data for payload in expected]
     assert list(burst.sizes) == [payload.nbytes for payload in expected]

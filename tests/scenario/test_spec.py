@@ -419,12 +419,22 @@ def test_cells_are_selected_by_pattern_or_part(tmp_path: Path) -> None:
 # --- blocks
 
 
-@given(st.lists(st.integers(1, 200), max_size=4))
-def test_every_write_fits_a_block_without_a_remainder(sizes: list[int]) -> None:
+@given(st.lists(st.integers(1, 200), max_size=4), st.sampled_from([512, 4_096]))
+def test_every_write_fits_a_block_without_a_remainder(sizes: list[int], least: int) -> None:
     try:
-        block = block_points(sizes)
+        block = block_points(sizes, least)
     except ValueError as error:
         assert "no common multiple" in str(error)  # noqa: PT017
     else:
-        assert block >= 512
+        assert block >= least
         assert all(block % size == 0 for size in sizes)
+
+
+@pytest.mark.parametrize(("use_case", "block", "bare"), [("cpu-only", 4_100, 10_000), ("devops", 520, 1_000)])
+def test_blocks_are_small_where_slow_writers_have_to_come_to_several_measurements(
+    tmp_path: Path, use_case: str, block: int, bare: int
+) -> None:
+    spec = only_cell(tmp_path, PLAIN.replace("cpu-only", use_case).replace("write = 10", "write = 20"))
+    assert spec.block_points == block
+    assert spec.model_copy(update={"op": ()}).block_points == bare
+    assert spec.model_copy(update={"block": 60}).block_points == 60

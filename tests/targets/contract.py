@@ -106,6 +106,11 @@ class Alteration:
         }[self.action]
 
 
+def arrived(payloads: Sequence[Payload]) -> list[Payload]:
+    """Return payloads as they come from an encoder process."""
+    return [Inbox().add(framed(payload))[0].message for payload in payloads]
+
+
 class TargetContract:
     name: str
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
@@ -188,8 +193,8 @@ class TargetContract:
             batches = self.scattered(m, 40, seed=7)
             for batch in batches:
                 single = mode is WriteMode.SINGLE
-                made = [*schema.encode_singles(batch)] if single else [schema.encode(batch, mode)]
-                pieces = [Inbox().add(framed(payload))[0].message for payload in made]  # as from an encoder process
+                made = [*schema.encode_each(batch, 1, mode)] if single else [schema.encode(batch, mode)]
+                pieces = arrived(made)
                 assert sum(session.write(p) for p in pieces) == len(batch) == sum(p.points for p in pieces)
                 assert all(p.nbytes > 0 and p.measurement == m.name and p.mode is mode for p in pieces)
             assert sorted(self.stored(url, m), key=_order) == sorted(_points(batches), key=_order)
@@ -213,13 +218,21 @@ class TargetContract:
             assert (caught.value.outcome, stored) == (Outcome.FAILED, 0)
         session.close()
 
-    def test_a_single_payload_is_the_same_by_either_way(self, schema: Schema) -> None:
-        batch = self.scattered(DISK, 9, 3)[0]
-        for i, payload in enumerate(schema.encode_singles(batch)):
-            one = schema.encode(batch.rows(i, i + 1), WriteMode.SINGLE)
-            assert (payload.text, payload.points, payload.nbytes) == (one.text, one.points, one.nbytes)
-            if not isinstance(one.data, Batch):
-                assert payload.data == one.data
+    def test_payloads_are_the_same_by_either_way(self, schema: Schema, mode: WriteMode) -> None:
+        for m in (CPU, DISK, LAG):
+            batch = self.scattered(m, 40, 3)[0]
+            for points in {1} if mode is WriteMode.SINGLE else {1, 3, 20, len(batch), len(batch) + 1}:
+                slices = [batch.rows(i, i + points) for i in range(0, len(batch), points)]
+                each, alone = schema.encode_each(batch, points, mode), [schema.encode(s, mode) for s in slices]
+                for payload, one in zip(arrived([*each]), arrived(alone), strict=True):
+                    assert (payload.text, payload.points, payload.nbytes) == (one.text, one.points, one.nbytes)
+                    assert (payload.mode, payload.measurement) == (one.mode, one.measurement) == (mode, m.name)
+                    if not isinstance(one.data, Batch):
+                        assert payload.data == one.data
+
+    def test_nothing_is_made_of_no_points(self, schema: Schema, mode: WriteMode) -> None:
+        none = self.scattered(CPU, 10, 3)[0].rows(0, 0)
+        assert not [*schema.encode_each(none, 1 if mode is WriteMode.SINGLE else 5, mode)]
 
     def test_a_single_write_of_two_points_is_refused(self, schema: Schema) -> None:
         with pytest.raises(Unsupported):
@@ -436,7 +449,7 @@ class TargetContract:
     def write(session: Session, schema: Schema, batches: list[Batch], mode: WriteMode | None = None) -> None:
         how = mode or (WriteMode.BULK if WriteMode.BULK in schema.modes else WriteMode.MULTI)
         for batch in batches:
-            for payload in schema.encode_singles(batch) if how is WriteMode.SINGLE else [schema.encode(batch, how)]:
+            for payload in schema.encode_each(batch, 1 if how is WriteMode.SINGLE else len(batch), how):
                 session.write(payload)
 
     def scattered(self, measurement: Measurement, points: int, seed: int) -> list[Batch]:

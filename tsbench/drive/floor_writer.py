@@ -61,10 +61,8 @@ def _payloads(spec: RunSpec, schema: Schema, op: str) -> Iterator[Payload]:
     mode = modes.get(op) or WriteMode.usual(points)  # bare Locust names no ops
     world = spec.world_at()
     first_tick, _ = spec.write_ticks(world)
-    if mode is WriteMode.SINGLE:
-        blocks = world.batches(0, points=spec.block_points, first_tick=first_tick)
-        return chain.from_iterable(map(schema.encode_singles, blocks))
-    return (schema.encode(batch, mode) for batch in world.batches(0, points=points, first_tick=first_tick))
+    blocks = world.batches(0, points=spec.block_points, first_tick=first_tick)
+    return chain.from_iterable(schema.encode_each(block, points, mode) for block in blocks)
 
 
 def main(directory: str, endpoint: str, seconds: str, *ops: str) -> None:

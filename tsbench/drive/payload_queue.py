@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -44,7 +45,8 @@ READY_S = 600.0
 Before its first write it computes all that the bulk load has stored."""
 END_S = 10.0
 """Time limit for the killed encoder to end, in seconds."""
-_READ_BYTES = 1 << 20
+_PIPE_BYTES = 1 << 18
+_READ_BYTES = _PIPE_BYTES
 
 
 @dataclass(slots=True, eq=False)  # not frozen, as `Payload`
@@ -307,6 +309,17 @@ class PayloadQueue:
             encoder.kill()
 
 
+def _large_pipe() -> tuple[int, int]:
+    """Return a pipe that holds a burst, if the system permits it.
+
+    A piece of 64 KB at a time would wake both processes several times for a write of a thousand rows.
+    """
+    incoming, outgoing = os.pipe()
+    with suppress(AttributeError, OSError):  # only Linux has it, and a user may have too many pipes for it
+        fcntl.fcntl(incoming, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return incoming, outgoing
+
+
 def _raise(reason: str) -> None:
     raise Broken(reason)
 
@@ -316,7 +329,7 @@ class _Encoder:
 
     def __init__(self) -> None:
         its_input, self.outgoing = os.pipe()
-        self.incoming, its_output = os.pipe()
+        self.incoming, its_output = _large_pipe()
         try:
             self._child = subprocess.Popen(
                 # Not `-m`: the classes of its messages would be those of a module named `__main__`.

@@ -55,7 +55,7 @@ class TimeSeriesUser(User):
     target: ClassVar[str] = ""
     schema: ClassVar[str | None] = None
     use_case: ClassVar[str] = "cpu-only"
-    block_points: ClassVar[int] = 1_000
+    block_points: ClassVar[int | None] = None
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)

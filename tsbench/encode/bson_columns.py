@@ -9,19 +9,16 @@ The format: https://bsonspec.org/spec.html
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tsbench.encode.sql import Inexact
-from tsbench.encode.text_columns import Part, Texts, assembled, joined, texts
+from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assembled, joined, texts
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from tsbench.model import Batch, Codes
@@ -36,34 +33,7 @@ _DOUBLE, _TEXT, _DOCUMENT, _DATE, _INT64 = b"\x01", b"\x02", b"\x03", b"\x09", b
 _LENGTH_BYTES, _END = 4, b"\0"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Documents:
-    """Documents one after the other in `data`; document i ends before `ends[i]`."""
-
-    data: memoryview
-    ends: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def __iter__(self) -> Iterator[bytes]:
-        data, start = bytes(self.data), 0
-        for end in self.ends.tolist():
-            yield data[start:end]
-            start = end
-
-    def pieces(self, most_documents: int, most_bytes: int) -> Iterator[tuple[memoryview, int]]:
-        """Yield the documents in pieces of at most that many, and of at most that many bytes if a document fits."""
-        first = start = 0
-        while first < len(self):
-            last = int(np.searchsorted(self.ends, start + most_bytes, side="right"))
-            last = max(first + 1, min(last, first + most_documents))
-            end = int(self.ends[last - 1])
-            yield self.data[start:end], last - first
-            first, start = last, end
-
-
-def points(batch: Batch) -> Documents:
+def points(batch: Batch) -> Assembled:
     """Return one document per point: tags (if the measurement has any), time as a date, and every field.
 
     Raises
@@ -74,7 +44,7 @@ def points(batch: Batch) -> Documents:
     return _documents(batch, [Part(fixed(rows(batch)))], batch.series)
 
 
-def values(batch: Batch) -> Documents:
+def values(batch: Batch) -> Assembled:
     """Return one document per value: tags (if any), measurement, time, point, field and value; a point's in a row.
 
     `point` is a hash of all values of the point: the values of two points of a series at the same time belong together
@@ -99,7 +69,7 @@ def values(batch: Batch) -> Documents:
     numbers["value0"] = np.column_stack(columns).ravel()
     parts = [Part(fixed(middle)), Part(names, np.tile(np.arange(len(fields)), len(batch))), Part(fixed(numbers))]
     found = _documents(batch, parts, np.repeat(batch.series, len(fields)))
-    return Documents(found.data, found.ends[len(fields) - 1 :: len(fields)])
+    return Assembled(found.data, found.ends[len(fields) - 1 :: len(fields)])
 
 
 def times_ms(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -126,11 +96,11 @@ def rows(batch: Batch) -> NDArray[np.void]:
     return found
 
 
-def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Documents:
+def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Assembled:
     """Return documents of these parts, each after its length and the tags of its series."""
     count = len(series)
     if not count:
-        return Documents(memoryview(b""), np.zeros(0, np.int64))
+        return NO_ROWS
     m = batch.measurement
     heads = np.zeros(count, _TAGGED if m.tags else _UNTAGGED)
     parts = [Part(fixed(heads)), *parts]
@@ -141,7 +111,7 @@ def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Do
         heads["tags"] = _LENGTH_BYTES + tags.block(slice(0, count))[1]
     for part in parts:
         heads["total"] += part.block(slice(0, count))[1].astype("<i4")
-    return Documents(assembled(parts, count), np.cumsum(heads["total"], dtype=np.int64))
+    return assembled(parts, count)
 
 
 def _template(names: tuple[bytes, ...], count: int, end: bytes = _END) -> NDArray[np.void]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.encode import bson_columns
-from tsbench.encode.bson_columns import TAGS, Documents
-from tsbench.encode.text_columns import Part, Texts, assembled
+from tsbench.encode.bson_columns import TAGS
+from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assembled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ _UPDATE_END = b"\0\0\x08upsert\0\x01\0"  # of $set, of u, and of the update
 class Updates:
     """Updates, and the points of each: update i has the batch's rows `rows[bounds[i]:bounds[i + 1]]`."""
 
-    documents: Documents
+    documents: Assembled
     rows: NDArray[np.int64]
     bounds: NDArray[np.int64]
 
@@ -52,7 +52,7 @@ def hours(batch: Batch, *, apart: bool = False) -> Updates:
     ms = bson_columns.times_ms(batch.time_ns)
     count = len(batch)
     if not count:
-        return Updates(Documents(memoryview(b""), np.zeros(0, np.int64)), np.zeros(0, np.int64), np.zeros(1, np.int64))
+        return Updates(NO_ROWS, np.zeros(0, np.int64), np.zeros(1, np.int64))
     order = np.arange(count) if apart else np.lexsort((ms, batch.series))
     series, ms = batch.series[order], ms[order]
     begins, is_last = np.ones((2, count), np.bool_)
@@ -68,9 +68,9 @@ def hours(batch: Batch, *, apart: bool = False) -> Updates:
     firsts = np.diff(numbers, prepend=-1) > 0
     # Every update's end stands before the next one's head: the last part of a row should have one length (`assembled`).
     parts = [Part(heads, np.where(firsts, numbers, len(sizes))), Part(bson_columns.fixed(points))]
-    data = bytes(assembled(parts, len(numbers)))[len(_UPDATE_END) :] + _UPDATE_END
+    data = bytes(assembled(parts, len(numbers)).data)[len(_UPDATE_END) :] + _UPDATE_END
     ends = np.cumsum(heads.lengths[:-1] + sizes, dtype=np.int64)
-    return Updates(Documents(memoryview(data), ends), order, np.append(np.flatnonzero(begins), count))
+    return Updates(Assembled(memoryview(data), ends), order, np.append(np.flatnonzero(begins), count))
 
 
 def _points(batch: Batch, order: NDArray[np.int64], ms: NDArray[np.int64]) -> NDArray[np.void]:
@@ -115,7 +115,7 @@ def _heads(batch: Batch, series: NDArray[np.int32], hour_ms: NDArray[np.int64], 
         _part(count, _named("$set"), _i4(set_size)),
     ]
     lengths = sum(np.broadcast_to(part.block(slice(0, count))[1], count) for part in parts)
-    return _texts(bytes(assembled(parts, count)), np.asarray(lengths, np.int64))
+    return _texts(bytes(assembled(parts, count).data), np.asarray(lengths, np.int64))
 
 
 def _texts(joined: bytes, lengths: NDArray[np.int64]) -> Texts:

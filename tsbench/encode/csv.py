@@ -34,7 +34,7 @@ def encode(batch: Batch) -> memoryview:
     ValueError
         If a float is not finite.
     """
-    return assembled(*_plan(batch)) if len(batch) else memoryview(b"")
+    return assembled(*_plan(batch)).data if len(batch) else memoryview(b"")
 
 
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:

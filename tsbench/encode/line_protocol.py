@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from tsbench.encode.number_text import Column, number_parts, time_part
-from tsbench.encode.text_columns import Part, Texts, assemble, assembled, joined, texts
+from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assemble, assembled, joined, texts
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
@@ -33,17 +33,16 @@ def encode(batch: Batch) -> memoryview:
         If a name or tag value has a form that the protocol cannot express (a line break, or a backslash at its end), or
         a float is not finite.
     """
-    return assembled(*_plan(batch)) if len(batch) else memoryview(b"")
+    return lines(batch).data
+
+
+def lines(batch: Batch) -> Assembled:
+    """Return the same bytes as `encode`, and where each point's line ends; errors as there."""
+    return assembled(*_plan(batch)) if len(batch) else NO_ROWS
 
 
 def encode_singles(batch: Batch) -> list[bytes]:
-    """Return one line per point, without the line feed.
-
-    Raises
-    ------
-    ValueError
-        As `encode`.
-    """
+    """Return one line per point, without the line feed; errors as in `encode`."""
     return bytes(encode(batch)).split(b"\n")[:-1]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tsbench.encode import pgcopy, sql
 from tsbench.encode.number_text import Column, number_parts
-from tsbench.encode.text_columns import Part, Texts, assembled, texts
+from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assembled, texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,8 +42,8 @@ _APART = _Form(b"('", b"',", b",", b"'", b")\0")  # no JSON text holds the byte 
 _LINES = _Form(b"", b"\t", b"\t", b"", b"\n")
 
 
-def values(batch: Batch) -> bytes:
-    """Return the rows as a list of VALUES: `('time',series,field,...),(...)`.
+def values(batch: Batch) -> Assembled:
+    """Return the rows as a list of VALUES, each after a comma: `,('time',series,field,...),(...)`.
 
     Raises
     ------
@@ -52,15 +52,15 @@ def values(batch: Batch) -> bytes:
     ValueError
         If a float is not finite.
     """
-    return bytes(_assembled(batch, _VALUES)[1:])
+    return _assembled(batch, _VALUES)
 
 
 def value_rows(batch: Batch) -> list[bytes]:
     """Return each row as a list of VALUES of its own; errors as in `values`."""
-    return bytes(_assembled(batch, _APART)).split(b"\0")[:-1]
+    return bytes(_assembled(batch, _APART).data).split(b"\0")[:-1]
 
 
-def lines(batch: Batch) -> memoryview:
+def lines(batch: Batch) -> Assembled:
     """Return the rows as lines for LOAD DATA; errors as in `values`."""
     return _assembled(batch, _LINES)
 
@@ -70,9 +70,9 @@ def literal(value: str | float) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
-def _assembled(batch: Batch, form: _Form) -> memoryview:
+def _assembled(batch: Batch, form: _Form) -> Assembled:
     if not len(batch):
-        return memoryview(b"")
+        return NO_ROWS
     m, end = batch.measurement, form.end + form.lead
     numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
     percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]

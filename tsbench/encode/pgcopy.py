@@ -17,6 +17,8 @@ import numpy as np
 from tsbench.encode.sql import Inexact, own_tags_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from tsbench.model import Batch
@@ -55,6 +57,21 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     if texts:
         table["json"] = _padded(texts, width)[batch.series]
     return buffer
+
+
+def encode_each(batch: Batch, points: int, *, extra_json: bool) -> Iterator[tuple[bytes, int]]:
+    """Return every `points` points as a stream of their own, and their number; the last may have fewer.
+
+    Each is as `encode` makes it of its points, except that the whole batch is encoded at once; errors as there.
+    """
+    whole, count = memoryview(encode(batch, extra_json=extra_json)), len(batch)
+    rows = whole[len(HEADER) : len(whole) - len(TRAILER)]
+    width = len(rows) // max(1, count)
+    starts = range(0, count, points)
+    return (
+        (b"".join((HEADER, rows[start * width : (start + points) * width], TRAILER)), min(points, count - start))
+        for start in starts
+    )
 
 
 def times_us(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -49,6 +49,14 @@ def rows(of_columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     return list(zip(*of_columns, strict=True))
 
 
+def writes(of_columns: Sequence[Sequence[Any]], points: int) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
+    """Yield every `points` rows and their `width_bytes`; the last may be fewer."""
+    of_rows = rows(of_columns)
+    for start in range(0, len(of_rows), points):
+        chosen = slice(start, start + points)
+        yield of_rows[chosen], width_bytes([column[chosen] for column in of_columns])
+
+
 def flat(of_rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Return the values of all rows one after the other, in the order of a multi-row VALUES list."""
     return tuple(chain.from_iterable(of_rows))

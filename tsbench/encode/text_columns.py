@@ -87,22 +87,68 @@ def assemble(parts: Sequence[Part], rows: int, lead: Part | None = None) -> Iter
     lead = lead or _NOTHING
     buffer = _buffer(parts, lead, min(_step(parts), rows))
     for chosen, safe in _blocks(parts, rows):
-        end = _write(buffer, [part.block(chosen) for part in safe], lead.one(chosen.start))
-        yield buffer[: end - lead.one(min(chosen.stop, rows - 1))[1]]
+        ends = _write(buffer, [part.block(chosen) for part in safe], lead.one(chosen.start))
+        yield buffer[: ends[-1] - lead.one(min(chosen.stop, rows - 1))[1]]
 
 
-def assembled(parts: Sequence[Part], rows: int, lead: Part | None = None) -> memoryview:
-    """Return the rows' bytes in one piece.
+@dataclass(frozen=True, slots=True, eq=False)
+class Assembled:
+    """Rows one after the other in `data`; row i ends before `ends[i]`."""
+
+    data: memoryview
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __iter__(self) -> Iterator[bytes]:
+        data, start = bytes(self.data), 0
+        for end in self.ends.tolist():
+            yield data[start:end]
+            start = end
+
+    def cut(self, rows: int) -> Iterator[Assembled]:
+        """Yield `rows` rows at a time; the last piece may have fewer."""
+        start = 0
+        for first in range(0, len(self), rows):
+            ends = self.ends[first : first + rows]
+            end = int(ends[-1])
+            yield Assembled(self.data[start:end], ends - start)
+            start = end
+
+    def cut_by_size(self, most_rows: int, most_bytes: int) -> Iterator[Assembled]:
+        """Yield pieces of at most that many rows, and of at most that many bytes unless a row is longer."""
+        first = start = 0
+        while first < len(self):
+            last = int(np.searchsorted(self.ends, start + most_bytes, side="right"))
+            last = max(first + 1, min(last, first + most_rows))
+            ends = self.ends[first:last]
+            end = int(ends[-1])
+            yield Assembled(self.data[start:end], ends - start)
+            first, start = last, end
+
+
+NO_ROWS = Assembled(memoryview(b""), np.zeros(0, np.int64))
+
+
+def assembled(parts: Sequence[Part], rows: int, lead: Part | None = None) -> Assembled:
+    """Return the rows, one or more, in one piece.
 
     Joining the blocks of `assemble`, which has the same parameters, would take half as long as making them.
     """
     lead = lead or _NOTHING
     buffer = _buffer(parts, lead, rows)  # more than is needed, but untouched pages take no memory
+    leads = np.broadcast_to(lead.block(slice(0, rows))[1], (rows,))
+    ends = np.empty(rows, np.int64)
     end = 0
     for chosen, safe in _blocks(parts, rows):
-        end += _write(buffer[end:], [part.block(chosen) for part in safe], lead.one(chosen.start))
-        end -= lead.one(min(chosen.stop, rows - 1))[1]
-    return buffer[:end].data
+        own = ends[chosen]
+        own[:] = _write(buffer[end:], [part.block(chosen) for part in safe], lead.one(chosen.start))
+        own += end
+        own[:-1] -= leads[chosen.start + 1 : chosen.stop]
+        own[-1] -= leads[min(chosen.stop, rows - 1)]
+        end = int(own[-1])
+    return Assembled(buffer[:end].data, ends)
 
 
 def _step(parts: Sequence[Part]) -> int:
@@ -132,23 +178,22 @@ def _write(
     buffer: NDArray[np.uint8],
     columns: Sequence[tuple[NDArray[np.void], NDArray[np.integer[Any]]]],
     lead: tuple[NDArray[np.uint8], int],
-) -> int:
-    """Write rows one after the other behind the lead; return the position where they end."""
+) -> NDArray[np.int64]:
+    """Write rows one after the other behind the lead; return the position where each ends."""
     text, start = lead
     buffer[: len(text)] = text
     total = columns[-1][1].astype(np.int64)
     for _, lengths in columns[:-1]:
         total = total + lengths
-    position = np.cumsum(total)
-    end = start + int(position[-1])
-    position += start - total
+    ends = start + np.cumsum(total)
+    position = ends - total
     for padded, lengths in columns:
         # A view in which an item of the table's width begins at every byte of the buffer: one assignment then copies
         # whole items to arbitrary positions, in the order of the rows.
-        window: NDArray[np.void] = np.ndarray((end,), padded.dtype, buffer, strides=(1,))
+        window: NDArray[np.void] = np.ndarray((int(ends[-1]),), padded.dtype, buffer, strides=(1,))
         window[position] = padded
         position += lengths
-    return end
+    return ends
 
 
 def _stretches(tail: Part, rows: int) -> Iterator[tuple[int, int, Part]]:

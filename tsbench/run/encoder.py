@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BURST_BYTES = 256 * 1024
 """Size at which a burst ends; it has one write at least."""
 SENT_BYTES = 32 * 1024
-"""Size of several bursts at which they are sent; a pipe holds twice as much."""
+"""Size of several bursts at which they are sent; a pipe holds twice as much, or more."""
 
 
 class Job(NamedTuple):
@@ -134,7 +134,8 @@ class Inbox:
             end = start + _HEAD.size + length
             if len(self._received) < end:
                 break
-            found.append(Frame(bytes(self._received[start + _HEAD.size : end]), writes, encode_ns))
+            with memoryview(self._received) as received:
+                found.append(Frame(bytes(received[start + _HEAD.size : end]), writes, encode_ns))
             start = end
         del self._received[:start]
         return found
@@ -219,14 +220,8 @@ class WriteStreams:
                 self._streams.popleft()
                 continue
             self._streams.rotate(-1)
-            return _Block(stream, number, batch.measurement.name, self._encoded(batch, points, mode))
+            return _Block(stream, number, batch.measurement.name, self._schema.encode_each(batch, points, mode))
         return None
-
-    def _encoded(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        if mode is WriteMode.SINGLE:
-            return self._schema.encode_singles(batch)
-        starts = range(0, len(batch), points)
-        return (self._schema.encode(batch.rows(start, start + points), mode) for start in starts)
 
 
 # --- the process ------------------------------------------------------------------------------------------------------

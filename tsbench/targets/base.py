@@ -128,10 +128,11 @@ class Schema(Protocol):
         """Encode a batch for a session to write. SINGLE takes a batch of one point."""
         ...
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """Yield one SINGLE payload per point of the batch, in order; faster than slicing the batch.
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        """Return what `encode` makes of every `points` points of the batch, in order; the last may have fewer.
 
-        The batch is encoded at once, but payloads are made one by one: making a thousand would delay other ops.
+        The batch is encoded at once where that is faster than slicing it (numpy's calls cost as much for ten points as
+        for a thousand), but payloads are made one by one: making a thousand would delay other ops.
         """
         ...
 
@@ -144,6 +145,11 @@ class Schema(Protocol):
             If this layout or database cannot express the query.
         """
         ...
+
+
+def encode_slices(schema: Schema, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+    """Return what `Schema.encode_each` returns, each payload encoded from a slice of the batch."""
+    return (schema.encode(batch.rows(start, start + points), mode) for start in range(0, len(batch), points))
 
 
 class Session(Protocol):

@@ -53,9 +53,13 @@ class NullSchema:
         """Return a payload without data."""
         return Payload(mode, batch.measurement.name, "", None, len(batch), 0)
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """Return one payload without data per point."""
-        return repeat(Payload(WriteMode.SINGLE, batch.measurement.name, "", None, 1, 0), len(batch))
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        """Return payloads without data."""
+        whole, rest = divmod(len(batch), points)
+        name = batch.measurement.name
+        yield from repeat(Payload(mode, name, "", None, points, 0), whole)
+        if rest:
+            yield Payload(mode, name, "", None, rest, 0)
 
     def compile(self, query: Query) -> Statement:  # noqa: ARG002
         """Raise `NothingKept`: nothing is stored, so no query has an answer."""

@@ -155,7 +155,7 @@ def test_a_write_beyond_max_allowed_packet_is_divided_and_stored_whole_or_not_at
     session.run([Statement('TRUNCATE "cpu"'), Statement('ALTER TABLE "cpu" ADD CHECK ("time" < \'2016-01-01 08:00\')')])
     assert failure(lambda: session.write(payload)) == (Outcome.FAILED, "constraint")
     assert session.query(SCHEMA.compile(Count(CPU)), ("points",)).records == [(0,)]
-    payload.data[0] *= 9
+    payload.data[0] = bytes(payload.data[0]) * 9
     assert failure(lambda: session.write(payload)) == (Outcome.FAILED, "too large")
     session.close()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.encode import pgcopy, sql
 from tsbench.model import Kind, WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported, expressible
+from tsbench.targets.base import Payload, Statement, Unsupported, encode_slices, expressible
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -103,21 +103,25 @@ class DuckdbSchema:
             table = _arrow(batch)
             return Payload(mode, m.name, f"{insert} SELECT * FROM {BATCH}", table, len(batch), table.nbytes)
         columns = _python(batch)
-        rows, nbytes = sql.rows(columns), sql.width_bytes(columns)
-        pieces = [
-            Statement(f"{insert} VALUES {_marks(piece)}", sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)
-        ]
-        return Payload(mode, m.name, pieces[0].text if pieces else "", pieces, len(batch), nbytes)
+        return _inserts(m, sql.rows(columns), sql.width_bytes(columns), mode)
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        columns = _python(batch)
-        text, name = f"{_insert(batch.measurement)} VALUES ({', '.join('?' * len(columns))})", batch.measurement.name
-        each = sql.width_bytes(columns) // max(1, len(batch))
-        return (Payload(WriteMode.SINGLE, name, text, [Statement(text, row)], 1, each) for row in sql.rows(columns))
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        if mode is WriteMode.BULK:
+            return encode_slices(self, batch, points, mode)
+        writes = sql.writes(_python(batch), points)
+        return (_inserts(batch.measurement, rows, nbytes, mode) for rows, nbytes in writes)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
         return _Text().statement(query)
+
+
+def _inserts(m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, mode: WriteMode) -> Payload:
+    """Return rows as statements of as many parameters as one may have."""
+    pieces = [
+        Statement(f"{_insert(m)} VALUES {_marks(piece)}", sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)
+    ]
+    return Payload(mode, m.name, pieces[0].text if pieces else "", pieces, len(rows), nbytes)
 
 
 def _columns_of(tags: Mapping[str, Codes], of_type: str) -> str:

@@ -105,23 +105,25 @@ class LineSchema:
         """Return the batch as lines, the same in all modes: /write takes any number of points."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        if mode is WriteMode.SINGLE:
-            return next(self.encode_singles(batch))
-        with expressible():
-            data = line_protocol.encode(batch)
-        return Payload(mode, batch.measurement.name, self.request, data, len(batch), len(data))
+        if len(batch):
+            return next(self.encode_each(batch, len(batch), mode))
+        return Payload(mode, batch.measurement.name, self.request, b"", 0, 0)
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Wait for the compactions that the load has caused."""
         del measurements
         return [WaitForCompactions()]
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """Yield one SINGLE payload with one line per point."""
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        """Yield payloads of `points` lines; a single one without its line feed."""
         name = batch.measurement.name
         with expressible():
-            found = line_protocol.encode_singles(batch)
-        return (Payload(WriteMode.SINGLE, name, self.request, line, 1, len(line)) for line in found)
+            if mode is WriteMode.SINGLE:
+                single = line_protocol.encode_singles(batch)
+                return (Payload(mode, name, self.request, line, 1, len(line)) for line in single)
+            lines = line_protocol.lines(batch)
+        cut = lines.cut(points)
+        return (Payload(mode, name, self.request, one.data, len(one), len(one.data)) for one in cut)
 
 
 class Writer:

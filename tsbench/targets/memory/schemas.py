@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.model import WriteMode
-from tsbench.targets.base import Operation, Payload, Statement, Unsupported
+from tsbench.targets.base import Operation, Payload, Statement, Unsupported, encode_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,9 +64,9 @@ class MemorySchema:
         name = batch.measurement.name
         return Payload(mode, name, f"add to {name}", batch, len(batch), len(batch) * 12 + batch.values * 8)
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        """Return one payload per point."""
-        return (self.encode(batch.rows(i, i + 1), WriteMode.SINGLE) for i in range(len(batch)))
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        """Return slices of the batch."""
+        return encode_slices(self, batch, points, mode)
 
     def compile(self, query: Query) -> Statement:
         """Return a statement with the query itself as its parameter; its text is for people only."""

@@ -17,6 +17,7 @@ from tsbench.targets.mongodb.pipelines import Pipeline, key_path, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tsbench.encode.text_columns import Assembled
     from tsbench.model import Batch, Codes, Measurement, Query
     from tsbench.targets.base import Command
 
@@ -114,27 +115,35 @@ class DocumentSchema:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         with expressible():
             pieces = list(self._pieces(batch))
-        size = sum(len(piece.data) for piece in pieces)
-        return Payload(mode, batch.measurement.name, self._text(batch), pieces, len(batch), size)
+        return _payload(mode, batch, self._text(batch), pieces)
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        name, text = batch.measurement.name, self._text(batch)
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        text = self._text(batch)
         with expressible():
-            pieces = self._singles(batch)
-        return (Payload(WriteMode.SINGLE, name, text, [piece], 1, len(piece.data)) for piece in pieces)
+            writes = self._writes(batch, points)
+        return (_payload(mode, batch, text, pieces) for pieces in writes)
 
     def _text(self, batch: Batch) -> str:
         return f"{self.verb} {self.pipeline.collection(batch.measurement)}"
 
     def _pieces(self, batch: Batch) -> Iterator[Piece]:
-        first = 0
-        for data, points in bson_columns.points(batch).pieces(MAX_DOCUMENTS, MAX_BYTES):
-            yield Piece(data, points, points, first)
-            first += points
+        """Yield the commands of a batch that is one write."""
+        return _pieces(self._documents(batch), self._documents_each(batch))
 
-    def _singles(self, batch: Batch) -> Iterator[Piece]:
-        documents = bson_columns.points(batch)
-        return (Piece(one, 1, 1) for one in documents)
+    def _writes(self, batch: Batch, points: int) -> Iterator[Sequence[Piece]]:
+        """Yield the commands of writes of `points` points each."""
+        documents, each = self._documents(batch), self._documents_each(batch)
+        if points == 1:
+            return ([Piece(one, each, 1, 0, each)] for one in documents)
+        return ([*_pieces(found, each)] for found in documents.cut(points))
+
+    def _documents(self, batch: Batch) -> Assembled:
+        """Return the documents of every point as a row."""
+        return bson_columns.points(batch)
+
+    def _documents_each(self, batch: Batch) -> int:  # noqa: ARG002 - not of single values
+        """Return the number of documents of a point."""
+        return 1
 
     def compile(self, query: Query) -> Statement:
         """Return the query as an aggregation pipeline."""
@@ -153,15 +162,11 @@ class ValueSchema(DocumentSchema):
     def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
         return [{MEASUREMENT: 1, TIME: 1}, *([{MEASUREMENT: 1, key_path(m): 1, TIME: -1}] if m.key else [])]
 
-    def _pieces(self, batch: Batch) -> Iterator[Piece]:
-        first, fields = 0, len(batch.fields)
-        for data, points in bson_columns.values(batch).pieces(MAX_DOCUMENTS // fields, MAX_BYTES):
-            yield Piece(data, points * fields, points, first, fields)
-            first += points
+    def _documents(self, batch: Batch) -> Assembled:
+        return bson_columns.values(batch)
 
-    def _singles(self, batch: Batch) -> Iterator[Piece]:
-        fields, documents = len(batch.fields), bson_columns.values(batch)
-        return (Piece(one, fields, 1, 0, fields) for one in documents)
+    def _documents_each(self, batch: Batch) -> int:
+        return len(batch.fields)
 
 
 class HourSchema(DocumentSchema):
@@ -184,7 +189,8 @@ class HourSchema(DocumentSchema):
 
     def _pieces(self, batch: Batch) -> Iterator[Piece]:
         found, first = bson_hours.hours(batch), 0
-        for data, updates in found.documents.pieces(MAX_DOCUMENTS, MAX_BYTES):
+        for piece in found.documents.cut_by_size(MAX_DOCUMENTS, MAX_BYTES):
+            data, updates = piece.data, len(piece)
             bounds = found.bounds[first : first + updates + 1]
             rows = found.rows[bounds[0] : bounds[-1]]
             if len(batch) == 1:
@@ -193,9 +199,25 @@ class HourSchema(DocumentSchema):
                 yield Piece(data, updates, len(rows), rows=rows.tolist(), bounds=(bounds - bounds[0]).tolist())
             first += updates
 
-    def _singles(self, batch: Batch) -> Iterator[Piece]:
-        updates = bson_hours.hours(batch, apart=True)
-        return (Piece(one, 1, 1) for one in updates.documents)
+    def _writes(self, batch: Batch, points: int) -> Iterator[Sequence[Piece]]:
+        if points == 1:
+            updates = bson_hours.hours(batch, apart=True)
+            return ([Piece(one, 1, 1)] for one in updates.documents)
+        # Which points share a document depends on where a write ends.
+        return ([*self._pieces(batch.rows(i, i + points))] for i in range(0, len(batch), points))
+
+
+def _pieces(documents: Assembled, each: int) -> Iterator[Piece]:
+    """Yield the commands of points that have `each` documents."""
+    first = 0
+    for piece in documents.cut_by_size(MAX_DOCUMENTS // each, MAX_BYTES):
+        yield Piece(piece.data, len(piece) * each, len(piece), first, each)
+        first += len(piece)
+
+
+def _payload(mode: WriteMode, batch: Batch, text: str, pieces: Sequence[Piece]) -> Payload:
+    points, size = sum(piece.points for piece in pieces), sum(len(piece.data) for piece in pieces)
+    return Payload(mode, batch.measurement.name, text, pieces, points, size)
 
 
 def command(document: Mapping[str, Any], *, optional: bool = False) -> Statement:

@@ -20,6 +20,7 @@ from tsbench.targets.sql import OWN_TAGS, SqlText, fields, names, quoted, table_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tsbench.encode.text_columns import Assembled
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
 
 _COLUMN_TYPE = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
@@ -155,21 +156,22 @@ class MysqlSchema:
         m = batch.measurement
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        with expressible():
-            if mode is WriteMode.BULK:
-                lines = mysql_text.lines(batch)
-                return Payload(mode, m.name, _load(m), lines, len(batch), len(lines))
-            height = max(1, _PIECE_BYTES // (40 + 20 * len(m.fields) + 100 * len(m.own_tags)))
-            starts = range(0, len(batch), height)
-            pieces = [mysql_text.values(batch.rows(start, start + height)) for start in starts]
-        text = _replace(m)
-        return Payload(mode, m.name, text, pieces, len(batch), len(text) + sum(len(piece) + 1 for piece in pieces) - 1)
+        if len(batch):
+            return next(self.encode_each(batch, len(batch), mode))
+        return Payload(mode, m.name, "", b"" if mode is WriteMode.BULK else [], 0, 0)
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        name, text = batch.measurement.name, _replace(batch.measurement)
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        m = batch.measurement
+        name, load, replace = m.name, _load(m), _replace(m)
         with expressible():
-            rows = mysql_text.value_rows(batch)
-        return (Payload(WriteMode.SINGLE, name, text, [row], 1, len(text) + len(row)) for row in rows)
+            if mode is WriteMode.SINGLE:
+                rows = mysql_text.value_rows(batch)
+                return (Payload(mode, name, replace, [row], 1, len(replace) + len(row)) for row in rows)
+            if mode is WriteMode.BULK:
+                lines = mysql_text.lines(batch).cut(points)
+                return (Payload(mode, name, load, one.data, len(one), len(one.data)) for one in lines)
+            values = mysql_text.values(batch).cut(points)
+        return (_statements(name, replace, one) for one in values)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
@@ -202,6 +204,12 @@ class MysqlSchema:
 
 def _columns(m: Measurement) -> str:
     return names(["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if m.own_tags else [])])
+
+
+def _statements(name: str, text: str, values: Assembled) -> Payload:
+    """Return rows for one or more REPLACE statements, in pieces without the comma before the first row."""
+    pieces = [piece.data[1:] for piece in values.cut_by_size(len(values), _PIECE_BYTES)]
+    return Payload(WriteMode.MULTI, name, text, pieces, len(values), len(text) + len(values.data) - 1)
 
 
 def _replace(m: Measurement) -> str:

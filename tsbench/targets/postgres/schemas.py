@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tsbench.encode import pgcopy, pgparams, sql
 from tsbench.model import WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported, expressible
+from tsbench.targets.base import Payload, Statement, Unsupported, encode_slices, expressible
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -121,15 +122,30 @@ class PostgresSchema:
                 values, text = pgparams.arrays(batch), _insert_arrays(m)
         return Payload(mode, m.name, text, values, len(batch), pgparams.nbytes(values))
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        m, text = batch.measurement, _insert(batch.measurement, 1)
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        m = batch.measurement
         with expressible():
+            if mode is WriteMode.BULK:
+                copy, streams = _copy(m), pgcopy.encode_each(batch, points, extra_json=True)
+                return (Payload(mode, m.name, copy, data, count, len(data)) for data, count in streams)
+            if len(_inserted(m)) * points > MAX_PARAMETERS:
+                return encode_slices(self, batch, points, mode)
             rows = pgparams.rows(batch)
-        return (Payload(WriteMode.SINGLE, m.name, text, row, 1, pgparams.nbytes(row)) for row in rows)
+        if points == 1:
+            text = _insert(m, 1)
+            return (Payload(mode, m.name, text, row, 1, pgparams.nbytes(row)) for row in rows)
+        return _inserts(m, rows, points)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
         return PostgresText().statement(query)
+
+
+def _inserts(m: Measurement, rows: Iterator[pgparams.Parameters], points: int) -> Iterator[Payload]:
+    """Yield INSERTs of `points` rows each; the last may have fewer."""
+    while values := pgparams.flat(islice(rows, points)):
+        count = len(values) // len(_inserted(m))
+        yield Payload(WriteMode.MULTI, m.name, _insert(m, count), values, count, pgparams.nbytes(values))
 
 
 def _copy(m: Measurement) -> str:

@@ -115,22 +115,17 @@ class SqliteSchema:
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         columns = _columns(batch)
-        rows, nbytes = sql.rows(columns), sql.width_bytes(columns)
-        if mode is not WriteMode.MULTI:
-            text = self._insert(batch.measurement, 1)
-            return Payload(mode, batch.measurement.name, text, rows, len(batch), nbytes)
-        pieces = [
-            Statement(self._insert(batch.measurement, len(piece)), sql.flat(piece))
-            for piece in sql.chunks(rows, MAX_PARAMETERS)
-        ]
-        text = pieces[0].text if pieces else ""
-        return Payload(mode, batch.measurement.name, text, pieces, len(batch), nbytes)
+        return self._payload(batch.measurement, sql.rows(columns), sql.width_bytes(columns), mode)
 
-    def encode_singles(self, batch: Batch) -> Iterator[Payload]:
-        columns = _columns(batch)
-        text, name = self._insert(batch.measurement, 1), batch.measurement.name
-        each = sql.width_bytes(columns) // max(1, len(batch))
-        return (Payload(WriteMode.SINGLE, name, text, [row], 1, each) for row in sql.rows(columns))
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        writes = sql.writes(_columns(batch), points)
+        return (self._payload(batch.measurement, rows, nbytes, mode) for rows, nbytes in writes)
+
+    def _payload(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, mode: WriteMode) -> Payload:
+        if mode is not WriteMode.MULTI:
+            return Payload(mode, m.name, self._insert(m, 1), rows, len(rows), nbytes)
+        pieces = [Statement(self._insert(m, len(piece)), sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)]
+        return Payload(mode, m.name, pieces[0].text if pieces else "", pieces, len(rows), nbytes)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
