@@ -37,7 +37,7 @@ def encode(batch: Batch) -> memoryview:
 
 
 def lines(batch: Batch) -> Assembled:
-    """Return the same bytes as `encode`, and where each point's line ends; errors as there."""
+    """Return the same bytes as `encode`, and where each point's line ends; errors as in `encode`."""
     return assembled(*_plan(batch)) if len(batch) else NO_ROWS
 
 
