@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.contract import TargetContract
 from tests.targets.data import CPU, START_NS
 from tsbench.model import Count, Measurement, OpError
 from tsbench.targets import memory
@@ -15,6 +15,8 @@ from tsbench.targets.memory.session import store_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.targets.contract_base import Alteration, Point
 
 
 class TestMemory(TargetContract):

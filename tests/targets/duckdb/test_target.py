@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.contract import TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.targets.base import Payload, Schema, Session, Target
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.contract import TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session, Target

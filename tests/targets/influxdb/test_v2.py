@@ -13,7 +13,7 @@ from influxdb_client.client.write_api import SYNCHRONOUS
 from influxdb_client.domain.dialect import Dialect
 
 from tests.targets import data
-from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.contract import TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tests.targets.influxdb.test_v1 import conflicting, line_of, settled_at
 from tsbench.errors import UserMistake
@@ -24,6 +24,7 @@ from tsbench.targets.influxdb.v2 import MARK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.servers.base import Server
     from tsbench.targets.base import Payload, Schema, Session, Target

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pymongo.database import Database
 
-    from tests.targets.contract import Alteration, Point
+    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import ALL, TargetContract
+from tests.targets.contract import TargetContract
+from tests.targets.contract_base import ALL
 from tests.targets.data import CPU, START_NS, S
 from tests.targets.mongodb import bare
 from tsbench.check.comparison import canonical

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.contract import TargetContract
 from tests.targets.data import START_NS, S
 from tests.targets.mysql.support import bare, new_database
 from tsbench.targets.mysql.schemas import SCHEMAS
@@ -15,6 +15,7 @@ from tsbench.targets.mysql.schemas import SCHEMAS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement, WriteMode
     from tsbench.targets.base import Payload, Schema, Session, Target
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.contract import TargetContract
 from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tests.targets.contract_base import Alteration, Point
     from tsbench.targets.base import Payload, Schema, Session, Target
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

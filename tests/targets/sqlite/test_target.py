@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import Alteration, Point, TargetContract
+from tests.targets.contract import TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Measurement, OpError, Outcome, WriteMode
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tests.targets.contract_base import Alteration, Point
     from tsbench.targets.base import Payload, Schema, Session, Target
 
 

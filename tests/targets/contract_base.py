@@ -1,0 +1,166 @@
+"""What the contract of targets stands on: what a test class gives, its fixtures, and how its tests write and ask."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import pytest
+
+from tests.targets import data
+from tests.targets.data import CPU, DISK, LAG, WIDE
+from tsbench.check.comparison import canonical, compare
+from tsbench.model import (
+    Batch,
+    Count,
+    Measurement,
+    Query,
+    WriteMode,
+)
+from tsbench.targets.memory.schemas import KEEP, REPLACE
+from tsbench.targets.memory.session import MemorySession
+from tsbench.targets.registry import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tsbench.targets.base import Payload, Schema, Session, Target
+
+Point = tuple[Any, ...]
+ALL = (CPU, DISK, LAG, WIDE)
+ROOT = Path(__file__).parents[2]
+_ELSEWHERE = """
+import sys
+from tests.targets.data import CPU
+from tsbench.model import Count
+from tsbench.targets.registry import get
+name, url, layout = sys.argv[1:]
+schema = get(name).schemas[layout]
+session = get(name).connect(url, schema)
+session.query(schema.compile(Count(CPU)), Count(CPU).columns)
+"""
+
+
+Action: TypeAlias = Literal["delete", "duplicate", "change", "tag", "more", "part"]
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """What is done to one stored point; `tags` are all tags of its series, the first is the key.
+
+    `tag` gives the last tag another value, `more` adds a field, and `part` stores a point with one field only.
+    """
+
+    action: Action
+    measurement: str
+    time_ns: int
+    series: int
+    tags: Mapping[str, str]
+    field: str
+    value: int
+    """The field's new value, for a change; the field is one of integers."""
+
+    def sql(self, time: str, *, within: str = "") -> tuple[str, ...]:
+        """The statements, with the time and a prefix of the tables' names as the database has them."""
+        table, tags = within + self.measurement, f"{within}tags"
+        where = f"WHERE time = {time} AND tags_id = {self.series}"
+        *_, last_tag = self.tags
+        return {
+            "delete": (f"DELETE FROM {table} {where}",),
+            "duplicate": (f"INSERT INTO {table} SELECT * FROM {table} {where}",),
+            "change": (f"UPDATE {table} SET {self.field} = {self.value} {where}",),
+            "tag": (f"UPDATE {tags} SET {last_tag} = 'elsewhere' WHERE id = {self.series}",),
+            "more": (f"ALTER TABLE {table} ADD COLUMN more INTEGER", f"UPDATE {table} SET more = 1 {where}"),
+            "part": (
+                f"INSERT INTO {table} (time, tags_id, {self.field}) VALUES ({time}, {self.series}, {self.value})",
+            ),
+        }[self.action]
+
+
+class ContractBase:
+    name: str
+    wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
+    holds_anything: bool = True
+    """Whether the bare driver can store tags and fields that the measurement does not have."""
+    absent: ClassVar[frozenset[str]] = frozenset()
+    unsupported: ClassVar[Mapping[str, tuple[type, ...]]] = {}
+
+    @staticmethod
+    def stored(url: str, measurement: Measurement) -> Sequence[Point]:
+        """Every stored point, read without our session; own tags as a mapping, None where there are none."""
+        raise NotImplementedError
+
+    @staticmethod
+    def alter(url: str, alteration: Alteration) -> None:
+        """Do that to a stored point without our session."""
+        raise NotImplementedError
+
+    def refused_in_part(
+        self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode
+    ) -> tuple[Session, Payload, int] | None:
+        """A session and a payload of which the database will not take so many points; None if it takes any."""
+        return None
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        schemas = [s for s in TARGETS[self.name].schemas.values() if s.name not in self.absent]
+        if {"schema", "mode"} <= set(metafunc.fixturenames):
+            both = [(s, m) for s in schemas for m in sorted(s.modes)]
+            metafunc.parametrize(("schema", "mode"), both, ids=[f"{s.name}-{m}" for s, m in both])
+        elif "schema" in metafunc.fixturenames:
+            metafunc.parametrize("schema", schemas, ids=[s.name for s in schemas])
+
+    @pytest.fixture
+    def target(self) -> Target:
+        return TARGETS[self.name]
+
+    @pytest.fixture
+    def session(self, target: Target, url: str, schema: Schema) -> Iterator[Session]:
+        session = target.connect(url, schema)
+        session.run(schema.create(ALL, data.shared_tags()))
+        yield session
+        session.close()
+
+    # --- helpers
+
+    @staticmethod
+    def write(session: Session, schema: Schema, batches: list[Batch], mode: WriteMode | None = None) -> None:
+        how = mode or (WriteMode.BULK if WriteMode.BULK in schema.modes else WriteMode.MULTI)
+        for batch in batches:
+            for payload in schema.encode_each(batch, 1 if how is WriteMode.SINGLE else len(batch), how):
+                session.write(payload)
+
+    def scattered(self, measurement: Measurement, points: int, seed: int) -> list[Batch]:
+        """Batches of points as close in time as the target tells apart."""
+        step_ns = TARGETS[self.name].resolution_ns
+        return data.scattered(measurement, data.shared_tags(), points, seed, step_ns=step_ns)
+
+    def opens_elsewhere(self, url: str, schema: Schema) -> bool:
+        """Another process can open the database and find the table there."""
+        command = [sys.executable, "-c", _ELSEWHERE, self.name, url, schema.name]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False).returncode == 0
+
+    @staticmethod
+    def ask(session: Session, schema: Schema, query: Query) -> Any:
+        return session.query(schema.compile(query), query.columns)
+
+    def count(self, session: Session, schema: Schema, measurement: Measurement) -> int:
+        return int(self.ask(session, schema, Count(measurement)).records[0][0])
+
+    @staticmethod
+    def key(schema: Schema, batches: list[Batch]) -> MemorySession:
+        """The answer key for these points."""
+        key = MemorySession(KEEP if schema.keeps_duplicates else REPLACE)
+        for batch in batches:
+            key.add(batch)
+        return key
+
+    def agrees(self, session: Session, schema: Schema, query: Query, key: MemorySession, name: str = "") -> None:
+        """The target's answer is the answer key's."""
+        if type(query) in self.unsupported.get(schema.name, ()):
+            return
+        expected, actual = key.answer(query), self.ask(session, schema, query)
+        difference = compare(expected, actual, query)
+        assert difference is None, f"{name}: {difference}\n{schema.compile(query).text}\n{canonical(actual)[:3]}"
