@@ -19,7 +19,6 @@ from MySQLdb import _mysql
 from MySQLdb.constants import FIELD_TYPE as TYPE
 
 from tsbench.targets.mysql.answers import is_whole
-from tsbench.targets.mysql.endpoint import DISABLED
 from tsbench.targets.watchdog import new_lock
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ class Connection:
         self.max_packet_bytes = 1 << 24
         """Largest statement that the server takes, set by the session."""
         self._raw: Any = _open(of, password, connect_timeout_s)
-        self._is_encrypted = of.ssl_mode != DISABLED
         # Not Python's own class, which gevent replaces by one that makes the descriptor non-blocking.
         self._socket = _socket.socket(fileno=os.dup(self._raw.fileno()))
         self._new_waiter: NewWaiter | None = None
@@ -94,20 +92,6 @@ class Connection:
     def execute(self, text: bytes) -> list[tuple[Any, ...]]:
         """Execute one statement; return its rows, if it has any. Raises mysqlclient's errors."""
         return self.fetch(text)[1]
-
-    def change(self, text: bytes) -> None:
-        """Execute one statement that has no rows; raises mysqlclient's errors.
-
-        Its answer is one packet of some ten bytes, sent and received as a whole, so that nothing must be looked at
-        before it is read: a tenth less CPU than `execute`.
-        """
-        waiter = self._waiter
-        if waiter is None or self._is_encrypted or len(text) > self._sent_at_once:
-            self.execute(text)
-            return
-        self._alone(self._raw.send_query, text)
-        self._wait(waiter)
-        self._alone(self._raw.read_query_result)
 
     def fetch(self, text: bytes) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Execute one statement; return the names of its answer's columns, and its rows."""
@@ -141,8 +125,8 @@ class Connection:
             return [], []
         return [column[0] for column in result.describe()], list(result.fetch_row(0))
 
-    def _wait(self, waiter: Waiter) -> None:
-        """Wait for an answer, which the watchdog ends."""
+    def _is_answered(self, waiter: Waiter) -> bool:
+        """Wait for an answer, which the watchdog ends; return whether the socket holds the whole answer."""
         self._is_waiting = True
         try:
             waiter.readable(_NEVER)
@@ -151,10 +135,6 @@ class Connection:
             raise
         finally:
             self._is_waiting = False
-
-    def _is_answered(self, waiter: Waiter) -> bool:
-        """Wait for an answer; return whether the socket holds the whole answer."""
-        self._wait(waiter)
         try:
             return is_whole(self._socket.recv(_PEEKED_BYTES, _socket.MSG_PEEK | _socket.MSG_DONTWAIT), _PEEKED_BYTES)
         except OSError:

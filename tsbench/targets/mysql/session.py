@@ -167,11 +167,11 @@ class MysqlSession(Counting):
                 return payload.points
             statements = _statements(payload.text.encode(), payload.data, connection.max_packet_bytes)
             if len(statements) == 1:
-                connection.change(statements[0])
+                connection.execute(statements[0])
             else:
                 with _transaction(connection):
                     for statement in statements:
-                        connection.change(statement)
+                        connection.execute(statement)
             return payload.points
 
     @staticmethod
