@@ -21,7 +21,8 @@ def test_rows_hold_plain_python_values_in_the_columns_order() -> None:
     ]
     assert sql.rows(columns) == [(START_NS, 2, free[0], texts[0]), (START_NS + S, 0, free[1], texts[1])]
     assert [type(v) for v in sql.rows(columns)[0]] == [int, int, int, str]
-    assert sql.width_bytes(columns) == 2 * 3 * 8 + sum(map(len, texts))
+    assert sum(nbytes for _, nbytes in sql.writes(columns, 1)) == 2 * 3 * 8 + sum(map(len, texts))
+    assert [nbytes for _, nbytes in sql.writes(columns, 99)] == [2 * 3 * 8 + sum(map(len, texts))]
 
 
 def test_a_measurement_without_tags_has_neither_series_nor_own_tags() -> None:

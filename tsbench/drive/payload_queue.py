@@ -46,7 +46,7 @@ Before its first write it computes all that the bulk load has stored."""
 END_S = 10.0
 """Time limit for the killed encoder to end, in seconds."""
 _PIPE_BYTES = 1 << 18
-_READ_BYTES = _PIPE_BYTES
+"""Room of the pipe from the encoder, and the most that is read from it at a time."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen, as `Payload`
@@ -250,11 +250,11 @@ class PayloadQueue:
             readable, _, _ = select([encoder.incoming], [], [], max(0.0, give_up - time.monotonic()))
             if not readable:
                 raise Broken(f"the encoder was not ready within {READY_S:g} s")
-            self._receive(os.read(encoder.incoming, _READ_BYTES), _raise)
+            self._receive(os.read(encoder.incoming, _PIPE_BYTES), _raise)
 
     def _read(self, encoder: _Encoder) -> None:
         while not self._is_closed:
-            self._receive(nb_read(encoder.incoming, _READ_BYTES), self._end)
+            self._receive(nb_read(encoder.incoming, _PIPE_BYTES), self._end)
 
     def _receive(self, piece: bytes, fail: Callable[[str], None]) -> None:
         if not piece:

@@ -50,11 +50,18 @@ def rows(of_columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def writes(of_columns: Sequence[Sequence[Any]], points: int) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
-    """Yield every `points` rows and their `width_bytes`; the last may be fewer."""
-    of_rows = rows(of_columns)
+    """Yield every `points` rows and the bytes of their parameters in binary form; the last may be fewer.
+
+    A number or time counts 8 bytes, a text its length.
+    """
+    of_rows, of_texts = rows(of_columns), [column for column in of_columns if _is_text(column)]
+    numbers = 8 * (len(of_columns) - len(of_texts))
     for start in range(0, len(of_rows), points):
-        chosen = slice(start, start + points)
-        yield of_rows[chosen], width_bytes([column[chosen] for column in of_columns])
+        chosen = of_rows[start : start + points]
+        nbytes = numbers * len(chosen)
+        for column in of_texts:
+            nbytes += sum(len(text) for text in column[start : start + points] if text)
+        yield chosen, nbytes
 
 
 def flat(of_rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -73,12 +80,6 @@ def chunks(of_rows: Sequence[tuple[Any, ...]], limit: int) -> Iterator[Sequence[
     height = max(1, limit // len(of_rows[0])) if of_rows else 1
     for start in range(0, len(of_rows), height):
         yield of_rows[start : start + height]
-
-
-def width_bytes(of_columns: Sequence[Sequence[Any]]) -> int:
-    """Return the bytes of all parameters in binary form: 8 per number or time, the length of each text."""
-    height = len(of_columns[0])
-    return sum(sum(len(t) for t in c if t) if _is_text(c) else 8 * height for c in of_columns)
 
 
 def datetimes(time_us: NDArray[np.int64]) -> list[datetime]:

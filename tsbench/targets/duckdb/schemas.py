@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tsbench.encode import pgcopy, sql
@@ -77,7 +78,10 @@ class DuckdbSchema:
         if tags:
             made.append(Statement(f'CREATE TABLE "tags" ("id" INTEGER, {_columns_of(tags, "VARCHAR")})'))
             pieces = sql.chunks(sql.tag_rows(tags), MAX_PARAMETERS)
-            made += [Statement(f'INSERT INTO "tags" VALUES {_marks(piece)}', sql.flat(piece)) for piece in pieces]
+            made += [
+                Statement(f'INSERT INTO "tags" VALUES {_marks(len(piece[0]), len(piece))}', sql.flat(piece))
+                for piece in pieces
+            ]
         for m in measurements:
             columns = ['"time" TIMESTAMP NOT NULL', *(['"tags_id" INTEGER NOT NULL'] if m.tags else [])]
             columns += [f"{quoted(f.name)} {_COLUMN_TYPE[f.kind]}" for f in m.fields]
@@ -98,43 +102,52 @@ class DuckdbSchema:
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
         m = batch.measurement
-        insert = _insert(m)
         if mode is WriteMode.BULK:
             table = _arrow(batch)
-            return Payload(mode, m.name, f"{insert} SELECT * FROM {BATCH}", table, len(batch), table.nbytes)
-        columns = _python(batch)
-        return _inserts(m, sql.rows(columns), sql.width_bytes(columns), mode)
+            return Payload(mode, m.name, f"{_insert(m)} SELECT * FROM {BATCH}", table, len(batch), table.nbytes)
+        if len(batch):
+            return next(self.encode_each(batch, len(batch), mode))
+        return Payload(mode, m.name, "", [], 0, 0)
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         if mode is WriteMode.BULK:
             return encode_slices(self, batch, points, mode)
-        writes = sql.writes(_python(batch), points)
-        return (_inserts(batch.measurement, rows, nbytes, mode) for rows, nbytes in writes)
+        m, writes = batch.measurement, sql.writes(_python(batch), points)
+        if points > 1:
+            return (_inserts(m, rows, nbytes) for rows, nbytes in writes)
+        text = _values(m, 1)
+        return (Payload(mode, m.name, text, [Statement(text, rows[0])], 1, nbytes) for rows, nbytes in writes)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
         return _Text().statement(query)
 
 
-def _inserts(m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, mode: WriteMode) -> Payload:
+def _inserts(m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int) -> Payload:
     """Return rows as statements of as many parameters as one may have."""
-    pieces = [
-        Statement(f"{_insert(m)} VALUES {_marks(piece)}", sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)
-    ]
-    return Payload(mode, m.name, pieces[0].text if pieces else "", pieces, len(rows), nbytes)
+    pieces = [Statement(_values(m, len(piece)), sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)]
+    return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
 
 
 def _columns_of(tags: Mapping[str, Codes], of_type: str) -> str:
     return ", ".join(f"{quoted(name)} {of_type}" for name in tags)
 
 
-def _marks(rows: Sequence[tuple[Any, ...]]) -> str:
-    return sql.values(len(rows[0]), len(rows), lambda _: "?")
+def _inserted(m: Measurement) -> list[str]:
+    return ["time", *(["tags_id"] if m.tags else []), *m.field_names, *(["additional_tags"] if m.own_tags else [])]
 
 
 def _insert(m: Measurement) -> str:
-    columns = ["time", *(["tags_id"] if m.tags else []), *m.field_names, *(["additional_tags"] if m.own_tags else [])]
-    return f"INSERT INTO {quoted(m.name)} ({names(columns)})"
+    return f"INSERT INTO {quoted(m.name)} ({names(_inserted(m))})"
+
+
+@lru_cache(maxsize=32)  # of one row it takes longer to write than the values, of a thousand as long
+def _values(m: Measurement, height: int) -> str:
+    return f"{_insert(m)} VALUES {_marks(len(_inserted(m)), height)}"
+
+
+def _marks(width: int, height: int) -> str:
+    return sql.values(width, height, lambda _: "?")
 
 
 def _times(batch: Batch) -> NDArray[np.datetime64]:

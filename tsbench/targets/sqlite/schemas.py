@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -114,18 +115,25 @@ class SqliteSchema:
         """Return one row, statements of up to 32,766 parameters, or rows for `executemany`, for one transaction."""
         if mode is WriteMode.SINGLE and len(batch) != 1:
             raise Unsupported(f"single writes take one point, not {len(batch)}")
-        columns = _columns(batch)
-        return self._payload(batch.measurement, sql.rows(columns), sql.width_bytes(columns), mode)
+        if len(batch):
+            return next(self.encode_each(batch, len(batch), mode))
+        m = batch.measurement
+        return Payload(mode, m.name, _insert(m, 1, replaces=self.clustered), [], 0, 0)
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        writes = sql.writes(_columns(batch), points)
-        return (self._payload(batch.measurement, rows, nbytes, mode) for rows, nbytes in writes)
+        m, writes = batch.measurement, sql.writes(_columns(batch), points)
+        if mode is WriteMode.MULTI:
+            return (self._statements(m, rows, nbytes) for rows, nbytes in writes)
+        text = _insert(m, 1, replaces=self.clustered)
+        return (Payload(mode, m.name, text, rows, len(rows), nbytes) for rows, nbytes in writes)
 
-    def _payload(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, mode: WriteMode) -> Payload:
-        if mode is not WriteMode.MULTI:
-            return Payload(mode, m.name, self._insert(m, 1), rows, len(rows), nbytes)
-        pieces = [Statement(self._insert(m, len(piece)), sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)]
-        return Payload(mode, m.name, pieces[0].text if pieces else "", pieces, len(rows), nbytes)
+    def _statements(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int) -> Payload:
+        """Return rows as statements of as many parameters as one may have."""
+        pieces = [
+            Statement(_insert(m, len(piece), replaces=self.clustered), sql.flat(piece))
+            for piece in sql.chunks(rows, MAX_PARAMETERS)
+        ]
+        return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
@@ -143,11 +151,13 @@ class SqliteSchema:
             made.append(f"CREATE INDEX {quoted(f'{m.name}_series_time')} ON {quoted(m.name)} ({key})")
         return [*made, f'CREATE INDEX {quoted(f"{m.name}_time")} ON {quoted(m.name)} ("time")']
 
-    def _insert(self, m: Measurement, height: int) -> str:
-        columns = ["time", *(["tags_id"] if m.tags else []), *m.field_names]
-        columns += ["additional_tags"] if m.own_tags else []
-        verb = "INSERT OR REPLACE INTO" if self.clustered else "INSERT INTO"
-        return f"{verb} {quoted(m.name)} ({names(columns)}) VALUES {sql.values(len(columns), height, lambda _: '?')}"
+
+@lru_cache(maxsize=32)  # of one row it takes longer to write than the values, of a thousand as long
+def _insert(m: Measurement, height: int, *, replaces: bool) -> str:
+    columns = ["time", *(["tags_id"] if m.tags else []), *m.field_names]
+    columns += ["additional_tags"] if m.own_tags else []
+    verb = "INSERT OR REPLACE INTO" if replaces else "INSERT INTO"
+    return f"{verb} {quoted(m.name)} ({names(columns)}) VALUES {sql.values(len(columns), height, lambda _: '?')}"
 
 
 def wait_for_locks(connection: sqlite3.Connection, timeout_s: float) -> None:
