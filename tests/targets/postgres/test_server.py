@@ -86,11 +86,11 @@ def test_a_unix_socket_is_a_setting_and_needs_the_same_password(
     server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": "."})
     server.start()
     try:
-        by_socket = {"host": str(server.data), "port": server._port, "user": "postgres"}
-        with psycopg.connect(**by_socket, password=server._password()) as connection:
+        by_socket = f"host='{server.data}' port={server._port} user=postgres"
+        with psycopg.connect(by_socket, password=server._password()) as connection:
             assert connection.execute("SELECT inet_client_addr()").fetchall() == [(None,)]
         with pytest.raises(psycopg.OperationalError, match="password"):
-            psycopg.connect(**by_socket, passfile="/nonexistent")
+            psycopg.connect(by_socket, passfile="/nonexistent")
     finally:
         server.kill()
         server.remove()
