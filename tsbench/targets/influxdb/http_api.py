@@ -18,6 +18,7 @@ from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported, expressible
 from tsbench.targets.endpoint import check_text, product_at
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -164,6 +165,10 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
     except UserMistake:
         session.close()
         raise
+    except Exception as error:
+        session.close()
+        text = f"{place}: an answer cannot be decoded ({type(error).__name__}: {shortened(str(error))})"
+        raise Unreachable(f"cannot connect to {text}; is InfluxDB {version} running there?") from error
 
 
 def _unreached(endpoint: str, error: OpError, version: str) -> Unreachable:
@@ -233,7 +238,7 @@ def error_text(response: Response) -> str:
 
 
 def _message(response: Response) -> str:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         document = json.loads(response.body)
         if isinstance(document, dict) and (text := document.get("error") or document.get("message")):
             return str(text)

@@ -72,12 +72,16 @@ def _kept_from_listeners(found: Mapping[str, Any]) -> dict[str, str]:
     return {} if "require_auth" in given or given.get("sslmode") in _ENCRYPTED else {"require_auth": _PROOF_ONLY}
 
 
-def refused(endpoint: str, error: psycopg.Error) -> UserMistake | Unreachable:
+def refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
     """Return the error for a connection that failed: one line with the cure."""
     # After the reason libpq may say where the password came from, which is in our cure.
     lines = [line for line in str(error).strip().splitlines() if not line.startswith("password retrieved from file")]
     last = shortened(lines[-1], _MOST) if lines else type(error).__name__
-    cure, shown = _cure(last, endpoint), shortened(endpoint, _MOST)
+    shown = shortened(endpoint, _MOST)
+    if not isinstance(error, psycopg.Error):
+        text = f"an answer cannot be decoded ({type(error).__name__}: {last})"
+        return Unreachable(f"cannot connect to {shown}: {text}; is it PostgreSQL?")
+    cure = _cure(last, endpoint)
     kind = Unreachable if cure == _UNREACHABLE else UserMistake
     if kind is Unreachable and not _NOBODY.search(last) and (product := other_product(endpoint)):
         return kind(f"cannot connect to {shown}: {product} answers there, not PostgreSQL")

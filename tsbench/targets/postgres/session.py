@@ -66,7 +66,8 @@ def connect(
             if limit_s <= _FIRST_S or other_product(endpoint):
                 raise
             session.reconnect(limit_s - _FIRST_S)
-    except psycopg.Error as error:
+    except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+        session.close()
         raise refused(endpoint, error) from error
     return session
 
