@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -127,7 +127,7 @@ class Opened:
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and threading.get_ident() in self._threads:
             path = str(arguments[0])
-            if not path.endswith((".py", ".pyc", ".so")) and not path.startswith(sys.prefix):
+            if not path.endswith((".py", ".pyc", ".so", ".zip")) and not path.startswith(sys.prefix):
                 self.paths.add(path)
 
     @contextmanager
@@ -145,10 +145,11 @@ OPENED = Opened()
 @contextmanager
 def alone() -> Iterator[None]:
     """Let clients name no other product in their errors, which would cost each failed connection another second."""
-    with ExitStack() as stack:
-        for module in ("postgres.login", "mongodb.endpoint", "influxdb.http_api"):
-            stack.enter_context(mock.patch(f"tsbench.targets.{module}.product_at", return_value=""))
-        stack.enter_context(environment(TSBENCH_PASSWORD=SECRET))
+    with (
+        mock.patch("tsbench.targets.endpoint.product_at", return_value=""),
+        mock.patch("tsbench.targets.mongodb.endpoint.product_at", return_value=""),
+        environment(TSBENCH_PASSWORD=SECRET),
+    ):
         yield
 
 

@@ -143,7 +143,20 @@ def value(random: Random, depth: int = 2) -> dict[str, Any]:
         "storageEngine",
         "time",
     )
-    values = (0, -1, 2.5, "text", None, True, [], [1, "x"], b"bytes", bson.ObjectId(), bson.DatetimeMS(2**62), {})
+    values: tuple[Any, ...] = (
+        0,
+        -1,
+        2.5,
+        "text",
+        None,
+        True,
+        [],
+        [1, "x"],
+        b"bytes",
+        bson.ObjectId(),
+        bson.DatetimeMS(2**62),
+        {},
+    )
     found = {random.choice(names): random.choice(values) for _ in range(random.randrange(4))}
     return {**found, random.choice(names): value(random, depth - 1)} if depth else found
 

@@ -273,10 +273,15 @@ class Influx1Target:
         """Open a session and verify that the server accepts our credentials."""
         del schema  # the layout is in the statements
         password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
-        session = Influx1Session(_parse(endpoint), password, timeout_s, waiter)
-        with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
-            session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
-        return session
+        found = _parse(endpoint)
+
+        def opened(limit_s: float) -> Influx1Session:
+            session = Influx1Session(found, password, timeout_s, waiter)
+            with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
+                session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
+            return session
+
+        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
 
 
 def _parse(endpoint: str) -> Endpoint:

@@ -293,10 +293,14 @@ class Influx2Target(KeepsAll):
         require_driver(self)
         found = _parse(endpoint)
         token = _token(endpoint, found.options.get("token_file", ""))
-        session = Influx2Session(found, token, timeout_s, waiter)
-        with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
-            session.claim(connect_timeout_s)
-        return session
+
+        def opened(limit_s: float) -> Influx2Session:
+            session = Influx2Session(found, token, timeout_s, waiter)
+            with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
+                session.claim(limit_s)
+            return session
+
+        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
 
 
 def _token(endpoint: str, file: str) -> str | None:

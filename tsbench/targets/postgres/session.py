@@ -14,10 +14,11 @@ from tsbench.collect.counters import Counting
 from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
+from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.op_context import OpContext
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
-from tsbench.targets.postgres.login import other_product, parameters, refused
+from tsbench.targets.postgres.login import parameters, place_of, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
 from tsbench.targets.sql import quoted, stored_records, table_names
 
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
-
-
-_FIRST_S = 2.0
-"""Seconds until a silent port is looked at: another product may wait for its own clients' words."""
 
 
 class _Nanoseconds(Loader):
@@ -57,19 +54,18 @@ def connect(
     tsbench.errors.Unreachable
         If no server answers.
     """
-    session = PostgresSession(parameters(endpoint), timeout_s, waiter)
-    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
-    try:
+    found = parameters(endpoint)
+
+    def opened(limit_s: float) -> PostgresSession:
+        session = PostgresSession(found, timeout_s, waiter)
         try:
-            session.reconnect(min(limit_s, _FIRST_S))
-        except psycopg.errors.ConnectionTimeout:
-            if limit_s <= _FIRST_S or other_product(endpoint):
-                raise
-            session.reconnect(limit_s - _FIRST_S)
-    except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
-        session.close()
-        raise refused(endpoint, error) from error
-    return session
+            session.reconnect(limit_s)
+        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+            raise refused(endpoint, error) from error
+        return session
+
+    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+    return open_or_name(opened, limit_s, place_of(found), {"a PostgreSQL server"}, endpoint)
 
 
 class PostgresSession(Counting):
