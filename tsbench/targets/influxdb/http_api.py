@@ -17,6 +17,7 @@ from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported, expressible
+from tsbench.targets.op_context import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,7 +150,8 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
     """Verify in a `with` block that a new session can log in; on failure close it and raise a one-line error."""
     place = endpoint.partition("?")[0]
     try:
-        yield
+        with decoded("InfluxDB"):
+            yield
     except OpError as error:
         session.close()
         if error.cause == "permission":
