@@ -18,6 +18,7 @@ from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported, expressible
 from tsbench.targets.endpoint import check_text, open_or_name
+from tsbench.targets.op_context import decoded
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
     """Verify in a `with` block that a new session can log in; on failure close it and raise a one-line error."""
     place = endpoint.partition("?")[0]
     try:
-        yield
+        with decoded("InfluxDB"):
+            yield
     except OpError as error:
         session.close()
         if error.cause == "permission":
