@@ -25,7 +25,10 @@ def file_of(endpoint: str, scheme: str, name: str, example: str) -> Path:
     UserMistake
         If the endpoint has another form, or the file's directory is missing.
     """
-    url = urlsplit(endpoint)
+    try:
+        url = urlsplit(endpoint)
+    except ValueError as error:
+        raise UserMistake(f"'{endpoint}' is not a URL ({error}); write {scheme}:///absolute/{example}") from None
     path = Path(unquote(url.path))
     if url.scheme != scheme or url.netloc or not path.is_absolute():
         raise UserMistake(f"'{endpoint}' is not an endpoint of {name}; write {scheme}:///absolute/{example}")

@@ -50,11 +50,11 @@ def read(*names: str) -> str | None:
     Raises
     ------
     tsbench.errors.UserMistake
-        If the file cannot be read, is not text, or is empty.
+        If the file cannot be read, is not text, or is empty, or the secret has more than one line.
     """
     for name in names:
         if text := os.environ.get(name):
-            return text
+            return _one_line(name, text)
         if path := os.environ.get(f"{name}_FILE"):
             return read_file(f"{name}_FILE={path}", path)
     return None
@@ -76,6 +76,13 @@ def read_file(label: str, path: str) -> str:
         raise UserMistake(f"{label} is not a text file in UTF-8") from None
     if not text:
         raise UserMistake(f"{label} is empty; write the secret into it")
+    return _one_line(label, text)
+
+
+def _one_line(label: str, text: str) -> str:
+    """Return the secret, which no protocol could send with what this refuses; a header would end at a line break."""
+    if any(character in text for character in "\0\r\n"):
+        raise UserMistake(f"{label} holds a line break or a NUL; write the secret alone, on one line")
     return text
 
 

@@ -7,7 +7,7 @@ import socket
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote_to_bytes
+from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
@@ -20,6 +20,7 @@ S = TypeVar("S")
 
 _MOST = 8_192
 """Characters of an endpoint, enough for the longest path that Linux takes with some escapes."""
+NAME_IT = "name its target"
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
@@ -45,6 +46,21 @@ def check_text(endpoint: str) -> str:
     return shown
 
 
+def split(endpoint: str, form: str) -> SplitResult:
+    """Return the parts of an endpoint; `form` is an example for messages.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        As `check_text`, or if it is no URL.
+    """
+    shown = check_text(endpoint)
+    try:
+        return urlsplit(endpoint)
+    except ValueError as error:
+        raise UserMistake(f"'{shown}' is not a URL ({error}); write {form}") from None
+
+
 # --- what listens there -----------------------------------------------------------------------------------------------
 
 _FIRST_S, _LOOK_S, _ANSWER_S = 2.0, 1.2, 0.4
@@ -64,7 +80,7 @@ _PRODUCTS = (
     (re.compile(rb"...\0\xff..(?:Host|#\d)", re.DOTALL), "a MySQL server"),
     (re.compile(rb"HTTP/1\.\d [\s\S]*MongoDB", re.DOTALL), "a MongoDB server"),
     (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Influxdb-", re.DOTALL | re.IGNORECASE), "an InfluxDB server"),
-    (re.compile(rb"HTTP/1\.\d 400 [\s\S]*HTTPS server", re.DOTALL), "an HTTPS server"),
+    (re.compile(rb"HTTP/1\.\d 400 [\s\S]*HTTPS (?:server|port)", re.DOTALL), "an HTTPS (?:server|port)"),
     (re.compile(rb"HTTP/1\.\d \d\d\d"), "an HTTP server"),
     (re.compile(rb"SSH-"), "an SSH server"),
     (re.compile(rb"220[ -]"), "a mail or FTP server"),
@@ -75,17 +91,23 @@ _PRODUCTS = (
 
 
 def open_or_name(
-    open_session: Callable[[float], S], limit_s: float, place: tuple[str, int] | None, own: Collection[str], shown: str
+    open_session: Callable[[float], S],
+    limit_s: float,
+    place: tuple[str, int] | None,
+    own: Collection[str],
+    shown: str,
+    cure: str = NAME_IT,
 ) -> S:
     """Return what `open_session` returns, called with its limit in seconds; if it fails, name what listens at `place`.
 
     A server that is silent is looked at after 2 s: another product may wait for its own clients' words. Then
-    `open_session` is called again with the rest of `limit_s`. `own` are the endpoint's products.
+    `open_session` is called again with the rest of `limit_s`. `own` are the endpoint's products, `shown`
+    is the endpoint for messages.
 
     Raises
     ------
     tsbench.errors.Unreachable
-        As `open_session`, or one line with the other product; `shown` is the endpoint.
+        As `open_session`, or one line with the other product and the cure.
     """
     began = time.monotonic()
     first_s = min(limit_s, _FIRST_S)
@@ -94,7 +116,7 @@ def open_or_name(
     except Unreachable as error:
         product = product_at(*place) if place else ""
         if product and product not in own:
-            raise Unreachable(f"cannot connect to {shown}: {product} answers there; name its target") from error
+            raise Unreachable(f"cannot connect to {shown}: {product} answers there; {cure}") from error
         if time.monotonic() - began < first_s or first_s == limit_s:
             raise
     return open_session(limit_s - first_s)

@@ -12,12 +12,14 @@ import time
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
 from tsbench.servers.embedded import InMemoryServer
 from tsbench.targets.base import Access, Driver, KeepsAll, NothingKept, Payload, Statement
+from tsbench.targets.endpoint import split
+from tsbench.text import shortened
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
@@ -169,16 +171,22 @@ class NullTarget(KeepsAll):
             return NullSession(_behaviours[endpoint])
 
 
+_FORM = "null://?service=1ms"
+
+
 def _parse(endpoint: str) -> _Behaviour:
     given = {"service": "0s", "stall_at": "0s", "stall": "0s"}
-    for key, value in parse_qsl(urlsplit(endpoint).query):
+    parts = split(endpoint, _FORM)
+    if parts.scheme != "null":
+        raise UserMistake(f"'{shortened(endpoint)}' is not an endpoint of the target null; write {_FORM}")
+    for key, value in parse_qsl(parts.query):
         if key not in given:
-            raise UserMistake(f"{endpoint}: unknown '{key}'; known are {', '.join(given)}")
+            raise UserMistake(f"{shortened(endpoint)}: unknown '{shortened(key)}'; known are {', '.join(given)}")
         given[key] = value
     try:
         service, stall_at, stall = (parse_duration_ns(given[key]) / 1e9 for key in ("service", "stall_at", "stall"))
     except ValueError as error:
-        raise UserMistake(f"{endpoint}: {error}") from None
+        raise UserMistake(f"{shortened(endpoint)}: {error}") from None
     return _Behaviour(service, stall_at, stall)
 
 

@@ -13,6 +13,7 @@ from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.servers.embedded import EmbeddedServer, file_of
 from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
 from tsbench.targets.duckdb.schemas import COLUMNS, DuckdbSchema, meaning_of
+from tsbench.targets.endpoint import check_text
 from tsbench.targets.requirements import Part, Requirement
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class DuckdbTarget(KeepsAll):
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""
+        check_text(endpoint)
         file_of(endpoint, "duckdb", "DuckDB", "path.duckdb")
 
     def connect(
@@ -66,6 +68,7 @@ class DuckdbTarget(KeepsAll):
 
         from tsbench.targets.duckdb.session import DuckdbSession
 
+        check_text(endpoint)
         path = file_of(endpoint, "duckdb", "DuckDB", "path.duckdb")
         try:
             connection = duckdb.connect(path)

@@ -17,9 +17,8 @@ from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported, expressible
-from tsbench.targets.endpoint import check_text, open_or_name
+from tsbench.targets.endpoint import NAME_IT, check_text, open_or_name
 from tsbench.targets.op_context import decoded
-from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,21 +159,20 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
         if error.cause == "permission":
             cure = credentials.cure(endpoint, secrets)
             raise UserMistake(f"{place} refuses the {login}: {error}; {cure}") from error
-        raise Unreachable(f"cannot connect to {place}: {error}; is InfluxDB {version} running there?") from error
+        is_plain = "[SSL" in str(error) and "CERTIFICATE" not in str(error)
+        cure = "does it speak TLS? Write http:// if not" if is_plain else f"is InfluxDB {version} running there?"
+        raise Unreachable(f"cannot connect to {place}: {error}; {cure}") from error
     except UserMistake:
         session.close()
         raise
-    except Exception as error:
-        session.close()
-        text = f"{place}: an answer cannot be decoded ({type(error).__name__}: {shortened(str(error))})"
-        raise Unreachable(f"cannot connect to {text}; is InfluxDB {version} running there?") from error
 
 
 def opened(open_session: Callable[[float], S], limit_s: float, place: Place) -> S:
     """Return what `open_session` returns, called with its limit in seconds; see `endpoint.open_or_name`."""
     shown = f"{'https' if place.tls else 'http'}://{place}"
-    own = {"an HTTPS server"} if place.tls else {"an InfluxDB server", "an HTTP server"}
-    return open_or_name(open_session, limit_s, (place.host, place.port), own, shown)
+    own = {"an HTTPS server"} if place.tls else {"an InfluxDB server", "an HTTP server", "an HTTPS server"}
+    cure = "name its target, or write http:// for one without TLS" if place.tls else NAME_IT
+    return open_or_name(open_session, limit_s, (place.host, place.port), own, shown, cure)
 
 
 def settle(busy: Callable[[float], float], timeout_s: float) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from tsbench.errors import UserMistake
 from tsbench.servers.embedded import InMemoryServer
 from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
+from tsbench.targets.endpoint import split
 from tsbench.targets.memory.schemas import KEEP, REPLACE, MemorySchema
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Schema
     from tsbench.targets.memory.session import MemorySession
     from tsbench.targets.requirements import Part
+
+_FORM = "memory://NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class MemoryTarget(KeepsAll):
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""
-        if urlsplit(endpoint).scheme != "memory":
-            raise UserMistake(f"'{endpoint}' is not an in-memory endpoint; write memory://NAME")
+        if split(endpoint, _FORM).scheme != "memory":
+            raise UserMistake(f"'{shortened(endpoint)}' is not an in-memory endpoint; write {_FORM}")
 
     def connect(
         self,

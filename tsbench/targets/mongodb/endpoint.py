@@ -18,7 +18,7 @@ from pymongo.uri_parser import parse_uri
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
-from tsbench.targets.endpoint import check_text, product_at
+from tsbench.targets.endpoint import NAME_IT, check_text, product_at
 from tsbench.targets.mongodb import options
 from tsbench.text import shortened
 
@@ -190,13 +190,13 @@ def await_server(client: pymongo.MongoClient[dict[str, Any]], timeout_s: float) 
             return
         for host, port, error in failures[: len(failures) == len(servers)]:
             product = "" if _KNOWN.search(str(error)) else _other_product(host, port)
-            text = f"{product} answers there, not MongoDB" if product else _reason(error)
+            text = f"{product} answers there; {NAME_IT}" if product else _reason(error)
             raise ConnectionFailure(text if f"{host}:{port}" in text else f"{host}:{port}: {text}") from error
         if servers and time.monotonic() >= silent_at:
             silent_at = float("inf")
             host, port = next(iter(servers))
             if product := _other_product(host, port):
-                raise ConnectionFailure(f"{host}:{port}: {product} answers there, not MongoDB")
+                raise ConnectionFailure(f"{host}:{port}: {product} answers there; {NAME_IT}")
         time.sleep(_LOOKED_S)
     raise ConnectionFailure(f"no answer within {timeout_s:g} s")
 
@@ -229,7 +229,7 @@ def _refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
         cure = "name the file of the authority's certificate with tlsCAFile, and the server by the name in its own"
         return UserMistake(f"{shown}: {last}; {cure}")
     if isinstance(error, ConnectionFailure):
-        cure = "" if "not MongoDB" in last else "; is the server running there?"
+        cure = "" if "answers there" in last else "; is the server running there?"
         return Unreachable(f"{shown}: {last}{cure}")
     if isinstance(error, (PyMongoError, OSError)):
         return UserMistake(f"{shown}: {last}{'; look at the files in its options' * isinstance(error, SSLError)}")

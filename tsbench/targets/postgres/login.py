@@ -70,8 +70,9 @@ def _kept_from_listeners(found: Mapping[str, Any]) -> dict[str, str]:
 
 def refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
     """Return the error for a connection that failed: one line with the cure."""
-    # After the reason libpq may say where the password came from, which is in our cure.
-    lines = [line for line in str(error).strip().splitlines() if not line.startswith("password retrieved from file")]
+    # After the reason libpq may say where the password came from, which is in our cure; what begins with a tab asks
+    # whether the server runs, as our cure does.
+    lines = [line for line in str(error).strip().splitlines() if not line.startswith(("password retrieved", "\t"))]
     last = shortened(lines[-1], _MOST) if lines else type(error).__name__
     shown = shortened(endpoint, _MOST)
     if not isinstance(error, psycopg.Error):

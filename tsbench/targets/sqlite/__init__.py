@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.servers.embedded import file_of
 from tsbench.targets.base import Access, Driver, KeepsAll
+from tsbench.targets.endpoint import check_text
 from tsbench.targets.requirements import Part, Requirement
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, CLUSTERED, WAL, SqliteSchema, cause_of, wait_for_locks
 from tsbench.targets.sqlite.session import SqliteSession
@@ -40,6 +41,7 @@ class SqliteTarget(KeepsAll):
 
     def check_endpoint(self, endpoint: str) -> None:
         """Verify the form of an endpoint."""
+        check_text(endpoint)
         file_of(endpoint, "sqlite", "SQLite", "path.db")
 
     def connect(
@@ -53,6 +55,7 @@ class SqliteTarget(KeepsAll):
     ) -> SqliteSession:
         """Open the file, making it if need be."""
         del schema, waiter  # the layout is in the statements
+        check_text(endpoint)
         path = file_of(endpoint, "sqlite", "SQLite", "path.db")
         try:
             limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
