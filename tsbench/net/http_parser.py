@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MAX_HEAD_BYTES = 65_536
-MAX_BODY_BYTES = 4 * 1024**3
+MAX_BODY_BYTES = 1024**3
 _MAX_CHUNK_LINE_BYTES = 4_096
 
 _NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

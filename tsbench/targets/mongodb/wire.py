@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _OP_MSG = 2013
 _HEAD = struct.Struct("<iiiiIB")  # length, number, number that is answered, kind of message, flags, kind of section
 _SECTION = struct.Struct("<Bi")  # kind of section, its length
+_LONGEST = 48_000_000
+"""Bytes of an answer, as MongoDB limits messages."""
 _KNOWN = "4.10 to 4.20"
 
 
@@ -65,6 +67,8 @@ class Messages:
         length, _, answered, kind, _, section = _HEAD.unpack_from(found)
         if answered != number or kind != _OP_MSG or section:
             raise ConnectionError("the server answered with another message than the protocol has here")
+        if length > _LONGEST:
+            raise ConnectionError(f"the server announced an answer of {length:,} bytes; at most {_LONGEST:,} are taken")
         while len(found) < length:
             found += self._more(deadline)
         return bson.decode(found[_HEAD.size :])

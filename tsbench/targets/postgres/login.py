@@ -86,7 +86,7 @@ def refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
 def _cure(message: str, endpoint: str) -> str:
     if "authentication method requirement" in message and _PROOF_ONLY in message:
         return "without TLS anybody on the way could read it: add sslmode=verify-full, or require_auth=password or md5"
-    if "password" in message or "authentication" in message:
+    if "received" not in message and ("password" in message or "authentication" in message):
         return credentials.cure(endpoint, "TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE")
     if "does not exist" in message:
         return "create it, or name one that is there"

@@ -1,0 +1,138 @@
+"""Clients against servers that say anything, send them elsewhere, or never end."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hostile import http, mongodb, postgres
+from tests.hostile.dialogues import converse_all
+from tests.hostile.doors import SECRET, Channel, FakeServer, environment, holds_secret
+from tests.targets.data import CPU, shared_tags
+from tsbench.model import Count, OpError
+from tsbench.targets.registry import get
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNT = 200
+
+
+def test_whatever_a_server_says_the_client_ends_with_one_line_and_keeps_its_secrets() -> None:
+    seed, faults = secrets.token_hex(4), list[str]()
+    found = converse_all(COUNT, seed, faults.append)
+    print(f"seed {seed}: {dict(found)}")
+    assert faults == []
+    assert found["files opened"] == 0
+    assert found["errors of one line"] > COUNT / 2
+    assert found["calls answered"] > COUNT / 2  # honest parts of dialogues get through
+
+
+@pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"307 Temporary Redirect", b"308 Permanent Redirect"])
+def test_a_redirect_is_an_error_and_carries_no_secret_elsewhere(status: bytes) -> None:
+    def accept(channel: Channel) -> None:
+        http.read_request(channel)
+        channel.send(http.response())
+
+    with FakeServer(accept) as trap:
+        place = b"Location: http://127.0.0.1:%d/api/v2/x\r\n" % trap.port
+        for name, url in http.ENDPOINTS.items():
+            asked: list[bytes] = []
+
+            def serve(channel: Channel, asked: list[bytes] = asked, name: str = name) -> None:
+                while True:
+                    asked.append(http.read_request(channel))
+                    is_login = len(asked) == 1  # or no session would be opened
+                    is_look = name == "influxdb2" and asked[-1].startswith(b"GET /api/v2/buckets")
+                    channel.send(http.response() if is_login or is_look else http.response(status, b"", place))
+
+            with FakeServer(serve) as server, environment(TSBENCH_PASSWORD=SECRET):
+                target, schema = get(name), get(name).schemas["tags"]
+                session = target.connect(url.format(port=server.port), schema, timeout_s=5)
+                with pytest.raises(OpError):
+                    session.run(schema.create([CPU], shared_tags()))
+                with pytest.raises(OpError):
+                    session.query(schema.compile(Count(CPU)), ("points",))
+                session.close()
+                assert len(asked) > 2
+                assert holds_secret(b"".join(asked[1:]))
+    assert trap.channels == []
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+MOST_BYTES = 400_000_000
+
+
+def _flood(channel: Channel, lead: bytes, piece: bytes) -> None:
+    channel.send(lead)
+    until = time.monotonic() + 3
+    while time.monotonic() < until:
+        channel.send(piece)
+
+
+def _postgres(lead: bytes, piece: bytes) -> Callable[[Channel], None]:
+    def serve(channel: Channel) -> None:
+        postgres.begin(channel)
+        _flood(channel, lead, piece)
+
+    return serve
+
+
+def _mongodb(channel: Channel) -> None:
+    number, _, _ = mongodb.read_message(channel)
+    _flood(channel, mongodb._HEAD.pack(2**31 - 1, 0, number, mongodb.OP_MSG), bytes(65_536))
+
+
+def _http(head: bytes, piece: bytes) -> Callable[[Channel], None]:
+    def serve(channel: Channel) -> None:
+        http.read_request(channel)
+        _flood(channel, head, piece)
+
+    return serve
+
+
+FLOODS: dict[str, tuple[str, Callable[[Channel], None]]] = {
+    "a message of 2 GB before the login": ("postgres", _postgres(b"R\x7f\xff\xff\xff", bytes(65_536))),
+    "an error of 1 GB": ("postgres", _postgres(b"E\x3f\xff\xff\xff", b"S" * 65_536)),
+    "parameters without end": ("postgres", _postgres(b"", postgres.message(b"S", b"a\0b\0") * 5_000)),
+    "an answer of 2 GB": ("mongodb", _mongodb),
+    "a head without end": ("influxdb1", _http(b"HTTP/1.1 200 OK\r\n", b"X: " + b"y" * 1_000 + b"\r\n")),
+    "interim answers without end": ("influxdb1", _http(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 500)),
+    "chunks of nothing without end": (
+        "influxdb2",
+        _http(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0" * 5_000),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+def test_a_flood_at_the_greeting_ends_in_time_and_in_bounds(what: str) -> None:
+    name, serve = FLOODS[what]
+    protocols = {**http.ENDPOINTS, **postgres.ENDPOINTS, **mongodb.ENDPOINTS}
+    with FakeServer(serve) as server, environment(TSBENCH_PASSWORD=SECRET):
+        program = f"""
+import resource, time
+from tsbench.errors import UserMistake
+from tsbench.targets.registry import get
+began = time.monotonic()
+target = get({name!r})
+try:
+    target.connect({protocols[name].format(port=server.port)!r}, next(iter(target.schemas.values())), timeout_s=2)
+except UserMistake as mistake:
+    print(mistake)
+print(time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    *said, figures = done.stdout.splitlines()
+    print(what, said, figures)
+    assert done.returncode == 0, done.stderr
+    assert len(said) == 1
+    took_s, nbytes = map(float, figures.split())
+    assert took_s < 30
+    assert nbytes < MOST_BYTES
