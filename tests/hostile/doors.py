@@ -180,6 +180,10 @@ class Channel:
     def is_encrypted(self) -> bool:
         return isinstance(self._socket, ssl.SSLSocket)
 
+    def limit(self, seconds: float) -> None:
+        """Take a client that says nothing for so long for one that has gone."""
+        self._socket.settimeout(seconds)
+
     def start_tls(self) -> None:
         """Change to TLS; the client may refuse the certificate, which ends the connection."""
         assert self.context is not None
