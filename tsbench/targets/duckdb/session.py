@@ -12,7 +12,8 @@ from tsbench.errors import one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
-from tsbench.targets.duckdb.schemas import BATCH
+from tsbench.targets.duckdb.schemas import BATCH, meaning_of
+from tsbench.targets.op_context import decoded
 from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
 from tsbench.targets.watchdog import Watchdog
 
@@ -113,7 +114,10 @@ class DuckdbSession:
         """Convert errors to `OpError`. All are FAILED: within one process, an answer always comes."""
         _watchdog.limit(self, time.monotonic() + timeout_s)
         try:
-            yield
+            with decoded("DuckDB", but=(duckdb.Error, RuntimeError)):
+                yield
+        except RuntimeError as error:
+            raise meaning_of(error) from error
         except duckdb.Error as error:
             _watchdog.limit(self, float("inf"))
             with suppress(duckdb.Error):  # no transaction is open

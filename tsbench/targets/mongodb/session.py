@@ -21,15 +21,17 @@ from pymongo.errors import (
 
 from tsbench.collect.counters import Counting
 from tsbench.encode.bson_columns import NS_PER_MS, TAGS, TIME
+from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
 from tsbench.targets.mongodb import counters, explain
 from tsbench.targets.mongodb.durability import YES, durability, majority_journals
-from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
+from tsbench.targets.mongodb.endpoint import CLIENTS, await_server, connecting, parse
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
 from tsbench.targets.mongodb.wire import Messages
+from tsbench.targets.op_context import decoded
 from tsbench.targets.plans import Explaining
 
 if TYPE_CHECKING:
@@ -71,18 +73,18 @@ def connect(
         If no server answers.
     """
     of = parse(endpoint)
-    shared = CLIENTS.take(of, credentials.read_for(endpoint, "TSBENCH_PASSWORD"))
-    try:
-        with pymongo.timeout(timeout_s if connect_timeout_s is None else connect_timeout_s):
-            about = shared.client[of.database].command("buildInfo")
-            kind = FerretdbSession if "ferretdb" in about else MongodbSession
-            return kind(of, schema, shared, about, timeout_s, waiter)
-    except PyMongoError as error:
-        shared.close()
-        raise refused(endpoint, error) from error
-    except BaseException:
-        shared.close()
-        raise
+    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+    with connecting(endpoint):
+        shared = CLIENTS.take(of, credentials.read_for(endpoint, "TSBENCH_PASSWORD"))
+        try:
+            with pymongo.timeout(limit_s):
+                await_server(shared.client, limit_s)
+                about = shared.client[of.database].command("buildInfo")
+                kind = FerretdbSession if "ferretdb" in about else MongodbSession
+                return kind(of, schema, shared, about, timeout_s, waiter)
+        except BaseException:
+            shared.close()
+            raise
 
 
 class MongodbSession(Counting, Explaining):
@@ -166,7 +168,8 @@ class MongodbSession(Counting, Explaining):
         deadline = time.monotonic() + self._timeout_s
         for number, piece in enumerate(payload.data):
             try:
-                piece.check(self._sent(body, field, piece, deadline))
+                with decoded("MongoDB"):
+                    piece.check(self._sent(body, field, piece, deadline))
             except OpError as error:
                 raise in_part(error, payload.data, number) from error
         return payload.points
@@ -181,7 +184,7 @@ class MongodbSession(Counting, Explaining):
         except OSError as error:
             self._drop()
             raise OpError(Outcome.UNKNOWN, "connection", f"MongoDB: {error}") from error
-        except BaseException:  # a greenlet that is killed in its wait: an answer is to come
+        except BaseException:  # a greenlet that is killed in its wait, or an answer that is no document
             self._drop()
             raise
 
@@ -200,8 +203,10 @@ class MongodbSession(Counting, Explaining):
         try:
             with pymongo.timeout(self._timeout_s):
                 self._messages = Messages(self._shared.client, self._waiter)
-        except (PyMongoError, OSError) as error:
-            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {error}") from error
+        except UserMistake:
+            raise
+        except Exception as error:  # also whatever pymongo raises for an answer that it cannot decode
+            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {one_line(error)}") from error
         return self._messages
 
     def _drop(self) -> None:
@@ -218,8 +223,8 @@ class MongodbSession(Counting, Explaining):
         collection, stages = statement.params
         with _errors(self._timeout_s), self._database[collection].aggregate(stages, batchSize=_BATCH_ROWS) as cursor:
             found = cursor.to_list() if hasattr(cursor, "to_list") else list(cursor)
-        if columns[-1] == OTHERS:
-            return Rows(columns, [_stored_record(document, columns) for document in found])
+            if columns[-1] == OTHERS:
+                return Rows(columns, [_stored_record(document, columns) for document in found])
         if not found and TIME not in columns:  # a count of nothing is no document
             found = [dict.fromkeys(columns, 0)]
         return Rows(columns, [tuple(map(document.get, columns)) for document in found])
@@ -355,7 +360,7 @@ def _time_ns(value: Any) -> Any:
 def _errors(timeout_s: float) -> Iterator[None]:
     """Limit pymongo's calls in time, and raise an `OpError` for each of its errors."""
     try:
-        with pymongo.timeout(timeout_s):
+        with pymongo.timeout(timeout_s), decoded("MongoDB", but=PyMongoError):
             yield
     except (NetworkTimeout, ExecutionTimeout) as error:
         raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from error

@@ -13,6 +13,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.results.panels import Panel
 from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
+from tsbench.targets.op_context import decoded
 from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
 from tsbench.targets.sqlite.schemas import Checkpoint, cause_of, wait_for_locks
 
@@ -143,7 +144,8 @@ class SqliteSession(Counting):
         """
         self._due = time.monotonic() + timeout_s
         try:
-            yield
+            with decoded("SQLite", but=sqlite3.Error):
+                yield
         except sqlite3.Error as error:
             cause = cause_of(error)
             if cause == "timeout" and time.monotonic() <= self._due:
