@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import EXACT, NotAnAnswer, Row, canonical_column, canonical_value, equal
+from tsbench.check.comparison import NotAnAnswer, Row, canonical_column, canonical_value, equal
 from tsbench.model import OTHERS, Rows
 from tsbench.units import format_time
 
@@ -161,14 +161,13 @@ class _Pairing:
     def _at(self, missing: list[Row], more: list[Row], written: list[Row]) -> list[Located]:
         """Return the differences at one time of one series, where `written` rows are expected in all."""
         found = []
-        missing, more = _without_equals(missing, more)
         while missing and more:
-            best = max(more, key=lambda row: sum(map(_equal, row, missing[0])))
+            best = max(more, key=lambda row: sum(map(equal, row, missing[0])))
             more.remove(best)
             found += self._changed(missing.pop(0), best)
         found += [self._located(Kind.MISSING, {}, row, row) for row in missing]
         for row in more:
-            like = max(written, key=lambda other: sum(map(_equal, row, other)), default=None)
+            like = max(written, key=lambda other: sum(map(equal, row, other)), default=None)
             if like is None:
                 kind = Kind.PARTIAL if self._is_partial(row) else Kind.UNWRITTEN
                 found.append(self._located(kind, self._named(row), None, row))
@@ -182,7 +181,7 @@ class _Pairing:
         tags, fields = {*m.tags, *m.own_tags}, {*m.field_names}
         differing: dict[Kind, list[int]] = defaultdict(list)
         for place, name in enumerate(self.columns):
-            if not _equal(stored[place], expected[place]):
+            if not equal(stored[place], expected[place]):
                 kind = Kind.OTHER_TAGS if name in tags else Kind.WRONG_VALUE if name in fields else Kind.EXTRA
                 differing[Kind.PARTIAL if kind is Kind.WRONG_VALUE and stored[place] is None else kind].append(place)
         return [
@@ -215,18 +214,6 @@ class _Pairing:
         return row[1] if self.measurement.key is not None else None
 
 
-def _without_equals(missing: list[Row], more: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the rows of two lists that have no equal row in the other one, where rounding is no difference."""
-    rest, left = [], list(more)
-    for row in missing:
-        same = next((other for other in left if all(map(_equal, row, other))), None)
-        if same is None:
-            rest.append(row)
-        else:
-            left.remove(same)
-    return rest, left
-
-
 def canonical_stored(rows: Rows) -> list[Row]:
     """Return stored rows in the form of `comparison.canonical`, sorted; values that no answer can hold become text."""
     columns = list(zip(*rows.records, strict=True))
@@ -250,10 +237,6 @@ def _plain_value(value: Any, *, of_time: bool) -> Any:
         return canonical_value(value, of_time=of_time)
     except NotAnAnswer:
         return f"{type(value).__name__} {value!r}"
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return equal(one, other, EXACT)
 
 
 def _order(value: Any) -> tuple[int, Any]:
