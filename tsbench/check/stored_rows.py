@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = 3
 """Differences of each kind that are kept; all are counted."""
+TAGS = "tags"
+"""Name of the table of tags, as the place of a difference."""
 SHOWN = 300
 """Characters of a stored or expected text that are kept."""
 
@@ -37,6 +39,7 @@ class Kind(StrEnum):
     EXTRA = "extra field or tag"
     PARTIAL = "partial point"
     DUPLICATE = "duplicate"
+    OTHER_TABLE = "table of no measurement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Located:
     """One difference and its place: measurement, series (the key's value, None without tags) and time.
 
     `stored` and `expected` have the columns that differ, or all of a row that is there or missing as a whole. `time` is
-    ISO 8601 in UTC, or the stored value where that is no time.
+    ISO 8601 in UTC, or the stored value where that is no time; "" of a table, and of a series in the table of tags.
     """
 
     kind: Kind
@@ -57,7 +60,10 @@ class Located:
     @property
     def text(self) -> str:
         """One line for people."""
-        place = " ".join((self.measurement, *(() if self.series is None else (self.series,)), "at", self.time))
+        series = () if self.series is None else (self.series,)
+        place = " ".join((self.measurement, *series, *(("at", self.time) if self.time else ())))
+        if self.kind is Kind.OTHER_TABLE:
+            return f"{self.kind}: {place}"
         stored, expected = _shown(self.stored) or "nothing", _shown(self.expected) or "nothing"
         return f"{self.kind}: {place}: stored {stored}, expected {expected}"
 
@@ -134,6 +140,37 @@ def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], found: l
     written, stored = Counter(must), Counter(found)
     more = stored - written - Counter(maybe)
     return _Pairing(query.measurement, query.columns, written).differences(written - stored, more)
+
+
+def compare_series(found: Rows, written: Sequence[Row]) -> list[Located]:
+    """Return the differences between the rows of a table of tags and those that were written, each with its id first.
+
+    The columns of both are those of `found`: id, key, other tags, `OTHERS`, which written rows lack.
+    """
+    columns, expected = found.columns[1:], {row[0]: (*row[1:], None) for row in written}
+    differences, seen = [], set()
+    for number, *stored in canonical_stored(found):
+        wanted = expected.get(number)
+        if wanted is None or number in seen:
+            kind = Kind.UNWRITTEN if wanted is None else Kind.DUPLICATE
+            differences.append(Located(kind, TAGS, str(stored[0]), "", dict(zip(columns, stored, strict=True)), {}))
+            continue
+        seen.add(number)
+        for kind, part in ((Kind.OTHER_TAGS, slice(0, -1)), (Kind.EXTRA, slice(-1, None))):
+            both = zip(columns[part], stored[part], wanted[part], strict=True)
+            if differing := [(name, one, other) for name, one, other in both if one != other]:
+                stored_tags = {name: one for name, one, _ in differing}
+                wanted_tags = {name: other for name, _, other in differing}
+                differences.append(Located(kind, TAGS, wanted[0], "", stored_tags, wanted_tags))
+    for number in expected.keys() - seen:
+        row = expected[number]
+        differences.append(Located(Kind.MISSING, TAGS, row[0], "", {}, dict(zip(columns, row, strict=True))))
+    return differences
+
+
+def other_table(name: str) -> Located:
+    """Return the difference that a table of no measurement is."""
+    return Located(Kind.OTHER_TABLE, name, None, "", {}, {})
 
 
 @dataclass(frozen=True, slots=True)

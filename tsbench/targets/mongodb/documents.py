@@ -174,6 +174,12 @@ class HourDocuments(Documents):
         return (start_ns is None or start_ns <= time_ns) and (end_ns is None or time_ns < end_ns)
 
 
+def is_like_ours(document: Mapping[str, Any]) -> bool:
+    """Return True if a document may be one of a layout's: with a date as its time, or as its hour."""
+    one = document.get("_id")
+    return _time_ns(document.get(TIME)) is not None or (isinstance(one, dict) and _time_ns(one.get(HOUR)) is not None)
+
+
 def _decoded(raw: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     """Yield each document, and that names come twice in it, which a dictionary cannot say."""
     for one in raw:

@@ -21,14 +21,16 @@ from pymongo.errors import (
 )
 
 from tsbench.collect.counters import Counting
-from tsbench.encode.bson_columns import TIME
+from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, statement_of, timed
+from tsbench.targets.inventory import Inventory
 from tsbench.targets.mongodb import counters, explain
-from tsbench.targets.mongodb.documents import OPTIONS, READERS
+from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
 from tsbench.targets.mongodb.durability import YES, durability, majority_journals
 from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
+from tsbench.targets.mongodb.layouts import VALUES
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
 from tsbench.targets.mongodb.wire import Messages
@@ -308,6 +310,23 @@ class MongodbSession(Counting, Explaining):
             )
             for one in found
         ]
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        """Return the collections whose first document has a time in one of our places, and the other measurements.
+
+        Documents carry their tags, so that no `series` lie beside them.
+        """
+        del series
+        names = self._schema.collections(measurements)
+        with _errors(self._timeout_s):
+            others = sorted({*self._database.list_collection_names()} - {*names})
+            others = [name for name in others if not name.startswith("system.")]
+            found = [name for name in others if is_like_ours(self._database[name].find_one() or {})]
+            for name in {*names} & {VALUES}:
+                known = [{"$match": {MEASUREMENT: {"$nin": [m.name for m in measurements]}}}]
+                unknown = self._database[name].aggregate([*known, {"$group": {"_id": f"${MEASUREMENT}"}}])
+                found += sorted(str(one["_id"]) for one in unknown)
+        return Inventory(tuple(found))
 
     def counters(self) -> Mapping[str, float]:
         with _errors(self._timeout_s):
