@@ -135,7 +135,11 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limit": {**client.summary(spec, sums, percents), **disturbed.summary()},
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "steadiness": steadiness_with_counters(
-            run, merged.per_second, of_kind, min(duration_s, int(processes.stopped_s) - processes.start_s)
+            run,
+            merged.per_second,
+            of_kind,
+            min(duration_s, int(processes.stopped_s) - processes.start_s),
+            merged.unsent if spec.drive.loop == "open" else None,
         ),
         **_warmup(run),
         "failures": _failures(processes),
@@ -156,7 +160,11 @@ def _warmup(run: RunDir) -> dict[str, Any]:
 
 
 def steadiness_with_counters(
-    run: RunDir, per_second: pl.DataFrame, kinds: Mapping[str, str], end_s: int
+    run: RunDir,
+    per_second: pl.DataFrame,
+    kinds: Mapping[str, str],
+    end_s: int,
+    unsent: Mapping[int, int] | None = None,
 ) -> dict[str, Any]:
     """Return the part `steadiness` of a run's summary: how the rates went on, and which counters rose in their stalls.
 
@@ -164,7 +172,7 @@ def steadiness_with_counters(
     """
     import polars as pl  # noqa: PLC0415 - load workers do without
 
-    found = steadiness_by_kind(per_second, kinds, end_s=end_s)
+    found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
     if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
         counters, panels = pl.read_parquet(run / "counters.parquet", glob=False), read_panels(run)
         for kind, steady in found.items():
