@@ -47,7 +47,8 @@ MOST_STALLS = 20
 BEFORE_S = 5
 """Number of seconds before a stall whose median it must fall below, too."""
 FAST_S = 4
-"""Least number of seconds before a stall that is longer than them; after fewer, it belongs to the start-up."""
+"""Least number of seconds before a stall that is longer than them; after fewer, it belongs to the start-up. In an open
+loop half of them will do: that all was done that was due shows that the server had started."""
 
 _START_UP_BATCHES = 30
 _NEARLY = 1.5
@@ -110,7 +111,7 @@ def steadiness(
         return None
     possible, by_chance = (np.full(len(per_s), usual), usual) if due_per_s is None else _possible(per_s, due_per_s)
     stretches = _below(per_s, STALLED * possible) if usual >= LEAST_PER_S * of_op else []
-    slow = _slow_beginning(stretches, len(per_s))
+    slow = _slow_beginning(stretches, len(per_s), FAST_S if due_per_s is None else FAST_S // 2)
     least = CHANCE * math.sqrt(of_op * by_chance)
     found = [
         (begin, end)
@@ -203,13 +204,13 @@ def _possible(per_s: NDArray[np.float64], due: NDArray[np.float64]) -> tuple[NDA
     return np.minimum(usual, due + np.concatenate([[0.0], left[:-1]])), min(usual, 2 * float(np.median(left)))
 
 
-def _slow_beginning(stretches: Sequence[tuple[int, int]], seconds: int) -> int:
+def _slow_beginning(stretches: Sequence[tuple[int, int]], seconds: int, fast_s: int) -> int:
     """Return the end of a start-up whose seconds are stalled; 0 without one.
 
-    That is a stretch with fewer seconds before it than FAST_S or its own length. One of half a minute is less than a
+    That is a stretch with fewer seconds before it than `fast_s` or its own length. One of half a minute is less than a
     batch of an hour's run, whose median does not show it.
     """
-    early = [end for begin, end in stretches if begin < min(FAST_S, end - begin) and end <= seconds // 2]
+    early = [end for begin, end in stretches if begin < min(fast_s, end - begin) and end <= seconds // 2]
     return max(early, default=0)
 
 

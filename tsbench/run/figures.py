@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tsbench.measure.believable import believable_percentile, own_percentiles_ns
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
@@ -175,9 +177,12 @@ def steadiness_with_counters(
     found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
     if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
         counters, panels = pl.read_parquet(run / "counters.parquet", glob=False), read_panels(run)
+        done = dict(per_second.group_by("second").agg(pl.col("done").sum()).iter_rows())
+        usual = float(np.median([*done.values()])) or 1.0
         for kind, steady in found.items():
             seconds = [(stall.start_s, stall.start_s + stall.length_s - 1) for stall in steady.stalls]
-            high = counters_in_stalls(counters, panels, seconds)
+            caught_up = [max(done.get(s, 0) for s in range(first, last + 3)) / usual for first, last in seconds]
+            high = counters_in_stalls(counters, panels, seconds, None if unsent is None else caught_up)
             stalls = (replace(stall, counters=rises) for stall, rises in zip(steady.stalls, high, strict=True))
             found[kind] = replace(steady, stalls=tuple(stalls))
     return {kind: asdict(steady) for kind, steady in found.items()}
