@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.measure.simulated_open_loop import GRID, Grid, stalling, without_stall
+from tests.measure.simulated_open_loop import GRID, HELD_OUT, Grid, stalling, without_stall
 from tsbench.measure.steadiness import LEAST_S, MOST_STALLS, Stall, Steadiness, steadiness, steadiness_by_kind
 
 RATE = 10_000.0
@@ -116,7 +116,7 @@ def test_seconds_without_a_row_are_stalled_and_the_warm_up_counts_as_a_start_up(
     assert steadiness_by_kind(pl.DataFrame(rows)[:0], {"write-1": "write"}, end_s=58) == {}
 
 
-@pytest.mark.parametrize("grid", [GRID], ids=["grid"])
+@pytest.mark.parametrize("grid", [GRID, HELD_OUT], ids=["grid", "held out"])
 def test_stalls_of_an_open_loop_are_found_wherever_they_are_and_nothing_else_is_one(grid: Grid):
     missed, other, false = [], [], []
     for case in stalling(grid):

@@ -43,6 +43,8 @@ LEAST_PER_S = 20.0
 CHANCE = 4.0
 """Least number of ops missing in a stall, in standard deviations of a number that comes by chance: of 30 ops a second,
 a second lacks half three times an hour."""
+RECOVERED = 0.75
+"""Least share of the usual rate that ends a stall: in a partial one, chance lifts a second above STALLED."""
 MOST_STALLS = 20
 BEFORE_S = 5
 """Number of seconds before a stall whose median it must fall below, too."""
@@ -110,7 +112,7 @@ def steadiness(
     if not usual:
         return None
     possible, by_chance = (np.full(len(per_s), usual), usual) if due_per_s is None else _possible(per_s, due_per_s)
-    stretches = _below(per_s, STALLED * possible) if usual >= LEAST_PER_S * of_op else []
+    stretches = _joined(per_s, possible) if usual >= LEAST_PER_S * of_op else []
     slow = _slow_beginning(stretches, len(per_s), FAST_S if due_per_s is None else FAST_S // 2)
     least = CHANCE * math.sqrt(of_op * by_chance)
     found = [
@@ -202,6 +204,15 @@ def _possible(per_s: NDArray[np.float64], due: NDArray[np.float64]) -> tuple[NDA
     left = np.maximum(0.0, np.cumsum(due - per_s))
     usual = min(float(np.median(per_s)), float(np.median(due)))
     return np.minimum(usual, due + np.concatenate([[0.0], left[:-1]])), min(usual, 2 * float(np.median(left)))
+
+
+def _joined(per_s: NDArray[np.float64], possible: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Return the stretches of stalled seconds, joined if the rate did not recover between them."""
+    found: list[tuple[int, int]] = []
+    for begin, end in _below(per_s, STALLED * possible):
+        last = found.pop() if found and (per_s < RECOVERED * possible)[found[-1][1] : begin].all() else (begin, end)
+        found.append((last[0], end))
+    return found
 
 
 def _slow_beginning(stretches: Sequence[tuple[int, int]], seconds: int, fast_s: int) -> int:
