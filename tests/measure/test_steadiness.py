@@ -149,6 +149,8 @@ def test_a_fall_over_minutes_is_no_stall_and_an_outage_to_the_end_is_one():
     rate = noise(300)
     rate[200:] = 0.0
     assert [(stall.start_s, stall.length_s) for stall in judged(rate).stalls] == [(200, 100)]
+    few = judged(np.repeat([10.0, 0.0], 30))  # too few ops for a stall
+    assert (few.settled_s, few.median_per_s) == (None, 5.0)
 
 
 @pytest.mark.parametrize("unsent", [None, dict.fromkeys(range(53, 60), 40)], ids=["closed", "open"])

@@ -238,7 +238,7 @@ def test_a_scenarios_points_are_those_that_its_run_stores(
 
 def test_runs_that_load_different_points_are_named_and_others_are_one(tmp_path: Path) -> None:
     content = document() | {"matrix": {"world.seed": [1, 2]}}
-    with pytest.raises(UserMistake, match=r"load different points; choose one with --only, for example of .*1, .*2"):
+    with pytest.raises(UserMistake, match=r"load different points; choose one with --only; there are .*1, .*2"):
         loaded_by(Scenario(tmp_path / "test.toml", content).expand())
     same = document() | {"matrix": {"drive.users": [1, 2]}}
     assert loaded_by(Scenario(tmp_path / "test.toml", same).expand())[0].streams == 4

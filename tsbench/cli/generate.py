@@ -89,7 +89,8 @@ def _loaded_by(path: Path, only: Sequence[str], overrides: Sequence[str], given:
         )
     cells = select(Scenario.load(path, overrides=overrides).expand(), only)
     if any(cell.relative_start for cell in cells):
-        stderr.print("tsbench: world.start is relative to now, so a run of the scenario begins at another time")
+        note = "tsbench: world.start is relative to now, so that a run of the scenario begins at another time"
+        stderr.print(note, highlight=False, soft_wrap=True)
     return loaded_by(cells)
 
 

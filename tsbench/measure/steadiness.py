@@ -121,6 +121,8 @@ def steadiness(
         if begin >= slow and (possible - per_s)[begin:end].sum() >= least * math.sqrt(end - begin)
     ]
     start = _start_up(_without_catch_up(per_s, found, due_per_s), slow)
+    if start is not None and not np.median(per_s[start:]):
+        start = None  # it settled at nothing
     settled = per_s if start is None else per_s[start:]
     median = float(np.median(settled))
     change = drift(settled) / median

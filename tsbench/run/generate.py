@@ -100,7 +100,7 @@ def loaded_by(cells: Sequence[RunSpec]) -> tuple[WorldSpec, int]:
     loads = {(cell.world.spec(), cell.load.window): cell.id for cell in cells}
     if len(loads) > 1:
         ids = listed([*loads.values()])
-        raise UserMistake(f"the scenario's runs load different points; choose one with --only, for example of {ids}")
+        raise UserMistake(f"the scenario's runs load different points; choose one with --only; there are {ids}")
     ((world, window_ns),) = loads
     return world, world.start_ns + window_ns
 
