@@ -21,6 +21,7 @@ from tsbench.drive.standalone_spec import spec_of, with_form
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.cleanup import left_lines
 from tsbench.run.helper import HelperProcess
+from tsbench.targets import credentials
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -104,7 +105,9 @@ class StandaloneTest:
             before.stop("the test was stopped before it began", interrupted=True)
         environment = self._environment
         asked = environment.parsed_options or Namespace()
-        spec = spec_of(environment, asked, options.endpoint_of(environment))
+        endpoint = options.endpoint_of(environment)
+        spec = spec_of(environment, asked, endpoint)
+        credentials.shed(endpoint)  # also for the helper process
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / f"{stamp}-locust", self._tell)
         ready = helper.await_ready()

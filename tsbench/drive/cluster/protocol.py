@@ -324,6 +324,7 @@ class WorkerProtocol:
     def _take(self, given: dict[str, Any]) -> None:
         if given["entitled"]:
             credentials.entitle(given["endpoint"])
+        credentials.shed(given["endpoint"])
         place, sends = files.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
         self._master_pid = given["pid"] if _machine() == given["machine"] != "" else None

@@ -6,7 +6,6 @@ tabs, and draws a page of its own, `/tsbench`.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +29,7 @@ from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures
 from tsbench.drive.webui.live_updates import News, Outbox
 from tsbench.drive.webui.stage import Stage, TestState
+from tsbench.targets import credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -307,9 +307,8 @@ class WebPage:
             path = results / "report.html"
             if not path.exists():
                 # A child process: drive may not import report, and plotting would delay the event loop.
-                hidden = {
-                    name: text for name, text in os.environ.items() if not name.startswith(("LOCUST_", "TSBENCH_"))
-                }
+                whole = credentials.whole_environment()
+                hidden = {name: text for name, text in whole.items() if not name.startswith(("LOCUST_", "TSBENCH_"))}
                 command = [sys.executable, "-c", REPORT, str(results)]
                 try:
                     child = subprocess.run(
