@@ -87,6 +87,31 @@ def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place
     assert code == (0 if Summary.from_json(summary).passed else 1)
 
 
+SLOW = """
+import time
+from locust import events
+from locust.runners import WorkerRunner
+
+@events.test_start.add_listener
+def slow(environment, **_):
+    if isinstance(environment.runner, WorkerRunner):
+        time.sleep(5)
+"""
+
+
+def test_the_run_time_begins_with_the_first_user_however_long_the_workers_take_to_spawn_one(place: Path) -> None:
+    slow = place / "slow.py"
+    slow.write_text((LOCUSTFILES / "sqlite.py").read_text() + SLOW)
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "2s", "--processes", "2", target=str(slow.with_suffix("")))
+    code, _, summary = run.ended()
+    assert summary["measured"]["ops"]["write-1"]["count"] > 0, run.said
+    assert "No run time limit" not in run.said
+    (clock,) = place.rglob("clock.json")
+    times = content(clock)
+    assert 1.5 < times["stopped_s"] - times["go_s"] < 30, times
+    assert code == (0 if Summary.from_json(summary).passed else 1)
+
+
 def test_a_bare_run_says_what_it_leaves_at_its_endpoint(place: Path) -> None:
     endpoint = f"sqlite://{place / 'own.db'}"
     run = Bare(place, "-u", "1", "-r", "1", "-t", "2s", "--endpoint", endpoint)
