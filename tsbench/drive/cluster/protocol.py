@@ -1,7 +1,7 @@
 """The messages between a Locust master and its workers: shares, clocks, the start, the end, and files.
 
-`MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message: they are signed
-(see `signing`), not encrypted.
+`MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message, although
+they are encrypted (see `encryption`).
 
 A worker sends its secrets only to those endpoints of its master to which the master would send its own.
 """
