@@ -183,6 +183,10 @@ class Channel:
     def is_encrypted(self) -> bool:
         return isinstance(self._socket, ssl.SSLSocket)
 
+    def limit(self, seconds: float) -> None:
+        """Take a client that says nothing for so long for one that has gone."""
+        self._socket.settimeout(seconds)
+
     def begin(self) -> None:
         """Change to TLS if the client begins with it, as all do that do not negotiate it first; raises as `read`."""
         if not self.is_encrypted and self.peek() == b"\x16":

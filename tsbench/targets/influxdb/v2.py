@@ -30,6 +30,7 @@ from tsbench.targets.base import (
     timed,
 )
 from tsbench.targets.influxdb import counters, flux, http_api
+from tsbench.targets.inventory import Inventory
 from tsbench.targets.op_context import decoded
 from tsbench.targets.requirements import LocalServer
 
@@ -174,6 +175,14 @@ class Influx2Session(Counting):
         if bucket is None or bucket.get("description") != MARK:
             return ()
         return (ServerObject(f"bucket {self._bucket}", (DeleteBucket(),), bucket["id"]),)
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        """Return the other measurements that have points in the bucket; points carry their tags, so no `series`."""
+        del series
+        if self._found() is None:
+            return Inventory()
+        text = self._flux(flux.other_measurements(measurements))
+        return Inventory(tuple(sorted(name for (name,) in flux.records(text, ("_value",)))))
 
     @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:

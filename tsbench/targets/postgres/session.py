@@ -21,7 +21,7 @@ from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
 from tsbench.targets.postgres.login import parameters, place_of, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
-from tsbench.targets.sql import quoted, stored_records, table_names
+from tsbench.targets.sql import inventory, quoted, stored_records, table_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
+    from tsbench.targets.inventory import Inventory
 
 
 class _Nanoseconds(Loader):
@@ -193,6 +194,21 @@ class PostgresSession(Counting):
                 drop = Statement(f"DROP SCHEMA {quoted(NAMESPACE)}")  # which fails if anything is in it
                 found.append(ServerObject(f"schema {NAMESPACE}", (drop,), number, holds))
         return found
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        like_ours = (
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace\n"
+            "JOIN pg_attribute t ON t.attrelid = c.oid AND t.attname = 'time' AND t.atttypid = 'timestamptz'::regtype\n"
+            "JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'additional_tags'\n"
+            "WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND o.atttypid = 'jsonb'::regtype"
+        )
+
+        def fetch(text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+            cursor = connection.execute(text, prepare=False)  # a column may have been added to it since
+            return [column.name for column in cursor.description or ()], cursor.fetchall()
+
+        with self._op(self._timeout_s) as connection:
+            return inventory(fetch, like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of this database, its checkpoints and its write-ahead log.
