@@ -184,6 +184,13 @@ class Channel:
         """Take a client that says nothing for so long for one that has gone."""
         self._socket.settimeout(seconds)
 
+    def begin(self) -> None:
+        """Change to TLS if the client begins with it, as all do that do not negotiate it first; raises as `read`."""
+        if not self.is_encrypted and self.peek() == b"\x16":
+            if self.context is None:
+                raise Ended
+            self.start_tls()
+
     def start_tls(self) -> None:
         """Change to TLS; the client may refuse the certificate, which ends the connection."""
         assert self.context is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from tests.hostile import http, mongodb, postgres
 from tests.hostile.doors import Attack
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Doors(Protocol):
         ...
 
 
+PROTOCOLS: Sequence[Doors] = (postgres, mongodb, http)
+
+
 def lines(protocols: Sequence[Doors], certificates: Certificates) -> Iterator[str]:
     """Yield the lines of the table in Markdown."""
     yield f"| endpoint | {' | '.join(attack.value for attack in Attack)} |"
@@ -39,4 +43,4 @@ def lines(protocols: Sequence[Doors], certificates: Certificates) -> Iterator[st
     for protocol in protocols:
         for mode in protocol.MODES:
             cells = [protocol.probe(mode, attack, certificates).value for attack in Attack]
-            yield f"| {protocol.TITLE}: {mode} | {' | '.join(cells)} |"
+            yield f"| {protocol.TITLE} {f'`{mode}`' if mode else 'without options'} | {' | '.join(cells)} |"

@@ -17,6 +17,7 @@ from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported, expressible
+from tsbench.targets.endpoint import check_text, product_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Command
 
 _QUIET_S = 0.2
+_PRODUCT = "an InfluxDB server"
 
 
 class Connected(Protocol):
@@ -65,8 +67,7 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
     tsbench.errors.UserMistake
         If the endpoint is malformed or holds a secret.
     """
-    credentials.refuse_secrets(endpoint, "the endpoint")
-    shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped URL may hold a password
+    shown = check_text(endpoint)
     try:
         url = urlsplit(endpoint)
         port = url.port
@@ -82,8 +83,12 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
     unknown = sorted(options.keys() - known)
     if unknown:
         raise UserMistake(f"'{shown}': there is no option '{unknown[0]}'; there are {', '.join(sorted(known))}")
-    place = Place(url.hostname, port or (443 if url.scheme == "https" else 8086), url.scheme == "https")
+    place = Place(url.hostname, port or _port(url.scheme), url.scheme == "https")
     return Endpoint(place, unquote(url.username or ""), unquote(url.path.strip("/")), options)
+
+
+def _port(scheme: str) -> int:
+    return 443 if scheme == "https" else 8086
 
 
 def tags_of(query: Query) -> tuple[str, ...]:
@@ -155,10 +160,23 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
         if error.cause == "permission":
             cure = credentials.cure(endpoint, secrets)
             raise UserMistake(f"{place} refuses the {login}: {error}; {cure}") from error
-        raise Unreachable(f"cannot connect to {place}: {error}; is InfluxDB {version} running there?") from error
+        raise _unreached(endpoint, error, version) from error
     except UserMistake:
         session.close()
         raise
+
+
+def _unreached(endpoint: str, error: OpError, version: str) -> Unreachable:
+    """Return the error for a server that did not answer as InfluxDB does, or not at all."""
+    url, shown = urlsplit(endpoint), f"cannot connect to {endpoint.partition('?')[0]}"
+    is_listening = error.cause != "refused" or "SSL" in str(error)
+    place = url.hostname or "", url.port or _port(url.scheme)
+    product = product_at(*place) if is_listening else ""
+    if product == _PRODUCT and url.scheme == "https":
+        return Unreachable(f"{shown}: {product} answers there without TLS; write http:// if that is meant")
+    if product not in {"", _PRODUCT, "an HTTP server"}:
+        return Unreachable(f"{shown}: {product} answers there, not InfluxDB {version}")
+    return Unreachable(f"{shown}: {error}; is InfluxDB {version} running there?")
 
 
 def settle(busy: Callable[[float], float], timeout_s: float) -> None:

@@ -26,7 +26,7 @@ from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
 from tsbench.targets.mongodb import counters, explain
 from tsbench.targets.mongodb.durability import YES, durability, majority_journals
-from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
+from tsbench.targets.mongodb.endpoint import CLIENTS, await_server, connecting, parse
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
 from tsbench.targets.mongodb.wire import Messages
@@ -71,18 +71,18 @@ def connect(
         If no server answers.
     """
     of = parse(endpoint)
-    shared = CLIENTS.take(of, credentials.read_for(endpoint, "TSBENCH_PASSWORD"))
-    try:
-        with pymongo.timeout(timeout_s if connect_timeout_s is None else connect_timeout_s):
-            about = shared.client[of.database].command("buildInfo")
-            kind = FerretdbSession if "ferretdb" in about else MongodbSession
-            return kind(of, schema, shared, about, timeout_s, waiter)
-    except PyMongoError as error:
-        shared.close()
-        raise refused(endpoint, error) from error
-    except BaseException:
-        shared.close()
-        raise
+    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+    with connecting(endpoint):
+        shared = CLIENTS.take(of, credentials.read_for(endpoint, "TSBENCH_PASSWORD"))
+        try:
+            with pymongo.timeout(limit_s):
+                await_server(shared.client, limit_s)
+                about = shared.client[of.database].command("buildInfo")
+                kind = FerretdbSession if "ferretdb" in about else MongodbSession
+                return kind(of, schema, shared, about, timeout_s, waiter)
+        except BaseException:
+            shared.close()
+            raise
 
 
 class MongodbSession(Counting, Explaining):

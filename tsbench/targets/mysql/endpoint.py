@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from tsbench.errors import UserMistake
 from tsbench.targets import credentials
+from tsbench.targets.endpoint import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +59,7 @@ def parse(endpoint: str, scheme: str, product: str) -> Endpoint:
         If it is malformed, holds a password, or has an option that does not exist.
     """
     form = f"{scheme}://user@host:{_DEFAULT_PORT}/tsbench"
-    credentials.refuse_secrets(endpoint, "the endpoint")
-    shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped URL may hold a password
+    shown = check_text(endpoint)
     if not endpoint.startswith(f"{scheme}://"):
         raise UserMistake(f"{shown} is not an endpoint of {product}; write {form}")
     try:

@@ -17,7 +17,7 @@ from tsbench.targets.base import ServerObject, Statement, statement_of, timed
 from tsbench.targets.op_context import OpContext
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
-from tsbench.targets.postgres.login import parameters, refused
+from tsbench.targets.postgres.login import other_product, parameters, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
 from tsbench.targets.sql import quoted, stored_records, table_names
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
+
+
+_FIRST_S = 2.0
+"""Seconds until a silent port is looked at: another product may wait for its own clients' words."""
 
 
 class _Nanoseconds(Loader):
@@ -54,8 +58,14 @@ def connect(
         If no server answers.
     """
     session = PostgresSession(parameters(endpoint), timeout_s, waiter)
+    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
     try:
-        session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
+        try:
+            session.reconnect(min(limit_s, _FIRST_S))
+        except psycopg.errors.ConnectionTimeout:
+            if limit_s <= _FIRST_S or other_product(endpoint):
+                raise
+            session.reconnect(limit_s - _FIRST_S)
     except psycopg.Error as error:
         raise refused(endpoint, error) from error
     return session
