@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tsbench.errors import Unreachable, UserMistake, is_disk_full, one_line
 from tsbench.model import Outcome
 from tsbench.targets import credentials
-from tsbench.targets.mysql.endpoint import REQUIRED, SSL_MODE, VERIFIED
+from tsbench.targets.mysql.endpoint import AUTH_PLUGINS, DISABLED, PUBLIC_KEY, REQUIRED, SSL_MODE, VERIFIED
 
 if TYPE_CHECKING:
     import MySQLdb
@@ -24,6 +24,8 @@ _CLEARER = {
 """What the client library says, and what users read instead."""
 PERMISSION = frozenset({1044, 1142, 1143, 1227, 1410, 4166})
 _NEEDS_TLS = 3159
+_UNKNOWN_ERROR, _PLUGIN_REFUSED = 2000, 5010
+"""The client library's; the first one is also all that it says where it has no key to encrypt a password with."""
 _TIMEOUT = frozenset({1969, 3024})
 """The server's own time limit for a statement."""
 _CONNECTION = frozenset(
@@ -106,6 +108,19 @@ def refused(of: Endpoint, error: MySQLdb.Error) -> UserMistake | Unreachable:
         return UserMistake(
             f"cannot connect to {shown}: {text}; add {SSL_MODE}={REQUIRED} or {VERIFIED} to the endpoint"
         )
+    if code == _PLUGIN_REFUSED or (code == _UNKNOWN_ERROR and text not in _CLEARER.values()):
+        return UserMistake(f"cannot connect to {shown}: {_refused_plugin(of)}")
     if code in {1044, 1130, 2000, 2019, 2026, 2059, 2061}:
         return UserMistake(f"cannot connect to {shown}: {text}")
     return Unreachable(f"cannot connect to {shown}: {text}; is the server running there?")
+
+
+def _refused_plugin(of: Endpoint) -> str:
+    """Return why the password was not sent, and the cure."""
+    if of.ssl_mode == DISABLED:
+        return (
+            "the server asks for the password itself, or in a way that gives it away, which it does not get without "
+            f"TLS; add {SSL_MODE}={REQUIRED} or {VERIFIED} to the endpoint, or, for caching_sha2_password, "
+            f"{PUBLIC_KEY}=FILE"
+        )
+    return f"the server asks for a login other than {', '.join(of.plugins)}; {AUTH_PLUGINS} of the endpoint allows more"

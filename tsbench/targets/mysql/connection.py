@@ -8,21 +8,18 @@ queries reached 0.95 of the ideal rate so on a fast machine and 0.77 on a slow o
 from __future__ import annotations
 
 import _socket
-import gc
 import os
 import re
 import socket
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import MySQLdb
-from MySQLdb import _mysql
 from MySQLdb.constants import CLIENT
 from MySQLdb.constants import FIELD_TYPE as TYPE
 
-from tsbench.errors import one_line
+from tsbench.targets.mysql import login
 from tsbench.targets.mysql.answers import is_whole
 from tsbench.targets.watchdog import new_lock
 
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
-_UNKNOWN_DATABASE, _UNKNOWN_ERROR, _LOST, _MALFORMED = 1049, 2000, 2013, 2027
+_UNKNOWN_ERROR, _LOST = 2000, 2013
 _QUERY, _OK, _LOCAL_FILE, _ERROR = 0x03, 0x00, 0xFB, 0xFF
 """First bytes of a client's and of a server's packets."""
 _PROGRESS = b"\xff\xff\xff"
@@ -78,7 +75,7 @@ class Connection:
         self.is_interrupted = False
         self.max_packet_bytes = 1 << 24
         """Largest statement that the server takes, set by the session."""
-        self._raw: Any = _open(of, password, connect_timeout_s)
+        self._raw: Any = login.connect(of, password, connect_timeout_s, _CONVERSIONS)
         # Not Python's own class, which gevent replaces by one that makes the descriptor non-blocking.
         self._socket = _socket.socket(fileno=os.dup(self._raw.fileno()))
         self._new_waiter: NewWaiter | None = None
@@ -127,7 +124,7 @@ class Connection:
         """Call a function while no other thread closes the connection, and close it then if that was asked for."""
         with self._lock:
             try:
-                return _called(function, *args)
+                return login.called(function, *args)
             finally:
                 if self._closing:
                     self._close()
@@ -276,47 +273,3 @@ class Connection:
         with suppress(MySQLdb.Error):
             self._raw.close()
         self._socket.close()
-
-
-def _called(function: Callable[[*A], T], *args: *A) -> T:
-    """Call a function of mysqlclient; errors for answers that it cannot read are errors of the database too.
-
-    Raises
-    ------
-    MySQLdb.Error
-        For any error. Its text is one that can be looked at: where a server's is not UTF-8, mysqlclient leaves a null
-        pointer in its place, which ends the process. So that error is not kept either, not even as a context.
-    """
-    text = "its message is not UTF-8"
-    try:
-        return function(*args)
-    except MySQLdb.Error as raised:
-        if len(gc.get_referents(raised.args)) == len(raised.args):
-            raise
-        kind, code = type(raised), raised.args[0]
-    except (LookupError, TypeError, ValueError, SystemError) as raised:
-        kind, code, text = MySQLdb.InterfaceError, _MALFORMED, f"the server's answer makes no sense: {one_line(raised)}"
-    raise kind(code, text)
-
-
-def _open(of: Endpoint, password: str, timeout_s: float) -> Any:
-    """Connect; without the database if it does not exist, which `CreateDatabase` then makes."""
-    arguments: dict[str, Any] = {
-        "host": of.host,
-        "port": of.port,
-        "user": of.user,
-        "password": password,
-        "conv": _CONVERSIONS,
-        "connect_timeout": max(1, round(timeout_s)),
-        # Servers may ask for rows, which `Connection.load` sends; the library itself sends no file.
-        "local_infile": 0,
-        "client_flag": CLIENT.LOCAL_FILES,
-        "ssl_mode": of.ssl_mode,
-        **({"ssl": {"ca": of.ssl_ca}} if of.ssl_ca else {}),
-    }
-    try:
-        return _called(partial(_mysql.connect, database=of.database, **arguments))
-    except MySQLdb.OperationalError as error:
-        if error.args[0] != _UNKNOWN_DATABASE:
-            raise
-        return _called(partial(_mysql.connect, **arguments))

@@ -17,7 +17,6 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
 from tsbench.targets.mysql import causes, counters, every_series
 from tsbench.targets.mysql.connection import Connection
-from tsbench.targets.mysql.endpoint import DISABLED, SSL_MODE
 from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
 from tsbench.targets.mysql.rest import compact, purge
 from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge, loaded_as_values
@@ -102,7 +101,6 @@ class MysqlSession(Counting):
         _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
         try:
             opened.set_charset()
-            _verify_encrypted(opened, self._of)
             opened.execute(f"SET SESSION {', '.join(filter(None, settings))}".encode())
             ((opened.max_packet_bytes, engines),) = opened.execute(
                 b"SELECT @@max_allowed_packet, (SELECT count(*) FROM information_schema.engines\n"
@@ -308,18 +306,12 @@ class MysqlSession(Counting):
             return self.reconnect(self._timeout_s)
         except (MySQLdb.Error, UserMistake, LookupError, TypeError, ValueError) as error:
             self._drop()
-            text = causes.text_of(error) if isinstance(error, MySQLdb.Error) else str(error)
+            text = str(causes.refused(self._of, error) if isinstance(error, MySQLdb.Error) else one_line(error))
+            text = text.removeprefix("cannot connect to ")
             raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {text}") from error
 
 
 _watchdog = Watchdog()
-
-
-def _verify_encrypted(connection: Connection, of: Endpoint) -> None:
-    """Verify that TLS is used where the endpoint asks for it: MariaDB's client library connects without it else."""
-    if of.ssl_mode != DISABLED and not connection.execute(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]:
-        shown = of.url.partition("?")[0]
-        raise UserMistake(f"{shown}: the server offers no TLS, which {SSL_MODE}={of.ssl_mode} asks for")
 
 
 def _has_database(connection: Connection) -> bool:
