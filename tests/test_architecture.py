@@ -38,6 +38,7 @@ SHARED_BY_TARGETS = {
     "registry",
     "credentials",
     "endpoint",
+    "inventory",
     "op_context",
     "plans",
     "requirements",

@@ -162,6 +162,9 @@ def _openssl(place: Path, *arguments: str) -> None:
 # --- servers ----------------------------------------------------------------------------------------------------------
 
 
+_LONGEST_S = 10.0
+
+
 class Ended(Exception):  # noqa: N818 - what the connection has
     """The client has ended the connection."""
 
@@ -230,6 +233,20 @@ class Channel:
         if not self.is_encrypted:
             self.clear += found
         return found
+
+    def waited(self, seconds: float) -> bytes:
+        """Return the next bytes; b"" if none came in time. Raises as `read`."""
+        try:
+            self._socket.settimeout(seconds)
+            found = self.some()
+            self._socket.settimeout(_LONGEST_S)
+            return found
+        except Ended as end:
+            if isinstance(end.__cause__, TimeoutError):
+                return b""
+            raise
+        except OSError as error:
+            raise Ended from error
 
     def send(self, data: bytes) -> None:
         """Send all bytes; raises as `read`."""

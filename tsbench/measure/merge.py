@@ -106,13 +106,15 @@ class Merged:
     """The merged result of all processes.
 
     `totals` covers the measured window, by op; `per_second` holds the rows of ops.parquet; `recorded` and `counted`
-    count every op, with warm-up.
+    count every op, with warm-up. `unsent` counts the arrivals whose ops never ended by the second of the window in
+    which they were due.
     """
 
     totals: dict[str, OpTotals]
     per_second: pl.DataFrame
     recorded: int
     counted: int
+    unsent: Mapping[int, int]
 
 
 def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
@@ -139,11 +141,13 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     for part in counters:
         table.add_counters(part)
     recorded, unsent = 0, Histogram()
+    unsent_per_s = Counter[int]()
     for second, op, kind, histogram in logs.histograms():
         is_measured = start_s <= second < end_s
         if f"{op}|{kind}" == UNSENT:
             if is_measured:
                 histogram.add_to(unsent)
+                unsent_per_s[second - start_s] += len(histogram)
             continue
         if kind in TIMES:
             table.set_latencies(second, op, kind, histogram.percentiles_ns(tuple(LATENCIES.values())))
@@ -152,7 +156,7 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
         recorded += len(histogram) if kind == "response" else 0
     _distribute(unsent, totals)
     counted = sum(int(part.numbers[:, COUNTS.index("done")].sum()) for part in counters)
-    return Merged(dict(totals), table.frame(start_s), recorded, counted)
+    return Merged(dict(totals), table.frame(start_s), recorded, counted, unsent_per_s)
 
 
 def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:

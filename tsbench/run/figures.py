@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tsbench.measure.believable import believable_percentile, own_percentiles_ns
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
@@ -135,7 +137,11 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limit": {**client.summary(spec, sums, percents), **disturbed.summary()},
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "steadiness": steadiness_with_counters(
-            run, merged.per_second, of_kind, min(duration_s, int(processes.stopped_s) - processes.start_s)
+            run,
+            merged.per_second,
+            of_kind,
+            min(duration_s, int(processes.stopped_s) - processes.start_s),
+            merged.unsent if spec.drive.loop == "open" else None,
         ),
         **_warmup(run),
         "failures": _failures(processes),
@@ -156,7 +162,11 @@ def _warmup(run: RunDir) -> dict[str, Any]:
 
 
 def steadiness_with_counters(
-    run: RunDir, per_second: pl.DataFrame, kinds: Mapping[str, str], end_s: int
+    run: RunDir,
+    per_second: pl.DataFrame,
+    kinds: Mapping[str, str],
+    end_s: int,
+    unsent: Mapping[int, int] | None = None,
 ) -> dict[str, Any]:
     """Return the part `steadiness` of a run's summary: how the rates went on, and which counters rose in their stalls.
 
@@ -164,12 +174,15 @@ def steadiness_with_counters(
     """
     import polars as pl  # noqa: PLC0415 - load workers do without
 
-    found = steadiness_by_kind(per_second, kinds, end_s=end_s)
+    found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
     if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
         counters, panels = pl.read_parquet(run / "counters.parquet", glob=False), read_panels(run)
+        done = dict(per_second.group_by("second").agg(pl.col("done").sum()).iter_rows())
+        usual = float(np.median([*done.values()])) or 1.0
         for kind, steady in found.items():
             seconds = [(stall.start_s, stall.start_s + stall.length_s - 1) for stall in steady.stalls]
-            high = counters_in_stalls(counters, panels, seconds)
+            caught_up = [max(done.get(s, 0) for s in range(first, last + 3)) / usual for first, last in seconds]
+            high = counters_in_stalls(counters, panels, seconds, None if unsent is None else caught_up)
             stalls = (replace(stall, counters=rises) for stall, rises in zip(steady.stalls, high, strict=True))
             found[kind] = replace(steady, stalls=tuple(stalls))
     return {kind: asdict(steady) for kind, steady in found.items()}

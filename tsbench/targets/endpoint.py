@@ -6,11 +6,17 @@ import re
 import socket
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from tsbench.errors import UserMistake
+from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
 from tsbench.text import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+S = TypeVar("S")
 
 _MOST = 8_192
 """Characters of an endpoint, enough for the longest path that Linux takes with some escapes."""
@@ -41,8 +47,9 @@ def check_text(endpoint: str) -> str:
 
 # --- what listens there -----------------------------------------------------------------------------------------------
 
-_ANSWER_S = 0.3
-"""Seconds to wait for each answer: this runs on a connection that has failed already."""
+_FIRST_S, _LOOK_S, _ANSWER_S = 2.0, 1.2, 0.4
+"""Seconds until a silent server is looked at, for all looks at it, and for each of its answers."""
+_LONGEST = 1_024
 _HTTP = b"GET /ping HTTP/1.0\r\n\r\n"
 _SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"
 """PostgreSQL answers with one letter, S or N, before it knows anything of the client."""
@@ -67,14 +74,43 @@ _PRODUCTS = (
 )
 
 
+def open_or_name(
+    open_session: Callable[[float], S], limit_s: float, place: tuple[str, int] | None, own: Collection[str], shown: str
+) -> S:
+    """Return what `open_session` returns, called with its limit in seconds; if it fails, name what listens at `place`.
+
+    A server that is silent is looked at after 2 s: another product may wait for its own clients' words. Then
+    `open_session` is called again with the rest of `limit_s`. `own` are the endpoint's products.
+
+    Raises
+    ------
+    tsbench.errors.Unreachable
+        As `open_session`, or one line with the other product; `shown` is the endpoint.
+    """
+    began = time.monotonic()
+    first_s = min(limit_s, _FIRST_S)
+    try:
+        return open_session(first_s)
+    except Unreachable as error:
+        product = product_at(*place) if place else ""
+        if product and product not in own:
+            raise Unreachable(f"cannot connect to {shown}: {product} answers there; name its target") from error
+        if time.monotonic() - began < first_s or first_s == limit_s:
+            raise
+    return open_session(limit_s - first_s)
+
+
 def product_at(host: str, port: int) -> str:
     """Return the product that answers at a port ("a MariaDB server"), or "" if its first bytes do not show it.
 
     It takes at most about a second. Nothing of the user's is sent.
     """
-    deadline = time.monotonic() + 1.0
+    deadline = time.monotonic() + _LOOK_S
     for request in (_HTTP, _SSL_REQUEST, _HELLO):
-        found = _first_bytes(host, port, request, deadline)
+        try:
+            found = _first_bytes(host, port, request, deadline)
+        except (OSError, UnicodeError):  # nobody listens; and such a name
+            return ""
         for pattern, product in _PRODUCTS:
             if pattern.match(found):
                 return product
@@ -82,18 +118,17 @@ def product_at(host: str, port: int) -> str:
 
 
 def _first_bytes(host: str, port: int, request: bytes, deadline: float) -> bytes:
-    """Return what a server sends by itself, or else to a request; b"" if that is nothing."""
-    found = b""
-    with suppress(OSError):
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            return b""
-        with socket.create_connection((host, port), min(_ANSWER_S, left_s)) as opened:
-            opened.settimeout(_ANSWER_S / 3)
-            with suppress(TimeoutError):
-                return opened.recv(1_024)
-            opened.settimeout(_ANSWER_S)
-            opened.sendall(request)
-            while len(found) < 1_024 and (more := opened.recv(1_024)):
-                found += more
-    return found
+    """Return what a server sends by itself, or else to a request; b"" if that is nothing. Raises OSError."""
+    found = bytearray()
+    until = min(deadline, time.monotonic() + _ANSWER_S)
+    with socket.create_connection((host, port), max(0.01, until - time.monotonic())) as opened, suppress(OSError):
+        opened.settimeout(_ANSWER_S / 3)
+        with suppress(TimeoutError):
+            return opened.recv(_LONGEST)
+        opened.sendall(request)
+        while len(found) < _LONGEST and (left_s := until - time.monotonic()) > 0:
+            opened.settimeout(left_s)
+            if not (more := opened.recv(_LONGEST)):
+                break
+            found += more
+    return bytes(found)

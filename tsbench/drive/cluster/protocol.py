@@ -25,14 +25,14 @@ from tsbench.drive.cluster import files
 from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import Share
-from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
-from tsbench.model import OpError
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import how_it_ended
 from tsbench.targets import credentials, registry
+from tsbench.targets.op_context import caused_line
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -315,8 +315,8 @@ class WorkerProtocol:
         error = ""
         try:
             self._take(msg.data)
-        except (UserMistake, Broken, OpError, OSError, ValueError) as why:  # ValueError: a spec of another tsbench
-            error = one_line(why)
+        except Exception as why:  # noqa: BLE001 - whatever it is: the master would wait for a minute
+            error = caused_line(why)
             self._role.cannot_take_part(error)
         self.has_share, self.unable = not error, error
         self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})

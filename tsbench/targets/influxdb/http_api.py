@@ -8,7 +8,7 @@ import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tsbench.encode import line_protocol
@@ -17,7 +17,9 @@ from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported, expressible
-from tsbench.targets.endpoint import check_text, product_at
+from tsbench.targets.endpoint import check_text, open_or_name
+from tsbench.targets.op_context import decoded
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
     from tsbench.net.http_parser import Response
     from tsbench.targets.base import Command
 
+S = TypeVar("S")
+
 _QUIET_S = 0.2
-_PRODUCT = "an InfluxDB server"
 
 
 class Connected(Protocol):
@@ -83,12 +86,8 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
     unknown = sorted(options.keys() - known)
     if unknown:
         raise UserMistake(f"'{shown}': there is no option '{unknown[0]}'; there are {', '.join(sorted(known))}")
-    place = Place(url.hostname, port or _port(url.scheme), url.scheme == "https")
+    place = Place(url.hostname, port or (443 if url.scheme == "https" else 8086), url.scheme == "https")
     return Endpoint(place, unquote(url.username or ""), unquote(url.path.strip("/")), options)
-
-
-def _port(scheme: str) -> int:
-    return 443 if scheme == "https" else 8086
 
 
 def tags_of(query: Query) -> tuple[str, ...]:
@@ -154,29 +153,28 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
     """Verify in a `with` block that a new session can log in; on failure close it and raise a one-line error."""
     place = endpoint.partition("?")[0]
     try:
-        yield
+        with decoded("InfluxDB"):
+            yield
     except OpError as error:
         session.close()
         if error.cause == "permission":
             cure = credentials.cure(endpoint, secrets)
             raise UserMistake(f"{place} refuses the {login}: {error}; {cure}") from error
-        raise _unreached(endpoint, error, version) from error
+        raise Unreachable(f"cannot connect to {place}: {error}; is InfluxDB {version} running there?") from error
     except UserMistake:
         session.close()
         raise
+    except Exception as error:
+        session.close()
+        text = f"{place}: an answer cannot be decoded ({type(error).__name__}: {shortened(str(error))})"
+        raise Unreachable(f"cannot connect to {text}; is InfluxDB {version} running there?") from error
 
 
-def _unreached(endpoint: str, error: OpError, version: str) -> Unreachable:
-    """Return the error for a server that did not answer as InfluxDB does, or not at all."""
-    url, shown = urlsplit(endpoint), f"cannot connect to {endpoint.partition('?')[0]}"
-    is_listening = error.cause != "refused" or "SSL" in str(error)
-    place = url.hostname or "", url.port or _port(url.scheme)
-    product = product_at(*place) if is_listening else ""
-    if product == _PRODUCT and url.scheme == "https":
-        return Unreachable(f"{shown}: {product} answers there without TLS; write http:// if that is meant")
-    if product not in {"", _PRODUCT, "an HTTP server"}:
-        return Unreachable(f"{shown}: {product} answers there, not InfluxDB {version}")
-    return Unreachable(f"{shown}: {error}; is InfluxDB {version} running there?")
+def opened(open_session: Callable[[float], S], limit_s: float, place: Place) -> S:
+    """Return what `open_session` returns, called with its limit in seconds; see `endpoint.open_or_name`."""
+    shown = f"{'https' if place.tls else 'http'}://{place}"
+    own = {"an HTTPS server"} if place.tls else {"an InfluxDB server", "an HTTP server"}
+    return open_or_name(open_session, limit_s, (place.host, place.port), own, shown)
 
 
 def settle(busy: Callable[[float], float], timeout_s: float) -> None:
@@ -233,7 +231,7 @@ def error_text(response: Response) -> str:
 
 
 def _message(response: Response) -> str:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         document = json.loads(response.body)
         if isinstance(document, dict) and (text := document.get("error") or document.get("message")):
             return str(text)

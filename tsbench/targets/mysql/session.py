@@ -20,8 +20,8 @@ from tsbench.targets.mysql.connection import Connection
 from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
 from tsbench.targets.mysql.rest import compact, purge
 from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge, loaded_as_values
-from tsbench.targets.op_context import OpContext
-from tsbench.targets.sql import names, quoted, stored_records, table_names
+from tsbench.targets.op_context import MEANT, OpContext, undecodable
+from tsbench.targets.sql import inventory, names, quoted, stored_records, table_names
 from tsbench.targets.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
+    from tsbench.targets.inventory import Inventory
     from tsbench.targets.mysql.endpoint import Endpoint
 
 _MODES = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
@@ -201,6 +202,8 @@ class MysqlSession(Counting):
         with self._op(self._timeout_s) as connection:
             text = every_series.resolved(statement.text, connection) if stored else statement.text
             of, found = connection.fetch(text.encode())
+            if not of:
+                raise ValueError("a query was answered without columns")
         return Rows(columns, stored_records(found, of, columns) if stored else found)
 
     def facts(self) -> Mapping[str, str]:
@@ -248,6 +251,14 @@ class MysqlSession(Counting):
                 drop = Statement(f"DROP DATABASE {place}")
                 found.append(ServerObject(f"database {self._of.database}", (drop,), "", number))
         return found
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        like_ours = (
+            f"SELECT table_name FROM information_schema.columns WHERE table_schema = {literal(self._of.database)}\n"
+            "AND column_name = 'time' AND column_type = 'datetime(6)'"
+        )
+        with self._op(self._timeout_s) as connection:
+            return inventory(lambda text: connection.fetch(text.encode()), like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's status variables and metrics of InnoDB that mean something to readers."""
@@ -300,11 +311,14 @@ class MysqlSession(Counting):
             if cause == "connection":
                 self._drop()
             raise OpError(outcome, cause, f"{self._product.name}: {causes.text_of(error)}") from error
+        if isinstance(error, Exception) and not isinstance(error, MEANT):
+            self._drop()
+            raise undecodable(self._product.name, error) from error
 
     def _reopened(self) -> Connection:
         try:
             return self.reconnect(self._timeout_s)
-        except (MySQLdb.Error, UserMistake, LookupError, TypeError, ValueError) as error:
+        except Exception as error:  # also whatever the driver raises for an answer that it cannot decode
             self._drop()
             text = str(causes.refused(self._of, error) if isinstance(error, MySQLdb.Error) else one_line(error))
             text = text.removeprefix("cannot connect to ")

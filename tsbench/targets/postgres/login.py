@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +13,14 @@ from psycopg.pq import Conninfo
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
-from tsbench.targets.endpoint import check_text, product_at
+from tsbench.targets.endpoint import check_text
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIXES = ("postgresql://", "postgres://")
-_PRODUCT = "a PostgreSQL server"
 _UNREACHABLE = "is the server running there?"
-_NOBODY = re.compile("refused|could not translate|No such file|unreachable|No route")
-"""Messages that say already that no server answers."""
 _MOST = 300
 _ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
 """Modes without which a connection may be unencrypted, as with libpq's default (`prefer`)."""
@@ -72,15 +68,17 @@ def _kept_from_listeners(found: Mapping[str, Any]) -> dict[str, str]:
     return {} if "require_auth" in given or given.get("sslmode") in _ENCRYPTED else {"require_auth": _PROOF_ONLY}
 
 
-def refused(endpoint: str, error: psycopg.Error) -> UserMistake | Unreachable:
+def refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
     """Return the error for a connection that failed: one line with the cure."""
     # After the reason libpq may say where the password came from, which is in our cure.
     lines = [line for line in str(error).strip().splitlines() if not line.startswith("password retrieved from file")]
     last = shortened(lines[-1], _MOST) if lines else type(error).__name__
-    cure, shown = _cure(last, endpoint), shortened(endpoint, _MOST)
+    shown = shortened(endpoint, _MOST)
+    if not isinstance(error, psycopg.Error):
+        text = f"an answer cannot be decoded ({type(error).__name__}: {last})"
+        return Unreachable(f"cannot connect to {shown}: {text}; is it PostgreSQL?")
+    cure = _cure(last, endpoint)
     kind = Unreachable if cure == _UNREACHABLE else UserMistake
-    if kind is Unreachable and not _NOBODY.search(last) and (product := other_product(endpoint)):
-        return kind(f"cannot connect to {shown}: {product} answers there, not PostgreSQL")
     return kind(f"cannot connect to {shown}: {last}; {cure}")
 
 
@@ -98,13 +96,10 @@ def _cure(message: str, endpoint: str) -> str:
     return _UNREACHABLE
 
 
-def other_product(endpoint: str) -> str:
-    """Return the product that answers at an endpoint's first host, or "" if that is PostgreSQL or not to be seen."""
-    found = conninfo_to_dict(endpoint)
-    host = str(found.get("hostaddr") or found.get("host") or "").split(",")[0]
-    port = str(found.get("port") or "5432").split(",")[0]
-    product = "" if not host or host.startswith(("/", "@")) else product_at(host, int(port))
-    return "" if product == _PRODUCT else product
+def place_of(found: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return host and port of the first server in connection parameters; None if it is on a Unix socket."""
+    host, port = (str(found.get(name, "")).split(",")[0] for name in ("host", "port"))
+    return None if not host or host.startswith(("/", "@")) else (host, int(port or 5432))
 
 
 def _hidden(endpoint: str) -> str:
