@@ -85,6 +85,8 @@ def parse(endpoint: str) -> Endpoint:
         given = parse_qsl(parts.query, keep_blank_values=True)
         user = parts.username or ""
         bare = parts.netloc.rpartition("@")[2]
+        if parts.scheme == "mongodb" and "," not in bare and not credentials.is_entitled(endpoint):
+            given.append(("directConnection", "true"))  # or the driver would connect to all hosts that the server names
         url = urlunsplit(
             (parts.scheme, bare, parts.path or "/", urlencode([g for g in given if g[0] not in options.OURS]), "")
         )

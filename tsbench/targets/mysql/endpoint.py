@@ -54,8 +54,11 @@ class Endpoint:
         Raises
         ------
         tsbench.errors.UserMistake
-            If a file cannot be read.
+            If a file cannot be read, or the endpoint may not receive secrets and names no user: the client would send
+            the name of whoever runs tsbench.
         """
+        if not self.user and not credentials.is_entitled(self.url):
+            raise UserMistake(f"{self.url}: name the user before the host, as in user@{self.host}")
         if self.password_file:
             return credentials.read_file(f"{PASSWORD_FILE}={self.password_file}", self.password_file)
         return credentials.read_for(self.url, "TSBENCH_PASSWORD") or ""

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIXES = ("postgresql://", "postgres://")
+_NOTHING = {
+    "password": "",  # overrides PGPASSWORD
+    "passfile": f"{credentials.NOWHERE}/passfile",  # and this ~/.pgpass
+    "sslcertmode": "disable",
+    "gssencmode": "disable",
+    "require_auth": "none",  # a server that asks for anything is left, whatever libpq might have found
+}
 _UNREACHABLE = "is the server running there?"
 _MOST = 300
 _ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
@@ -33,13 +40,13 @@ def parameters(endpoint: str) -> dict[str, Any]:
 
     The password is taken from TSBENCH_PASSWORD, from the file in TSBENCH_PASSWORD_FILE, or from libpq's own sources
     (PGPASSWORD, PGPASSFILE). It is sent as it is, or as MD5 hash, only if `sslmode` demands TLS or `require_auth`
-    allows that. For an endpoint with a `passfile` only that is used; for one that may not receive the
-    environment's secrets, nothing.
+    allows that. For an endpoint with a `passfile` only that is used. One that may not receive secrets gets none of
+    libpq's own either: password, client certificate, Kerberos ticket, or the name of this machine's user.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If the endpoint is malformed or holds a password.
+        If the endpoint is malformed, holds a password, or may not receive secrets and names no user.
     """
     check_text(endpoint)
     if not endpoint.startswith(_PREFIXES):
@@ -55,8 +62,10 @@ def parameters(endpoint: str) -> dict[str, Any]:
         password = _passfile_password(found)
     elif credentials.is_entitled(endpoint):
         password = credentials.read("TSBENCH_PASSWORD")
-    else:  # an empty password overrides PGPASSWORD, a missing file ~/.pgpass
-        return found | {"password": "", "passfile": "/nonexistent/passfile"}
+    elif not found.get("user"):  # libpq would send the name of whoever runs tsbench
+        raise UserMistake(f"{endpoint}: name the user, as in postgresql://user@host:5432/db")
+    else:
+        return found | _NOTHING
     return _kept_from_listeners(found) | found | ({"password": password} if password is not None else {})
 
 
