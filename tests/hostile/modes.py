@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tests.hostile import http, mongodb, postgres
+from tests.hostile import http, mongodb, mysql, postgres
 from tests.hostile.doors import Attack
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Doors(Protocol):
         ...
 
 
-PROTOCOLS: Sequence[Doors] = (postgres, mongodb, http)
+PROTOCOLS: Sequence[Doors] = (postgres, mysql, mongodb, http)
 
 
 def lines(protocols: Sequence[Doors], certificates: Certificates) -> Iterator[str]:

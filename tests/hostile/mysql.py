@@ -21,7 +21,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.hostile.doors import SECRET, USER, Channel, Ended, FakeServer, environment, holds_secret
+from tests.hostile.doors import (
+    SECRET,
+    USER,
+    Attack,
+    Certificates,
+    Channel,
+    Ended,
+    FakeServer,
+    Loot,
+    environment,
+    holds_secret,
+)
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
 from tsbench.errors import Unreachable, UserMistake
@@ -86,6 +97,8 @@ class Dialogue:
 
     def __init__(self, channel: Channel, rng: random.Random) -> None:
         self.channel, self.rng, self.number = channel, rng, 0
+        self.requests: list[bytes] = []
+        """All packets of the client."""
         self.statements: list[bytes] = []
         self.took_password = False
 
@@ -93,7 +106,8 @@ class Dialogue:
         """Return the payload of the client's next packet."""
         header = self.channel.read(4)
         self.number = header[3] + 1
-        return self.channel.read(int.from_bytes(header[:3], "little"))
+        self.requests.append(self.channel.read(int.from_bytes(header[:3], "little")))
+        return self.requests[-1]
 
     def send(self, *payloads: bytes) -> None:
         """Send packets."""
@@ -125,6 +139,8 @@ class Dialogue:
         """Read the client's answer to the greeting, and let it in; False for a client that goes."""
         response = self.read()
         if len(response) == 32:  # it asks for TLS
+            if self.channel.context is None:
+                raise Ended
             self.channel.start_tls()
             self.read()
         return self.authenticate()
@@ -162,6 +178,40 @@ class Dialogue:
             self.send(ok())
 
 
+class Greedy(Dialogue):
+    """Asks for the password: in the greeting, by a change of the plug-in, or encrypted with a key of its own."""
+
+    ask = ""
+    key = b""
+
+    def greet(self) -> None:
+        if self.ask.startswith("greet "):
+            self.plugin = self.ask.removeprefix("greet ")
+        super().greet()
+
+    def authenticate(self) -> bool:
+        if self.ask == "a byte":  # which was the change to mysql_old_password
+            self.send(b"\xfe")
+            self.read()
+        elif self.ask.startswith("RSA "):
+            self.switch(self.ask.removeprefix("RSA "))
+            if "caching" in self.ask:
+                self.send(b"\x01\x04")
+                self.read()
+            self.send(b"\x01" + self.key)
+            self.took_password = len(self.read()) == 256
+        elif self.ask and not self.ask.startswith("greet "):
+            self.switch(self.ask)
+        return super().authenticate()
+
+
+WAYS = (
+    "", "greet mysql_clear_password", "mysql_clear_password", "greet dialog", "dialog", "mysql_old_password", "a byte",
+    "RSA caching_sha2_password", "RSA sha256_password", "../dialog",
+)  # fmt: skip
+"""Ways to ask for a password; the first one is the usual challenge."""
+
+
 class Random(Dialogue):
     """Often does something else that is legal there, or something that is legal elsewhere."""
 
@@ -170,9 +220,12 @@ class Random(Dialogue):
 
     def __init__(self, channel: Channel, rng: random.Random) -> None:
         super().__init__(channel, rng)
-        self.plugin = rng.choice((NATIVE, NATIVE, *PLUGINS))
-        self.version = rng.choice((b"11.4.2-MariaDB", b"11.4.2-MariaDB", b"9.7.0", b"5.5.5-10.11.2-MariaDB-log", b""))
-        if rng.random() < 0.2:
+        self.plugin = NATIVE if rng.random() < 0.8 else rng.choice(PLUGINS)
+        if rng.random() < 0.1:
+            self.version = rng.choice(
+                (b"9.7.0", b"5.5.5-10.11.2-MariaDB-log", b"", rng.randbytes(9).replace(b"\0", b""))
+            )
+        if rng.random() < 0.1:
             self.capabilities = _CAPABILITIES ^ (1 << rng.randrange(32))
         self.sent_key = False
 
@@ -183,7 +236,7 @@ class Random(Dialogue):
         return found
 
     def send(self, *payloads: bytes) -> None:
-        if self.rng.random() < 0.02:
+        if self.rng.random() < 0.005:
             self.number = self.rng.randrange(256)
         super().send(*payloads)
 
@@ -194,7 +247,7 @@ class Random(Dialogue):
             super().greet()
 
     def authenticate(self) -> bool:
-        while self.rng.random() < 0.5:
+        while self.rng.random() < 0.2:
             kind = self.rng.randrange(6)
             if kind < 3:
                 self.switch(self.rng.choice(PLUGINS))
@@ -212,9 +265,9 @@ class Random(Dialogue):
 
     def answer(self, statement: bytes) -> None:
         kind = self.rng.random()
-        if kind < 0.8:
+        if kind < 0.9:
             super().answer(statement)
-        elif kind < 0.9:
+        elif kind < 0.95:
             for _ in range(self.rng.randrange(1, 3)):
                 self.ask_for_file(self.rng.choice(self.files))
             self.send(ok(b"Records: 1  Deleted: 0  Skipped: 0  Warnings: 0"))
@@ -294,6 +347,49 @@ def attacker(
         yield server, f"mariadb://{USER}@127.0.0.1:{server.port}/tsbench", dialogues
 
 
+def rsa_key(place: Path) -> bytes:
+    """Make a pair of keys for caching_sha2_password, `rsa.key` being the private one, and return the public one."""
+    if (place / "rsa.pub").exists():
+        return (place / "rsa.pub").read_bytes()
+    command = ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "rsa.key"]
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    command = ["openssl", "pkey", "-in", "rsa.key", "-pubout", "-out", "rsa.pub"]
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    return (place / "rsa.pub").read_bytes()
+
+
+TITLE = "MariaDB, MySQL"
+MODES = (
+    "",
+    "auth-plugins=mysql_clear_password",
+    "ssl-mode=REQUIRED",
+    "ssl-mode=REQUIRED&auth-plugins=mysql_native_password",
+    "ssl-mode=VERIFY_IDENTITY",
+    "ssl-mode=VERIFY_IDENTITY&ssl-ca=CA",
+)
+
+
+def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
+    """Connect to servers that ask for the password in every way, one after the other."""
+    loot, key = Loot.NOTHING, rsa_key(certificates.directory)
+    options = mode.replace("=CA", f"={certificates.authority}")
+    for way in WAYS:
+
+        def make(channel: Channel, way: str = way) -> Greedy:
+            made = Greedy(channel, random.Random(0))
+            made.ask, made.key = way, key
+            return made
+
+        with attacker(make, certificates.context(attack)) as (server, endpoint, dialogues):
+            use(f"{endpoint}?{options}")
+            seen = server.seen(attack)
+        if holds_secret(seen) or any(one.took_password for one in dialogues):
+            loot |= Loot.PASSWORD
+        elif b"REPLACE INTO" in seen:
+            loot |= Loot.DATA
+    return loot
+
+
 class Watch:
     """Notes which files are opened: by this thread in Python, and the bait by anybody, a library in C too."""
 
@@ -307,7 +403,9 @@ class Watch:
         self._thread = 0
         sys.addaudithook(self._hook)
         with attacker(lambda channel: Dialogue(channel, random.Random(0))) as (_, endpoint, _):
-            assert use(endpoint) == []  # modules are imported before anybody is watched
+            # Modules are imported before anybody is watched.
+            assert use(endpoint) == []
+            use(f"{endpoint}?ssl-mode=REQUIRED")
 
     @property
     def files(self) -> tuple[bytes, ...]:
@@ -342,19 +440,16 @@ def got_file(seen: bytes) -> bool:
     return BAIT in seen or b"PATH=" in seen
 
 
-def rsa_key(place: Path) -> bytes:
-    """Make a pair of keys for caching_sha2_password, `rsa.key` being the private one, and return the public one."""
-    command = ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "rsa.key"]
-    subprocess.run(command, cwd=place, check=True, capture_output=True)
-    return subprocess.run(
-        ["openssl", "pkey", "-in", "rsa.key", "-pubout"], cwd=place, check=True, capture_output=True
-    ).stdout
+_UNSAFE = ("", "", "", "?ssl-mode=REQUIRED", "?ssl-mode=VERIFY_IDENTITY")
+"""Options of endpoints for servers that speak no TLS, though some say so."""
 
 
 def random_dialogues(count: int, seed: str, place: Path) -> collections.Counter[str]:
     """Let clients talk to so many random servers; return how often each thing happened."""
     watch, key = Watch(place), rsa_key(place)
-    found: collections.Counter[str] = collections.Counter()
+    found = collections.Counter(
+        dict.fromkeys(("dialogues", "connections", "statements", "errors of one line", *_BAD), 0)
+    )
     for number in range(count):
         rng = random.Random(f"{seed}-{number}")
 
@@ -365,7 +460,7 @@ def random_dialogues(count: int, seed: str, place: Path) -> collections.Counter[
 
         with attacker(make) as (server, endpoint, dialogues), watch.opened() as opened:
             try:
-                said = use(endpoint)
+                said = use(endpoint + rng.choice(_UNSAFE))
             except Exception as raised:  # noqa: BLE001 - counted
                 said = [f"{type(raised).__name__}: {raised}"]
                 found["tracebacks"] += 1
@@ -386,7 +481,11 @@ def random_dialogues(count: int, seed: str, place: Path) -> collections.Counter[
     return found
 
 
+_BAD = ("files opened", "files sent", "passwords sent", "tracebacks", "errors of several lines")
+
+
 def main() -> None:
+    """Print what servers got; the exit code is 1 if that is more than they should."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dialogues", type=int, default=10_000)
     parser.add_argument("--seed", default=secrets.token_hex(4))
@@ -394,6 +493,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         found = random_dialogues(given.dialogues, given.seed, Path(place))
     print(f"seed {given.seed}: {', '.join(f'{number:,} {what}' for what, number in found.items())}")
+    sys.exit(any(found[what] for what in _BAD))
 
 
 if __name__ == "__main__":

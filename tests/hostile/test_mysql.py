@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hostile.doors import holds_secret
-from tests.hostile.mysql import Dialogue, Watch, attacker, got_file, table, use
+from tests.hostile.doors import Attack, holds_secret, new_certificates
+from tests.hostile.mysql import WAYS, Dialogue, Greedy, Watch, attacker, got_file, rsa_key, table, use
 
 if TYPE_CHECKING:
-    from tests.hostile.doors import Channel
+    import ssl
+    from collections.abc import Iterator
+
+    from tests.hostile.doors import Certificates, Channel
 
 pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
 
@@ -18,6 +23,15 @@ pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install
 @pytest.fixture(scope="module")
 def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
     return Watch(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Iterator[Certificates]:
+    try:
+        with new_certificates() as made:
+            yield made
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
 
 
 class AsksForFile(Dialogue):
@@ -88,3 +102,102 @@ def test_a_server_that_asks_as_agreed_gets_the_rows_once() -> None:
         assert bytes(server.channels[0].heard).count(b"2016-01-01T00:00:00.000000\t") == 1
     (one,) = dialogues
     assert [re.split(rb"\W", statement)[0] for statement in one.statements].count(b"LOAD") == 1
+
+
+# --- logging in
+
+REFUSED = "the server asks for the password itself, or in a way that gives it away"
+CURE = "add ssl-mode=REQUIRED or VERIFY_IDENTITY to the endpoint, or, for caching_sha2_password, server-public-key=FILE"
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_without_tls_no_server_gets_the_password(way: str, certificates: Certificates) -> None:
+    def make(channel: Channel) -> Greedy:
+        made = Greedy(channel, random.Random(0))
+        made.ask, made.key = way, rsa_key(certificates.directory)
+        return made
+
+    with attacker(make) as (server, endpoint, dialogues):
+        (said,) = use(endpoint)
+        assert not holds_secret(b"".join(bytes(channel.heard) for channel in server.channels))
+    assert said == f"cannot connect to {endpoint}: {REFUSED}, which it does not get without TLS; {CURE}"
+    assert not any(one.took_password or one.statements for one in dialogues)
+
+
+def test_the_endpoint_may_allow_what_gives_the_password_away(certificates: Certificates) -> None:
+    key = rsa_key(certificates.directory)
+    path = certificates.directory / "rsa.pub"
+    for way, options in {
+        "mysql_clear_password": "auth-plugins=mysql_clear_password,mysql_native_password",
+        "RSA caching_sha2_password": f"server-public-key={path}",
+    }.items():
+
+        def make(channel: Channel, way: str = way) -> Greedy:
+            made = Greedy(channel, random.Random(0))
+            made.ask, made.key = way, key
+            return made
+
+        with attacker(make) as (server, endpoint, dialogues):
+            use(f"{endpoint}?{options}")
+        assert holds_secret(bytes(server.channels[0].heard)) == way.startswith("mysql")
+    # The client had the key and did not ask for one: what came is the password, encrypted for the owner of the key.
+    assert dialogues[0].requests[-1][0] != 2
+
+
+class Changes(Dialogue):
+    """Offers TLS in its first greeting only."""
+
+    greetings = 0
+
+    def greet(self) -> None:
+        Changes.greetings += 1
+        if Changes.greetings > 1:
+            self.channel.context = None
+        super().greet()
+
+
+def test_a_server_that_offers_tls_once_and_then_not_gets_neither_password_nor_statement(
+    certificates: Certificates,
+) -> None:
+    Changes.greetings = 0
+    with attacker(lambda channel: Changes(channel, random.Random(0)), certificates.context(Attack.PASSIVE)) as (
+        server, endpoint, dialogues,
+    ):  # fmt: skip
+        (said,) = use(f"{endpoint}?ssl-mode=REQUIRED")
+    assert Changes.greetings == 2
+    assert said == f"cannot connect to {endpoint}: TLS/SSL error: SSL is required, but the server does not support it"
+    assert not any(one.statements for one in dialogues)
+    assert bytes(server.channels[1].heard) == b""  # not even the user's name, or a hash
+
+
+class ChangesCertificate(Dialogue):
+    """Shows another certificate each time."""
+
+    others: list[ssl.SSLContext | None]
+
+    def greet(self) -> None:
+        self.channel.context = self.others.pop(0)
+        super().greet()
+
+
+def test_a_server_that_shows_another_certificate_a_moment_later_gets_nothing(certificates: Certificates) -> None:
+    ChangesCertificate.others = [certificates.context(attack) for attack in (Attack.PASSIVE, Attack.OTHER_NAME)]
+    first = certificates.context(Attack.PASSIVE)
+    with attacker(lambda channel: ChangesCertificate(channel, random.Random(0)), first) as (
+        server,
+        endpoint,
+        dialogues,
+    ):
+        (said,) = use(f"{endpoint}?ssl-mode=REQUIRED")
+    assert "Fingerprint verification of server certificate failed" in said
+    assert not any(one.statements for one in dialogues)
+    assert not holds_secret(bytes(server.channels[1].heard))
+
+
+# --- anything
+
+
+def test_random_legal_packets_get_no_file_and_no_password() -> None:
+    command = [sys.executable, "-m", "tests.hostile.mysql", "--dialogues", "150"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout

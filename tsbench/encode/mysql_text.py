@@ -77,7 +77,8 @@ def _assembled(batch: Batch, form: _Form) -> Assembled:
     numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
     percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
     columns = [
-        Column(form.between if i else form.after_time, column, b"", percent[i]) for i, column in enumerate(numbers)
+        Column(form.between if i else form.after_time, column, b"", percent[i], b"-0e0")
+        for i, column in enumerate(numbers)
     ]
     parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]
     if m.own_tags:

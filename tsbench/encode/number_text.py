@@ -27,12 +27,16 @@ _GROUP = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A column of numbers with the text before and after each; `percent` if most values are within 0 .. 100."""
+    """A column of numbers with the text before and after each; `percent` if most values are within 0 .. 100.
+
+    `minus_zero` is the text of -0.0, with four letters: MySQL reads `-0.0` as a decimal number, which has no such zero.
+    """
 
     before: bytes
     values: NDArray[Any]
     after: bytes
     percent: bool = False
+    minus_zero: bytes = b"-0.0"
 
 
 def number_parts(columns: Sequence[Column]) -> list[Part]:
@@ -66,7 +70,7 @@ def _short_numbers(columns: Sequence[Column]) -> list[Part]:
         elif size:
             parts.append(_small([column], size))
         elif column.values.dtype.kind == "f":
-            parts += _floats(column.before, column.values, column.after)
+            parts += _floats(column)
         else:
             parts += _integers(column.before, column.values, column.after)
     return [*parts, _small(pair, _PERCENT)] if pair else parts
@@ -174,16 +178,17 @@ def _hundredths(suffix: bytes) -> Texts:
     return texts([(b".%02d" % n).rstrip(b"0").rstrip(b".") + suffix for n in range(100)])
 
 
-def _floats(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
+def _floats(column: Column) -> list[Part]:
+    values = column.values
     with np.errstate(over="ignore"):
         hundredths = np.rint(values * 100)
     # Up to 15 digits a decimal number is the shortest text of its nearest float, so two decimals need no search.
     if not np.signbit(values).any() and float(hundredths.max()) < 1e15 and bool((hundredths / 100 == values).all()):
         whole = hundredths.astype(np.int64)
         units = whole // 100
-        fraction = Part(_hundredths(suffix), whole - units * 100)
-        return [*number_parts([Column(prefix, units, b"")]), fraction]
-    return _long_floats([Column(prefix, values, suffix)])
+        fraction = Part(_hundredths(column.after), whole - units * 100)
+        return [*number_parts([Column(column.before, units, b"")]), fraction]
+    return _long_floats([column])
 
 
 def _long_floats(columns: Sequence[Column]) -> list[Part]:
@@ -194,19 +199,21 @@ def _long_floats(columns: Sequence[Column]) -> list[Part]:
     for stop, text in enumerate(between, 1):
         if len(text) == 1 and text == between[start]:
             continue
-        table = _shortest([column.values for column in columns[start:stop]], between[start])
+        table = _shortest([column.values for column in columns[start:stop]], between[start], columns[start].minus_zero)
         parts += [Part(_texts(columns[start].before)), Part(table), Part(_texts(columns[stop - 1].after))]
         start = stop
     return [part for part in parts if part.table.lengths.any()]
 
 
-def _shortest(columns: Sequence[NDArray[Any]], between: bytes) -> Texts:
+def _shortest(columns: Sequence[NDArray[Any]], between: bytes, minus_zero: bytes) -> Texts:
     """Return the shortest texts of one or more columns of floats, row by row, with that letter between them."""
     values = np.column_stack(columns) if len(columns) > 1 else np.ascontiguousarray(columns[0])
     if not np.isfinite(values).all():
         raise ValueError("a float is not finite; databases accept no text for it")
     # orjson writes a value in 50 ns, polars in 40 (but takes 180 MB on a load worker's disk), Python's repr in 500.
     letters = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    if minus_zero != b"-0.0" and bool((np.signbit(values) & (values == 0)).any()):
+        letters = letters.replace(b"-0.0,", minus_zero + b",").replace(b"-0.0]", minus_zero + b"]")
     if len(columns) > 1:  # [[1.5,2.25],[3.5,4.25]]
         letters, apart = letters[1:-1].replace(b",", between), b"],["
     else:  # [1.5,2.25]

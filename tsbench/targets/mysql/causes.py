@@ -119,7 +119,8 @@ def _refused_plugin(of: Endpoint) -> str:
     """Return why the password was not sent, and the cure."""
     if of.ssl_mode == DISABLED:
         return (
-            f"the server asks for the password itself, which it does not get without TLS; add {SSL_MODE}={REQUIRED} or "
-            f"{VERIFIED} to the endpoint, or, for caching_sha2_password, {PUBLIC_KEY}=FILE"
+            "the server asks for the password itself, or in a way that gives it away, which it does not get without "
+            f"TLS; add {SSL_MODE}={REQUIRED} or {VERIFIED} to the endpoint, or, for caching_sha2_password, "
+            f"{PUBLIC_KEY}=FILE"
         )
     return f"the server asks for a login other than {', '.join(of.plugins)}; {AUTH_PLUGINS} of the endpoint allows more"

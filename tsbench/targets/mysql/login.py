@@ -1,4 +1,4 @@
-"""Opening a connection without trusting whoever answers: what a server gets before it has shown what it is.
+"""Connections that are opened without trusting whoever answers: checked before the password is sent, or refused.
 
 libmariadb's own ways are not enough. Asked for TLS without verification, it connects in the clear where the server
 offers none, and calls that secure; it sends the password as it is to a server that asks for that plug-in, or encrypts

@@ -300,10 +300,6 @@ class MysqlSession(Counting):
         _watchdog.limit(self, float("inf"))
         if connection.is_interrupted:
             self._drop()
-        if isinstance(error, LookupError | TypeError | ValueError):
-            self._drop()
-            text = f"{self._product.name}: the server's answer is not one to what was asked: {one_line(error)}"
-            raise OpError(Outcome.UNKNOWN, "answer", text) from error
         if isinstance(error, MySQLdb.Error):
             if connection.is_interrupted:
                 raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
