@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tests.hostile import http, mongodb, mysql, postgres
 from tests.hostile.doors import Attack
 
 if TYPE_CHECKING:
@@ -33,14 +32,11 @@ class Doors(Protocol):
         ...
 
 
-PROTOCOLS: Sequence[Doors] = (postgres, mysql, mongodb, http)
+HEAD = f"| endpoint | {' | '.join(attack.value for attack in Attack)} |\n|---|{'---|' * len(Attack)}\n"
 
 
-def lines(protocols: Sequence[Doors], certificates: Certificates) -> Iterator[str]:
-    """Yield the lines of the table in Markdown."""
-    yield f"| endpoint | {' | '.join(attack.value for attack in Attack)} |"
-    yield f"|---|{'---|' * len(Attack)}"
-    for protocol in protocols:
-        for mode in protocol.MODES:
-            cells = [protocol.probe(mode, attack, certificates).value for attack in Attack]
-            yield f"| {protocol.TITLE} {f'`{mode}`' if mode else 'without options'} | {' | '.join(cells)} |"
+def rows(protocol: Doors, certificates: Certificates) -> Iterator[str]:
+    """Yield the lines of the table in Markdown that are about one protocol."""
+    for mode in protocol.MODES:
+        cells = [protocol.probe(mode, attack, certificates).value for attack in Attack]
+        yield f"| {protocol.TITLE} {f'`{mode}`' if mode else 'without options'} | {' | '.join(cells)} |\n"
