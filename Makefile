@@ -7,6 +7,7 @@
 # make validation   asks 100 queries of every kind of every database and layout, and writes docs/validation.md
 #                   (ARGS='--only mongodb --layouts per-value' asks one layout anew; the other columns of the page stay)
 # make faults       makes 80 faults while real commands run, and Ctrl-C at 100 moments, and prints what came of each
+# make dialogues    lets clients talk to 10,000 servers that say anything, and prints what came of it (ARGS='--seed x')
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment
 # make lock         pins all dependencies anew
@@ -16,7 +17,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: mysql quickstart test bench lint manipulations validation faults docstrings format check-install lock venv clean
+.PHONY: mysql quickstart test bench lint manipulations validation faults dialogues docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -40,6 +41,9 @@ validation: venv
 
 faults: venv
 	$(BIN)/python -m tests.faults $(ARGS)
+
+dialogues: venv
+	$(BIN)/python -m tests.hostile.dialogues $(ARGS)
 
 docstrings: venv
 	$(BIN)/python -m tests.prose $(ARGS)
