@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from tsbench.text import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -319,6 +321,9 @@ class Outcome(IntEnum):
     PARTIAL = 3
 
 
+_MOST_CHARACTERS = 1_000
+
+
 class OpError(Exception):
     """Raised by sessions for an op that did not succeed.
 
@@ -327,7 +332,8 @@ class OpError(Exception):
     """
 
     def __init__(self, outcome: Outcome, cause: str, message: str) -> None:
-        super().__init__(" ".join(message.split()))  # drivers' texts have several lines
+        line = " ".join(message.split())  # texts of drivers and servers have several lines, and any length
+        super().__init__(line if len(line) <= _MOST_CHARACTERS else shortened(line, _MOST_CHARACTERS))
         self.outcome = outcome
         self.cause = cause
 
