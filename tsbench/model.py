@@ -321,9 +321,6 @@ class Outcome(IntEnum):
     PARTIAL = 3
 
 
-_MOST_CHARACTERS = 1_000
-
-
 class OpError(Exception):
     """Raised by sessions for an op that did not succeed.
 
@@ -332,8 +329,7 @@ class OpError(Exception):
     """
 
     def __init__(self, outcome: Outcome, cause: str, message: str) -> None:
-        line = " ".join(message.split())  # texts of drivers and servers have several lines, and any length
-        super().__init__(line if len(line) <= _MOST_CHARACTERS else shortened(line, _MOST_CHARACTERS))
+        super().__init__(shortened(" ".join(message.split()), 1_000))  # a server's text may have any length and lines
         self.outcome = outcome
         self.cause = cause
 
