@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.measure.believable import believable_percentile, own_percentiles_ns
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
-from tsbench.measure.recorder import TIMES
 from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
@@ -121,20 +119,20 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     profile = _load_profile(spec, processes, everything, schedule)
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
 
-    def figures(totals: OpTotals) -> dict[str, Any]:
-        return {**totals.summary(duration_s, percents), **client.lower_bounds(totals, percents)}
-
     summary = {
         "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
             "window": processes.window,
-            "ops": {name: {"kind": kind, **figures(merged.totals[name])} for name, kind in of_kind.items()},
-            **{kind: figures(totals) for kind, totals in sums.items() if len(totals.response)},
+            "ops": {
+                name: {"kind": kind, **merged.totals[name].summary(duration_s, percents)}
+                for name, kind in of_kind.items()
+            },
+            **{kind: totals.summary(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
         },
         "schedule": schedule,
         "limited_by": limit_name,
-        "limit": {**client.summary(spec, sums, percents), **disturbed.summary()},
+        "limit": {**client.summary(), **disturbed.summary()},
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "steadiness": steadiness_with_counters(
             run,
@@ -201,11 +199,10 @@ class _ClientDelays:
 
     evidence: list[Evidence]
     lag: Histogram
-    timer_lag: Histogram
 
     @classmethod
     def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
-        evidence, lag, timer_lag = [], Histogram(), Histogram()
+        evidence, lag = [], Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
         users_ns = processes.users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
         for share in processes.shares:
@@ -213,27 +210,11 @@ class _ClientDelays:
             waited = share["payload_wait_ns"] / max(1.0, users_ns)
             evidence.append(replace(seen.evidence, payload_wait_share=waited))
             lag.add(seen.lag)
-            timer_lag.add(seen.timer_lag)
-        return cls(evidence, lag, timer_lag)
+        return cls(evidence, lag)
 
-    def lower_bounds(self, totals: OpTotals, percents: Mapping[str, float]) -> dict[str, Any]:
-        """Return the times that percentiles without the delays do not fall below; gates need them."""
-        return {
-            f"{time}_own_ns": own_percentiles_ns(getattr(totals, f"{time}_undelayed"), self.timer_lag, percents)
-            for time in TIMES
-        }
-
-    def summary(self, spec: RunSpec, sums: Mapping[str, OpTotals], percents: Mapping[str, float]) -> dict[str, Any]:
+    def summary(self) -> dict[str, float]:
         """Return the part `limit` of a run's summary."""
-        time = "response" if spec.drive.loop == "open" else "service"
-        believable = {
-            kind: believable_percentile(
-                getattr(totals, time), getattr(totals, f"{time}_undelayed"), self.timer_lag, percents.values()
-            )
-            for kind, totals in sums.items()
-        }
         return {
-            "believable_percentile": {kind: percent for kind, percent in believable.items() if percent < 100.0},
             "hub_lag_p50_ns": self.lag.percentile_ns(50),
             "hub_lag_p99_ns": self.lag.percentile_ns(99),
             "hub_cpu_percent": 100 * max((one.hub_cpu_share for one in self.evidence), default=0.0),
