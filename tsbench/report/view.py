@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import AT_LEAST, MISSING
+from tsbench.report.metrics import AT_LEAST, MISSING, has_percentile
 from tsbench.units import NS_PER_S, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ CHECKS = {
     "workers": "every worker came to its end",
     "answers": "answers equal the in-memory database's",
     "writes": "acknowledged writes are stored",
-    "counts": "histograms count what Locust counted",
+    "counts": "histograms count what Locust counted, warm-up included",
     "limit": "the load generator was not the limit",
     "ops": "ops ended in the measured window",
     "size": "the size of the data is known",
@@ -103,7 +103,7 @@ LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": (
 
 _RATES = {"write": "points/s written", "query": "queries/s"}
 _COUNTS = (
-    ("count", "ended"),
+    ("ended", "ended"),
     ("ok", "ok"),
     ("failed", "failed"),
     ("unknown", "unknown"),
@@ -210,6 +210,9 @@ def _op_row(
     *,
     total: bool = False,
 ) -> OpRow:
+    # Not `count`, which is of ops that were due in the window: some of them ended after it, others were due before it.
+    ended = [op[key] for key, _ in _COUNTS if isinstance(op.get(key), int)]
+    op = {**op, "ended": sum(ended) if ended else None}
     counts = [text_of(op.get(key), "count") for key in (*shown, "ops_per_s", "points_per_s")]
     if op.get("kind") != "write":
         counts[-1] = ""
@@ -218,8 +221,8 @@ def _op_row(
 
 
 def _latency(op: dict[str, Any], time: str, part: str) -> str:
-    text = text_of(lookup(op, (f"{time}_ns", part)), "ns")
-    return f"{AT_LEAST}{text}" if part in (op.get(f"{time}_at_least") or ()) else text
+    text = text_of(lookup(op, (f"{time}_ns", part)) if has_percentile(op, part) else None, "ns")
+    return f"{AT_LEAST}{text}" if text != MISSING and part in (op.get(f"{time}_at_least") or ()) else text
 
 
 def causes(cell: Cell) -> list[tuple[str, str]]:
