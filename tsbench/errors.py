@@ -2,6 +2,9 @@
 
 from importlib.util import find_spec
 
+MOST_CHARACTERS = 300
+"""Characters that are shown of the text of an error which a driver or a library raised: it may hold a whole answer."""
+
 
 class UserMistake(Exception):  # noqa: N818 - it is the user's, not the program's
     """Invalid input by the user; the text is one line that names the mistake and the cure (exit code 2)."""
@@ -56,3 +59,9 @@ def advise(text: str, place: str = "") -> str:
 def one_line(error: BaseException) -> str:
     """Return the text of an error as one line, or the name of its type if the text is empty."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def typed_line(error: BaseException) -> str:
+    """Return the type and the text of an error as one line of at most some 300 characters."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:MOST_CHARACTERS]}" if text else type(error).__name__

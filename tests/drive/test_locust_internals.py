@@ -106,7 +106,7 @@ def environment(end: str) -> Path:
 @pytest.mark.parametrize("end", ["oldest", "newest"])
 def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_path: Path) -> None:
     programs = environment(end) / "bin"
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}
     program = "import locust; from tsbench.drive import locust_internals as l; print(locust.__version__, *l.missing())"
     asked = [str(programs / "python"), "-c", program]
     done = subprocess.run(asked, capture_output=True, text=True, check=True, env=env, cwd=tmp_path, timeout=PATIENCE_S)

@@ -43,7 +43,9 @@ class Bare:
         small += ["--master-port", port] if "--master" not in words else []
         file = str(LOCUSTFILES / f"{target}.py")
         self.place = place
-        env.setdefault("TSBENCH_CLUSTER_SECRET", "0123456789abcdef")  # without --processes there is none to inherit
+        env.setdefault(
+            "TSBENCH_CLUSTER_SECRET", "0123456789abcdef0123456789abcdef"
+        )  # without --processes there is none to inherit
         self.command = Command(place, "locust", "-f", file, "--headless", *small, *words, env=env)
 
     @property
@@ -219,7 +221,7 @@ def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
 
 
 def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Path) -> None:
-    port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
+    port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}
     master = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--master", "--master-bind-port", port)
     (place / "worker").mkdir()
     file = ("locust", "-f", str(LOCUSTFILES / "sqlite.py"))
@@ -288,7 +290,7 @@ def test_several_load_processes_are_refused_where_one_may_open_the_data(
     port = str(free_port())
     words = ("--headless", *SMALL, "-u", "2", "-t", "3s", "--master-bind-port", port, *words)
     file = str(LOCUSTFILES / "duck.py")
-    done = warm_locust.run(tmp_path, "-f", file, *words, env={"TSBENCH_CLUSTER_SECRET": "0" * 64})
+    done = warm_locust.run(tmp_path, "-f", file, *words, env={"TSBENCH_CLUSTER_SECRET": "0123456789abcdef" * 4})
     assert done.code == 2
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stderr.count("duckdb lets one process at a time open its data; use one load process") == 1, done.stderr

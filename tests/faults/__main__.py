@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.faults import influxdb, interrupts, postgres, processes, sqlite
+from tests.faults import damage, influxdb, interrupts, postgres, processes, sqlite
 from tests.faults.bench import carry_out
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ ALL: tuple[tuple[str, tuple[Fault, ...]], ...] = (
     ("PostgreSQL", postgres.FAULTS),
     ("InfluxDB 1.8", influxdb.FAULTS),
 )
+DAMAGED = 30
+"""Damaged runs of each database."""
 HEAD = "| | database | fault | exit code | summary | what was said | left behind | `--resume` | as expected |"
 
 
@@ -59,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="faults whose database and name have this text")
     parser.add_argument("--interrupts", type=int, metavar="N", help="only Ctrl-C at this many moments")
+    parser.add_argument("--damage", type=int, metavar="N", help="only N damaged runs of each database")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep what the runs leave in this directory")
     parser.add_argument("--seed", type=int, default=1, help="seed of these moments")
     asked = parser.parse_args()
@@ -70,8 +73,11 @@ def main() -> None:
         place = asked.keep or Path(directory)
         place.mkdir(exist_ok=True)
         place.chmod(0o755)
+        if asked.damage is not None:
+            sys.exit(0 if damage.carry_out_all(asked.damage, asked.seed, place, asked.only) else 1)
         right = asked.interrupts is not None or faults(asked.only, place)
         if not asked.only:
+            right &= asked.interrupts is not None or damage.carry_out_all(DAMAGED, asked.seed, place)
             right &= interrupts.carry_out_all(100 if asked.interrupts is None else asked.interrupts, asked.seed, place)
     sys.exit(0 if right else 1)
 

@@ -19,6 +19,8 @@ from tests.faults.proxy import Proxy
 from tsbench.errors import UserMistake
 from tsbench.servers import unprivileged
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
+from tsbench.targets.mongodb.server import FerretdbServer
+from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
@@ -95,7 +97,11 @@ DATABASES = {
         "InfluxDB 1.8", "influxdb1", "influxd", lambda place: InfluxServer1(place, {"version": "1.8"})
     ),
     "InfluxDB 2": Database("InfluxDB 2", "influxdb2", "influxd", InfluxServer2),
+    "MariaDB": Database("MariaDB", "mariadb", "mariadbd", MariadbServer),
+    "MySQL": Database("MySQL", "mysql", "mysqld", MysqlServer),
+    "FerretDB": Database("FerretDB", "mongodb", "ferretdb", FerretdbServer),
     "SQLite": Database("SQLite", "sqlite"),
+    "DuckDB": Database("DuckDB", "duckdb"),
 }
 
 

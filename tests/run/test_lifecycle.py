@@ -311,6 +311,45 @@ def test_a_run_that_breaks_stops_its_server_and_keeps_its_evidence(tmp_path, fai
     assert status["error"] in summary.validity.reason
 
 
+class OddLog(Log):
+    """Raises what nobody expects at one call of a step."""
+
+    def __init__(self, step: str, call: int) -> None:
+        super().__init__()
+        self._step, self._left = step, call
+
+    def note(self, what: str) -> None:
+        super().note(what)
+        self._left -= what == self._step
+        if self._left == 0 and what == self._step:
+            raise KeyError("n")
+
+
+@pytest.mark.parametrize(("step", "call"), [(step, LIFE[: n + 1].count(step)) for n, step in enumerate(LIFE)])
+def test_whatever_a_driver_raises_is_one_run_s_failure_and_its_type_is_said(tmp_path, step, call):
+    step = step.partition(" x ")[0]
+    log = OddLog(step, call)
+    spec = cell(tmp_path, load={"batch": 60, "workers": 1})
+    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)), reached=True)
+    (run,) = tmp_path.glob(f"{spec.id}*/")
+    assert "KeyError" in "".join(path.read_text() for path in run.glob("*.json"))
+    states = {"failed"} if run.suffix else {"complete", "server died"}
+    assert json.loads((run / "status.json").read_text())["state"] in states
+    assert "server.stop" in log
+
+
+def test_a_traceback_is_in_the_run_s_log_and_not_in_its_reason(tmp_path):
+    log = Log()
+    spec = cell(tmp_path)
+    summary = run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=ZeroDivisionError("x\ny")))
+    errors = tmp_path / f"{spec.id}.partial" / "errors.log"
+    assert "ZeroDivisionError: x" in errors.read_text()
+    assert 'File "' in errors.read_text()
+    assert (
+        summary.validity.reason == f"ZeroDivisionError: x y (while it was measured; {errors} has where it comes from)"
+    )
+
+
 def test_an_interrupt_stops_the_server_and_is_passed_on(tmp_path):
     log = Log()
     spec = cell(tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.support import scenario
 from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, parts_of
+from tsbench.errors import Broken
 from tsbench.report.cells import load_cells
 from tsbench.results.summary import Summary
 from tsbench.run import campaign
@@ -135,6 +136,6 @@ def test_a_report_that_fails_in_between_does_not_end_the_campaign(
         raise ArithmeticError
 
     monkeypatch.setattr("tsbench.report.html.write_report", fail)
-    with pytest.raises(ArithmeticError):  # of the last report
+    with pytest.raises(Broken, match="ArithmeticError"):  # of the last report
         resume()
     assert {path.parent.name for path in tmp_path.glob("set/*/summary.json")} == {"users=2", "users=3"}

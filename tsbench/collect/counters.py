@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tsbench.collect.sampler import PERIOD_S, Sampler
-from tsbench.errors import UserMistake
-from tsbench.model import OpError
+from tsbench.errors import one_line
 from tsbench.results.panels import write_panels
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ class CounterCollector:
         """Open the sources and start sampling; an unreachable server is noted in `trouble`."""
         try:
             self._sources = list(self._open())
-        except (OpError, UserMistake, OSError) as error:
-            self._unopened = f"the server's counters could not be read: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever a driver raises: the figures do not depend on counters
+            self._unopened = f"the server's counters could not be read: {one_line(error)}"
         if self._sources:
             if self._panels_file is not None:
                 write_panels(self._panels_file, [panel for source in self._sources for panel in source.panels])
@@ -86,7 +85,7 @@ class CounterCollector:
         for source in (
             self._sources if not self._sampler.is_running() else ()
         ):  # libpq may crash if a session is closed during a query
-            with suppress(OpError, OSError):
+            with suppress(Exception):
                 source.close()
         return rows
 

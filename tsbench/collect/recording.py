@@ -11,7 +11,7 @@ from tsbench.collect import sadf
 from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.results.manifest import Manifest
 from tsbench.results.panels import FILE as PANELS_FILE
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
@@ -49,16 +49,30 @@ def collectors_for(
 @contextmanager
 def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
     """Run collectors during a `with` block, then write their rows on the measured window's time axis."""
+    troubles: list[str] = []
     with ExitStack() as stack:  # each one is stopped, also if the rows of another cannot be written
-        stack.callback(lambda: warn(run, [collector.trouble for collector in collectors if collector.trouble]))
+        stack.callback(lambda: warn(run, [*troubles, *(one.trouble for one in collectors if one.trouble)]))
         for collector in collectors:
-            stack.callback(_finish, run, collector)
-            collector.start()
+            stack.enter_context(_collecting(run, collector, troubles))
         yield
 
 
-def _finish(run: RunDir, collector: Collector) -> None:
-    write_rows(run, collector.name, collector.stop())
+@contextmanager
+def _collecting(run: RunDir, collector: Collector, troubles: list[str]) -> Iterator[None]:
+    """Run one collector. No figure depends on its rows, so an error that it did not expect is only a warning."""
+    rows: Sequence[Mapping[str, float | str]] = ()
+    try:
+        collector.start()
+    except Exception as error:  # noqa: BLE001 - see above
+        troubles.append(f"the collector '{collector.name}' could not begin: {typed_line(error)}")
+    try:
+        yield
+    finally:
+        try:
+            rows = collector.stop()
+        except Exception as error:  # noqa: BLE001 - as before
+            troubles.append(f"the collector '{collector.name}' did not end well: {typed_line(error)}")
+        write_rows(run, collector.name, rows)
 
 
 def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:

@@ -25,10 +25,11 @@ from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import LoadProcess, Share
 from tsbench.drive.locust_stats import LocustStats
 from tsbench.drive.settling_watch import FILE, SettlingWatch
-from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
+from tsbench.targets.op_context import caused_line
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -154,8 +155,8 @@ class Coordinator:
                 self.begin(run.spec, run.endpoint, run.directory, own, 0)
             if not run.timed:
                 gevent.spawn(self._await_first_user, run)
-        except (UserMistake, Broken, OSError) as error:  # Locust would log a traceback and go on without us
-            self._give_up(one_line(error), code=2 if isinstance(error, UserMistake) else 1)
+        except Exception as error:  # noqa: BLE001 - Locust would log a traceback and go on without us
+            self._give_up(caused_line(error), code=2 if isinstance(error, UserMistake) else 1)
             if self._goes_on:
                 raise gevent.GreenletExit from None  # quietly: this greenlet would start users without a run
 

@@ -22,7 +22,6 @@ from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for
 from tsbench.drive.settling_watch import SucceededOps
-from tsbench.errors import UserMistake
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
@@ -168,7 +167,7 @@ class LoadProcess:
         Twenty threads that imported DuckDB at the same time blocked each other for good. Users meet the same error, if
         one is raised here, and it is counted then.
         """
-        with suppress(UserMistake, OpError):
+        with suppress(Exception):
             self._open().close()
 
     def _open(self) -> Session:

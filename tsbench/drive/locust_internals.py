@@ -137,22 +137,22 @@ def exit_code_of(pid: int) -> int | None:
 # --- sockets ----------------------------------------------------------------------------------------------------------
 
 
-def wrapped_socket(wrap: str) -> property:
+def prepared_socket(prepare: str) -> property:
     """Return a property for the attribute in which Locust puts its socket, once, before it binds or connects.
 
-    The method called `wrap` makes the socket that is kept. Locust sends with `send` (worker) or `send_multipart`
-    (master), and receives with `recv` or `recv_multipart`. Without the name `is_wrapped` is False: the process ends.
+    The method called `prepare` sets the socket's options then. Without the name `is_prepared` is False: the process
+    ends.
     """
 
     def put(self: Any, socket: Any) -> None:
-        make: Callable[[Any], Any] = getattr(self, wrap)
-        self.__dict__["socket"] = make(socket)
+        getattr(self, prepare)(socket)
+        self.__dict__["socket"] = socket
 
     return property(lambda self: self.__dict__["socket"], put)
 
 
-def is_wrapped(end: object) -> bool:
-    """Return whether Locust has put its socket where `wrapped_socket` wraps it."""
+def is_prepared(end: object) -> bool:
+    """Return whether Locust has put its socket where `prepared_socket` prepares it."""
     return "socket" in vars(end)
 
 
@@ -160,7 +160,7 @@ def replace_rpc(server: type[Any], client: type[Any]) -> None:
     """Let masters and workers of this process use these classes, made from `RpcServer` and `RpcClient`.
 
     Locust has no option for them. It looks them up in their module for each master and worker; a Locust that did not
-    would talk unsigned to others of its kind, and not at all to those that sign.
+    would talk in the clear to others of its kind, and not at all to those that encrypt.
     """
     zmqrpc.Server, zmqrpc.Client = server, client  # type: ignore[misc]
 

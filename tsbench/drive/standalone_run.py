@@ -15,7 +15,7 @@ from locust import events
 from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive import locust_internals, options
-from tsbench.drive.cluster import forked_workers, signing
+from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.standalone_test import StandaloneTest
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
 from tsbench.drive.webui.page import WebPage, WorkerReporter
@@ -44,7 +44,7 @@ def standalone() -> None:
         events.init.remove_listener(expect_standalone)
     except ValueError:  # another of several locustfiles has called it
         return
-    signing.install()
+    encryption.install()
     forked_workers.end_with_master()
     events.init_command_line_parser.add_listener(options.add_options)
     events.init.add_listener(_init)

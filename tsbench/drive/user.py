@@ -16,8 +16,7 @@ from tsbench.drive.cluster import forked_workers
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.due_times import Turn
 from tsbench.drive.load_process import CONNECT
-from tsbench.errors import UserMistake
-from tsbench.model import OpError, WriteMode
+from tsbench.model import WriteMode
 
 if TYPE_CHECKING:
     from locust.env import Environment
@@ -72,7 +71,7 @@ class TimeSeriesUser(User):
         self._coordinator.user_started()
         try:
             self._session = process.connect(self._turn)
-        except (UserMistake, OpError) as error:
+        except Exception as error:  # noqa: BLE001 - Locust would only log it, and no count would have the user
             if not process.closed:
                 process.unconnected(error)
                 self._coordinator.tally.add(CONNECT, CONNECT, 0, 0, error)

@@ -18,6 +18,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   the checks and their results
         locust.log server.log
+        errors.log                 tracebacks of errors that nobody had thought of, if there were any
         summary.json               the figures, their validity and the gates (results.summary.Summary)
         status.json                written last: {"format", "state": COMPLETE, SERVER_DIED, failed or interrupted, ...}
 
@@ -32,6 +33,7 @@ import os
 import re
 import shutil
 import time
+import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -70,6 +72,7 @@ OPS_COLUMNS = {
     "service_p99_ns": "int64",
     "service_max_ns": "int64",
 }
+ERRORS_FILE = "errors.log"
 ADDED_COLUMNS = ("partial",)
 """Counts that files of earlier formats lack; those formats did not count them separately, so they are 0."""
 HOST_COLUMNS = {
@@ -193,6 +196,11 @@ class RunDir:
     def has(self, name: str) -> bool:
         """Return True if the file exists."""
         return (self.path / name).exists()
+
+    def note_traceback(self, error: BaseException) -> None:
+        """Append where an error came from to `ERRORS_FILE`, for whoever looks for the fault in the program."""
+        with suppress(OSError), (self.path / ERRORS_FILE).open("a", encoding="utf-8") as file:
+            file.write("".join(traceback.format_exception(error)) + "\n")
 
     def finish(self, state: str, *, error: str = "") -> RunDir:
         """Write status.json, and rename the directory of a run whose results are whole to its final name."""

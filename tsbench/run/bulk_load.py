@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.model import OpError, merge_batches
+from tsbench.model import merge_batches
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
+from tsbench.targets.op_context import caused_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -104,7 +105,10 @@ class _Load:
         except Exception as error:  # noqa: BLE001 - raised again by the thread that waits
             self.stop(error)
         finally:
-            session.close()
+            try:
+                session.close()
+            except Exception as error:  # noqa: BLE001 - as before; else nobody would learn that this worker has ended
+                self.stop(error)
             with self._lock:
                 self._working -= 1
             if not self._working:
@@ -192,8 +196,7 @@ def bulk_load(
         load.total.duration_s = time.perf_counter() - started
         load.total.client_cpu_s = time.process_time() - cpu
     if load.failure is not None:
-        cause = f"{load.failure.cause}: " if isinstance(load.failure, OpError) else ""
-        raise Broken(f"the bulk load failed: {cause}{load.failure}") from load.failure
+        raise Broken(f"the bulk load failed: {caused_line(load.failure)}") from load.failure
     return load.total
 
 

@@ -9,15 +9,16 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from tsbench.errors import UserMistake
+from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.report.cells import read_optional
 from tsbench.results.manifest import Manifest, check_world
-from tsbench.results.rundir import COMPLETE, FORMAT, RunDir, formats, refuse_newer, write_json
+from tsbench.results.rundir import COMPLETE, ERRORS_FILE, FORMAT, RunDir, formats, refuse_newer, write_json
 from tsbench.results.summary import SERVER_DEATHS, Summary
 from tsbench.run.claims import expect_cells, read_claims, read_figures
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.verdicts import evaluate, shown_figures
 from tsbench.scenario.validation import check_spec
+from tsbench.targets.op_context import MEANT
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
@@ -109,7 +110,14 @@ def _report(results: Path) -> float:
     from tsbench.report.html import write_report  # noqa: PLC0415 - 0.7 s of imports, at the end of a run
 
     started = time.monotonic()
-    write_report(results)
+    try:
+        write_report(results)
+    except MEANT:
+        raise
+    except Exception as error:
+        RunDir(results).note_traceback(error)
+        text = f"the report of {results} cannot be written: {typed_line(error)}"
+        raise Broken(f"{text} ({results / ERRORS_FILE} has where it comes from); the runs are whole") from error
     return time.monotonic() - started
 
 

@@ -15,15 +15,16 @@ from tsbench.check.gold import Gold
 from tsbench.check.lost_writes import newest_stored_ns, with_unrecorded
 from tsbench.check.points import Feed
 from tsbench.check.sample import sampled
-from tsbench.errors import UserMistake
+from tsbench.errors import UserMistake, one_line
 from tsbench.measure.gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
-from tsbench.results.manifest import check_world
+from tsbench.results.manifest import Manifest, check_world
 from tsbench.run.figures import Processes
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
+from tsbench.targets.op_context import MEANT
 from tsbench.units import format_now
 from tsbench.workload import queries
 from tsbench.workload.version import WORLD_VERSION
@@ -49,8 +50,8 @@ class _Server:
     `death` is the reason why it is gone, "" if it is not.
     """
 
-    def __init__(self, limits: Limits, target: Target, schema: Schema) -> None:
-        self._limits = limits
+    def __init__(self, run: RunDir, limits: Limits, target: Target, schema: Schema) -> None:
+        self._run, self._limits = run, limits
         self._session: LimitedSession | None = None
         self.death = ""
         try:
@@ -76,6 +77,11 @@ class _Server:
             if error.cause in {"connection", "refused", "timeout"}:
                 self.close()
             raise
+        except MEANT:
+            raise
+        except Exception as error:  # for example of rows that are none of those which were asked for
+            self._run.note_traceback(error)
+            raise OpError(Outcome.UNKNOWN, type(error).__name__, one_line(error)) from error
 
     def _gone(self, why: str) -> None:
         text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why}"
@@ -106,7 +112,7 @@ class Examiner:
         self._waived = False
         """True if the target keeps nothing and the scenario asks for no check: the run is about times alone."""
         self._limits = Limits(spec.timeout, endpoint)
-        self._server = _Server(self._limits, target, schema)
+        self._server = _Server(run, self._limits, target, schema)
         self._unrecorded = 0
         """Number of points that lost load processes may have written and not recorded."""
         self._gold = self._gold_of_all(Expiry.of(target.expires_after_s(endpoint)))
@@ -146,7 +152,9 @@ class Examiner:
         count, rows = spec.check.answers, spec.check.readback
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
         if rows:
-            guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
+            manifest = Manifest.read(self._run)
+            known = frozenset(manifest.created.get("others", ())) if manifest else frozenset()
+            guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers, known)))
         answers.compare(gold, lambda query: server.ask(lambda session: _rows_of(session, schema, query)))
         self._answers = answers
         return answers

@@ -19,7 +19,7 @@ from tsbench.check.expiry import Expiry
 from tsbench.collect.recording import collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise, one_line
 from tsbench.model import OpError
-from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir
+from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.run import assessment, cleanup, counter_sources, locust_process, server_limits
 from tsbench.run.client_floor import client_floor
 from tsbench.run.counter_sources import server_counters
@@ -34,6 +34,7 @@ from tsbench.servers.base import death, hurry, put_away
 from tsbench.servers.external import ExternalServer
 from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
+from tsbench.targets.op_context import MEANT, caused_line
 from tsbench.targets.registry import SERVERS
 from tsbench.units import format_now
 
@@ -107,7 +108,7 @@ def run_cell(
 ) -> Summary:
     """Run one cell and return its summary; its directory states how the run ended, whatever happens.
 
-    If earlier runs have `reached` their servers, an unreachable one is a failed run.
+    If earlier runs have `reached` their servers, whatever ends this one is its failure, and no error.
 
     Raises
     ------
@@ -131,19 +132,23 @@ def run_cell(
             stack.callback(cleaning.__enter__)
             summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:
-        if not isinstance(error, Unreachable) or (spec.target.endpoint and not reached):
+        is_gone = isinstance(error, Unreachable)
+        if not reached and (not is_gone or spec.target.endpoint):
             run.finish("failed", error=str(error))
             raise
-        reason = f"the server could not be reached ({format_now()}): {error}"
-        summary = assessment.salvage(run, spec, reason, phases, death=reason)
+        reason = f"the server could not be reached ({format_now()}): {error}" if is_gone else str(error)
+        summary = assessment.salvage(run, spec, reason, phases, death=reason if is_gone else "")
         run.finish("failed", error=reason)
-    except (KeyboardInterrupt, Broken, OpError, OSError) as error:
+    except (KeyboardInterrupt, Exception) as error:  # whatever a driver raises: the next cell may do better
         if (interrupt := _interrupt_in(error)) is not None:
             reason = str(interrupt) or f"interrupted by the user while {WHILE[phases.current]}"
             assessment.salvage(run, spec, reason, phases)
             run.finish("interrupted", error=reason)
             raise KeyboardInterrupt(reason) from error
         reason = advise(_reason(error), _place(spec, run, error, server))
+        if not isinstance(error, MEANT):
+            run.note_traceback(error)
+            reason += f" (while {WHILE[phases.current]}; {run / ERRORS_FILE} has where it comes from)"
         death = error.death if isinstance(error, ServerDied) else ""
         summary = assessment.salvage(run, spec, reason, phases, death=death)
         run.finish("failed", error=reason)
@@ -247,8 +252,7 @@ def _interrupt_in(error: BaseException | None) -> KeyboardInterrupt | None:
 
 def _reason(error: BaseException) -> str:
     """Return the error as one line."""
-    cause = f"{error.cause}: " if isinstance(error, OpError) else ""
-    text = " ".join(f"{cause}{error}".split())
+    text = caused_line(error)
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         text = f"disk full ({error.filename or 'results'})"
     return text

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tsbench.errors import Unreachable
-from tsbench.model import OpError
+from tsbench.errors import Unreachable, typed_line
+from tsbench.model import OpError, Outcome
 from tsbench.targets.base import timed
+from tsbench.targets.inventory import HasInventory, Inventory
+from tsbench.targets.op_context import MEANT
 from tsbench.targets.plans import Explaining
 from tsbench.units import NS_PER_S, format_duration
 
@@ -56,7 +58,9 @@ class Limits:
         limit_s, started = self.seconds(key), time.monotonic()
         try:
             yield limit_s
-        except OpError as error:
+        except MEANT as error:
+            if not isinstance(error, OpError):
+                raise
             took_s = time.monotonic() - started
             outlasted = error.cause == "busy" and took_s >= 0.9 * limit_s  # another connection's lock
             if error.cause != "timeout" and not outlasted:
@@ -68,6 +72,8 @@ class Limits:
                 why = f"{doing} took longer than {format_duration(limit_s * NS_PER_S)} on {self.server}"
                 cure = f"see what holds the server up, or {_more(key, limit_s)}"
             raise OpError(error.outcome, error.cause, f"{why} ({error}); {cure}") from error
+        except Exception as error:
+            raise OpError(Outcome.UNKNOWN, type(error).__name__, f"{doing}: {typed_line(error)}") from error
 
     def settle(self, session: Session, schema: Schema, measurements: Sequence[Measurement]) -> None:
         """Settle the data.
@@ -96,6 +102,11 @@ class Limits:
             if time.monotonic() - started < limit_s:
                 raise
             raise Unreachable(f"{error} (waited {limit_s:g} s; {_more('connect', limit_s)})") from error
+        except MEANT:
+            raise
+        except Exception as error:
+            text = "what answers there cannot be understood"
+            raise Unreachable(f"cannot connect to {self.server}: {text} ({typed_line(error)})") from error
         return LimitedSession(session, self, key)
 
 
@@ -114,6 +125,11 @@ class LimitedSession:
                 self.session.run([command], timeout_s=left_s)
             except OpError as error:
                 raise OpError(error.outcome, error.cause, f"{error}: {_brief(command)}") from error
+            except MEANT:
+                raise
+            except Exception as error:
+                text = f"{typed_line(error)}: {_brief(command)}"
+                raise OpError(Outcome.UNKNOWN, type(error).__name__, text) from error
 
     def write(self, payload: Payload) -> int:
         with self.limits.step(self.key, f"storing {payload.points:,} points of {payload.measurement}"):
@@ -141,6 +157,12 @@ class LimitedSession:
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         with self.limits.step(self.key, "listing what exists on the server"):
             return self.session.objects(measurements)
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        if not isinstance(self.session, HasInventory):
+            return Inventory()
+        with self.limits.step(self.key, "listing what else is stored"):
+            return self.session.inventory(measurements, series=series)
 
     def close(self) -> None:
         self.session.close()

@@ -1,7 +1,7 @@
 """The messages between a Locust master and its workers: shares, clocks, the start, the end, and files.
 
-`MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message: they are signed
-(see `signing`), not encrypted.
+`MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message, although
+they are encrypted (see `encryption`).
 
 A worker sends its secrets only to those endpoints of its master to which the master would send its own.
 """
@@ -25,14 +25,14 @@ from tsbench.drive.cluster import files
 from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import Share
-from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
-from tsbench.model import OpError
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import how_it_ended
 from tsbench.targets import credentials, registry
+from tsbench.targets.op_context import caused_line
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -325,8 +325,8 @@ class WorkerProtocol:
         error = ""
         try:
             self._take(msg.data)
-        except (UserMistake, Broken, OpError, OSError, ValueError) as why:  # ValueError: a spec of another tsbench
-            error = one_line(why)
+        except Exception as why:  # noqa: BLE001 - whatever it is: the master would wait for a minute
+            error = caused_line(why)
             self._role.cannot_take_part(error)
         self.has_share, self.unable, self._has_user = not error, error, False
         self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})

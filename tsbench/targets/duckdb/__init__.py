@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.servers.embedded import EmbeddedServer, file_of
 from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
-from tsbench.targets.duckdb.schemas import COLUMNS, DuckdbSchema
+from tsbench.targets.duckdb.schemas import COLUMNS, DuckdbSchema, meaning_of
 from tsbench.targets.requirements import Part, Requirement
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class DuckdbTarget(KeepsAll):
             connection = duckdb.connect(path)
             _claim(connection, path)
             connection.execute("SET threads = 1")  # each session has a thread of its own; more would hide the queue
+        except RuntimeError as error:
+            raise meaning_of(error) from error
         except duckdb.Error as error:
             kind = Unreachable if "Could not set lock" in str(error) else UserMistake
             raise kind(f"{path} cannot be opened as a DuckDB database: {one_line(error)}") from error

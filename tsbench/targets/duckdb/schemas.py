@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.encode import pgcopy, sql
 from tsbench.model import Kind, WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported, encode_slices, expressible
+from tsbench.targets.op_context import undecodable
 from tsbench.targets.sql import SqlText, fields, names, quoted
 
 if TYPE_CHECKING:
@@ -175,3 +176,8 @@ def _arrow(batch: Batch) -> pa.Table:
 
 
 COLUMNS = DuckdbSchema("columns")
+
+
+def meaning_of(error: RuntimeError) -> BaseException:
+    """Return what a RuntimeError of DuckDB's means: Ctrl-C in a statement, in whose place DuckDB raises one."""
+    return KeyboardInterrupt() if str(error) == "Query interrupted" else undecodable("DuckDB", error)

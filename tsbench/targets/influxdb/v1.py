@@ -23,7 +23,9 @@ from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Access, Driver, ServerObject, Statement, others_text, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
-from tsbench.targets.influxdb.influxql import compile_query, quoted
+from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
+from tsbench.targets.inventory import Inventory
+from tsbench.targets.op_context import decoded
 from tsbench.targets.requirements import LocalServer, Part
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _FORM = "http://user@host:8086/database"
 _OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
 _DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
+_AT_ONCE = 50
+"""Measurements of which one statement asks whether they have points."""
 _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -99,6 +103,7 @@ class Influx1Session(Counting):
         self._vars = Request(endpoint.place, "GET", "/debug/vars", headers)
         self._ask = Request(endpoint.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
 
+    @decoded("InfluxDB")
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order."""
         for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
@@ -116,6 +121,7 @@ class Influx1Session(Counting):
         """Send the payload's bytes; the server syncs its log at every write unless configured otherwise."""
         return self._writer.write(payload)
 
+    @decoded("InfluxDB")
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         records: list[tuple[Any, ...]] = []
         for series in self._execute(statement.text):
@@ -125,6 +131,7 @@ class Influx1Session(Counting):
             records = [(0,) * len(columns)]
         return Rows(columns, records)
 
+    @decoded("InfluxDB")
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and configuration, if the login may see them."""
         try:
@@ -142,12 +149,14 @@ class Influx1Session(Counting):
         settings = {name.removeprefix("config-"): v for name, v in told.items() if name.startswith("config-")}
         return {"version": f"InfluxDB {version}", **settings}
 
+    @decoded("InfluxDB")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the policy's shards with their write-ahead logs, without the index of series."""
         del measurements
         shards = [dict(zip(s["columns"], s["values"][0], strict=True)) for s in self._own("shard")]
         return {"shards": sum(int(shard["diskBytes"]) for shard in shards)}
 
+    @decoded("InfluxDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the policy, and the database; neither has an id."""
         del measurements
@@ -168,6 +177,18 @@ class Influx1Session(Counting):
         holds = len({*policies} - own) + len(shards) + len(queries)
         return (*ours, ServerObject(f"database {database}", (Statement("DROP DATABASE $database"),), holds=holds))
 
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        """Return the other measurements that have points in the policy; points carry their tags, so no `series`."""
+        del series
+        if self._place["database"] not in self._column("SHOW DATABASES", "databases"):
+            return Inventory()
+        names = sorted({*self._column("SHOW MEASUREMENTS ON $database")} - {m.name for m in measurements})
+        found: set[str] = set()
+        for first in range(0, len(names), _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            found |= {one["name"] for one in self._execute(any_point(some))}
+        return Inventory(tuple(sorted(found)))
+
     def _column(self, text: str, series: str = "", *, column: str = "name") -> list[Any]:
         """Return one column of a statement's answer, of the series of that name (default: of all)."""
         found = [one for one in self._execute(self._filled(text)) if series in {"", one.get("name")}]
@@ -177,6 +198,7 @@ class Influx1Session(Counting):
         """Return a statement with the names of the database and the policy."""
         return re.sub(r"\$(?:database|policy|retention)", lambda name: self._names[name[0]], text)
 
+    @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of requests, writes, cache and compactions."""
         response = self._connection.send(self._vars)
@@ -273,10 +295,15 @@ class Influx1Target:
         """Open a session and verify that the server accepts our credentials."""
         del schema  # the layout is in the statements
         password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
-        session = Influx1Session(_parse(endpoint), password, timeout_s, waiter)
-        with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
-            session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
-        return session
+        found = _parse(endpoint)
+
+        def opened(limit_s: float) -> Influx1Session:
+            session = Influx1Session(found, password, timeout_s, waiter)
+            with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
+                session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
+            return session
+
+        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
 
 
 def _parse(endpoint: str) -> Endpoint:

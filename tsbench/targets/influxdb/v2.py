@@ -30,6 +30,8 @@ from tsbench.targets.base import (
     timed,
 )
 from tsbench.targets.influxdb import counters, flux, http_api
+from tsbench.targets.inventory import Inventory
+from tsbench.targets.op_context import decoded
 from tsbench.targets.requirements import LocalServer
 
 if TYPE_CHECKING:
@@ -108,6 +110,7 @@ class Influx2Session(Counting):
         )
         self._ask = self._request("POST", f"/api/v2/query?{urlencode({'org': self._org})}", "application/json")
 
+    @decoded("InfluxDB")
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order."""
         for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
@@ -125,6 +128,7 @@ class Influx2Session(Counting):
         """Send the payload's bytes; the server syncs its log at every write unless configured otherwise."""
         return self._writer.write(payload)
 
+    @decoded("InfluxDB")
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         try:
             text = self._flux(statement.text)
@@ -143,6 +147,7 @@ class Influx2Session(Counting):
             found = [(0,) * len(columns)]
         return Rows(columns, found)
 
+    @decoded("InfluxDB")
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and options, if the token may see them."""
         version = self._get("/ping").header("X-Influxdb-Version") or "unknown"
@@ -150,6 +155,7 @@ class Influx2Session(Counting):
         told = json.loads(response.body)["config"] if response.status == 200 else {}
         return {"version": f"InfluxDB {version.removeprefix('v')}", **{name: str(told[name]) for name in sorted(told)}}
 
+    @decoded("InfluxDB")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the bucket's data and write-ahead logs, without the index of series."""
         del measurements
@@ -161,6 +167,7 @@ class Influx2Session(Counting):
         names = {"data": "storage_tsm_files_disk_bytes{", "log": "storage_wal_size{"}
         return {part: int(sum(self._metrics(name, label))) for part, name in names.items()}
 
+    @decoded("InfluxDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the bucket, if it exists and is ours."""
         del measurements
@@ -169,6 +176,15 @@ class Influx2Session(Counting):
             return ()
         return (ServerObject(f"bucket {self._bucket}", (DeleteBucket(),), bucket["id"]),)
 
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        """Return the other measurements that have points in the bucket; points carry their tags, so no `series`."""
+        del series
+        if self._found() is None:
+            return Inventory()
+        text = self._flux(flux.other_measurements(measurements))
+        return Inventory(tuple(sorted(name for (name,) in flux.records(text, ("_value",)))))
+
+    @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of requests, writes, storage and memory."""
         response = self._get("/metrics")
@@ -293,10 +309,14 @@ class Influx2Target(KeepsAll):
         require_driver(self)
         found = _parse(endpoint)
         token = _token(endpoint, found.options.get("token_file", ""))
-        session = Influx2Session(found, token, timeout_s, waiter)
-        with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
-            session.claim(connect_timeout_s)
-        return session
+
+        def opened(limit_s: float) -> Influx2Session:
+            session = Influx2Session(found, token, timeout_s, waiter)
+            with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
+                session.claim(limit_s)
+            return session
+
+        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
 
 
 def _token(endpoint: str, file: str) -> str | None:

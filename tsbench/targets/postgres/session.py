@@ -12,14 +12,16 @@ from psycopg.pq import Format, TransactionStatus
 
 from tsbench.collect.counters import Counting
 from tsbench.encode.pgcopy import EPOCH_2000_US
+from tsbench.errors import one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
-from tsbench.targets.op_context import OpContext
+from tsbench.targets.endpoint import open_or_name
+from tsbench.targets.op_context import MEANT, OpContext, undecodable
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
-from tsbench.targets.postgres.login import parameters, refused
+from tsbench.targets.postgres.login import parameters, place_of, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
-from tsbench.targets.sql import quoted, stored_records, table_names
+from tsbench.targets.sql import inventory, quoted, stored_records, table_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
+    from tsbench.targets.inventory import Inventory
 
 
 class _Nanoseconds(Loader):
@@ -53,12 +56,18 @@ def connect(
     tsbench.errors.Unreachable
         If no server answers.
     """
-    session = PostgresSession(parameters(endpoint), timeout_s, waiter)
-    try:
-        session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
-    except psycopg.Error as error:
-        raise refused(endpoint, error) from error
-    return session
+    found = parameters(endpoint)
+
+    def opened(limit_s: float) -> PostgresSession:
+        session = PostgresSession(found, timeout_s, waiter)
+        try:
+            session.reconnect(limit_s)
+        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+            raise refused(endpoint, error) from error
+        return session
+
+    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+    return open_or_name(opened, limit_s, place_of(found), {"a PostgreSQL server"}, endpoint)
 
 
 class PostgresSession(Counting):
@@ -186,6 +195,21 @@ class PostgresSession(Counting):
                 found.append(ServerObject(f"schema {NAMESPACE}", (drop,), number, holds))
         return found
 
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        like_ours = (
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace\n"
+            "JOIN pg_attribute t ON t.attrelid = c.oid AND t.attname = 'time' AND t.atttypid = 'timestamptz'::regtype\n"
+            "JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'additional_tags'\n"
+            "WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND o.atttypid = 'jsonb'::regtype"
+        )
+
+        def fetch(text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+            cursor = connection.execute(text, prepare=False)  # a column may have been added to it since
+            return [column.name for column in cursor.description or ()], cursor.fetchall()
+
+        with self._op(self._timeout_s) as connection:
+            return inventory(fetch, like_ours, measurements, series=series)
+
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of this database, its checkpoints and its write-ahead log.
 
@@ -230,12 +254,14 @@ class PostgresSession(Counting):
         if isinstance(error, psycopg.Error):
             outcome, cause = _meaning(error, broken=broken)
             raise OpError(outcome, cause, f"PostgreSQL: {str(error).strip()}") from error
+        if isinstance(error, Exception) and not isinstance(error, MEANT):
+            raise undecodable("PostgreSQL", error) from error
 
     def _reopened(self) -> Connection:
         try:
             return self.reconnect(self._timeout_s)
-        except psycopg.Error as error:
-            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {str(error).strip()}") from error
+        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {one_line(error)}") from error
 
 
 _CAUSES = {  # by class or code of https://www.postgresql.org/docs/current/errcodes-appendix.html, the longest that fits
