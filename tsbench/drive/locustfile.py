@@ -57,3 +57,8 @@ if SPEC.drive.steps:
         """The scenario's steps."""
 
         steps = SPEC.drive.steps
+
+        def get_run_time(self) -> float:
+            """Return the time since the run's first op: Locust's own begins before its workers have users."""
+            assert self.runner is not None  # noqa: S101 - Locust sets it before it asks
+            return Coordinator.of(self.runner.environment).running_s

@@ -8,6 +8,7 @@ statistics measures itself.
 from __future__ import annotations
 
 import base64
+import math
 import struct
 import zlib
 from dataclasses import dataclass
@@ -62,6 +63,11 @@ def _highest_equivalent(index: int) -> int:
 def rank_of(percent: float, total: int) -> int:
     """Return the rank of a percentile among `total` sorted values, from 1; rounds half up, as HdrHistogram does."""
     return max(1, int(min(percent, 100.0) * total / 100.0 + 0.5))
+
+
+def values_needed(percent: float) -> int:
+    """Return how many values a percentile needs: p99.9 is one of a thousand, and of fewer just the highest."""
+    return 1 if percent >= 100 else math.ceil(100 / (100 - percent) - 1e-6)
 
 
 class Histogram:

@@ -306,10 +306,18 @@ def window_of(cell: Cell) -> tuple[float, float] | None:
     return start_s, start_s + duration_s if isinstance(duration_s, (int, float)) else float("inf")
 
 
-def until_end(cell: Cell, ops_frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows up to the end of the measured window: the few ops after it would look like a stop."""
+def whole_seconds(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a frame by second that lie between the first op and the end of the measured window.
+
+    The seconds in which the load began and ended are not whole, and would look like a slow start and a stop.
+    """
     window = window_of(cell)
-    return ops_frame if window is None else ops_frame[ops_frame["second"] < window[1] - window[0]]
+    if window is None:
+        return frame
+    warmup_s = lookup(cell.summary, ("measured", "window", "warmup_s")) or 0.0
+    # rows of ops are by whole seconds; those of samples begin anywhere, and their times are rounded
+    inside = frame["second"].between(-warmup_s - _ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)
+    return frame[inside]
 
 
 def kind_of(cell: Cell, op: str) -> str:
@@ -323,7 +331,9 @@ def _run_row(cell: Cell) -> dict[str, Any]:
     row: dict[str, Any] = {"cell": cell.name, "state": cell.state}
     row |= {"validity": validity.state, "reason": validity.reason, "gates": cell.gates_text}
     row |= {"failed_gates": "; ".join(gate.sentence for gate in cell.failed_gates)}
-    row |= {key: summary.get(key) for key in ("scenario", "target", "schema", "loop", "users", "processes")}
+    row |= {
+        key: summary.get(key) for key in ("scenario", "target", "schema", "loop", "users", "users_least", "processes")
+    }
     row |= {
         "limited_by": summary.get("limited_by"),
         "started": _moment(cell.started),

@@ -136,8 +136,14 @@ def _read(cell: Cell) -> _Data:
 
     if not frames.window_of(cell) and any((cell.run / "latency").glob("*.hlog")):
         notes.append("Latencies by percentile are missing: the run ended before it recorded its measured window.")
-    ops = frames.until_end(cell, read(frames.ops_of, OPS_COLUMNS))
-    host, server = read(frames.host_of, HOST_COLUMNS), read(frames.server_of, SERVER_COLUMNS)
+    ops, host, server = (
+        frames.whole_seconds(cell, read(of, columns))
+        for of, columns in (
+            (frames.ops_of, OPS_COLUMNS),
+            (frames.host_of, HOST_COLUMNS),
+            (frames.server_of, SERVER_COLUMNS),
+        )
+    )
     latency = read(frames.latency_of, frames.LATENCY_COLUMNS)
     counters, sar = read(frames.counters_of, COUNTER_COLUMNS), read(frames.sar_of, SAR_COLUMNS)
     try:

@@ -27,7 +27,7 @@ _STALL: Shape = {"counters": [_RISE], "*": "number"}
 SUMMARY: dict[str, Shape] = {
     **dict.fromkeys(("cell", "scenario", "question", "target", "schema", "loop", "started", "limited_by"), "text"),
     "server_version": "text",
-    **dict.fromkeys(("users", "processes", "settled_s"), "number"),
+    **dict.fromkeys(("users", "users_least", "processes", "settled_s"), "number"),
     "labels": {"*": "text"},
     "durations_s": _COUNTS,
     "warmup": {"settled": "flag", "*": "number"},

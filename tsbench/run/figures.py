@@ -43,7 +43,8 @@ class Processes:
     stopped_s: float
     shares: list[dict[str, Any]]
     locust_requests: int | None
-    users: int
+    users: dict[str, float]
+    """The number of users: `users` at most, `users_least`, and `users_mean`; empty if Locust did not end by itself."""
     planned: list[dict[str, Any]]
 
     @classmethod
@@ -60,9 +61,14 @@ class Processes:
             clock.get("stopped_s", window[1]),
             shares,
             locust.get("requests"),
-            locust.get("users", 0),
+            {key: locust[key] for key in ("users", "users_least", "users_mean") if key in locust},
             locust.get("shares", []),
         )
+
+    @property
+    def mean_users(self) -> float:
+        """Mean number of users in the measured window; 0 if it is not known."""
+        return self.users.get("users_mean", self.users.get("users", 0))
 
     def missing(self) -> list[dict[str, Any]]:
         """Return the shares of the workers that did not finish."""
@@ -120,6 +126,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
 
     summary = {
+        **{key: number for key, number in processes.users.items() if key != "users_mean"},
         "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
@@ -204,7 +211,7 @@ class _ClientDelays:
     def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
         evidence, lag = [], Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
-        users_ns = processes.users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
+        users_ns = processes.mean_users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
         for share in processes.shares:
             seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50_ns)
             waited = share["payload_wait_ns"] / max(1.0, users_ns)
@@ -226,7 +233,7 @@ def _load_profile(
     spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Mapping[str, int] | None
 ) -> LoadProfile:
     response_ns = everything.response.mean_ns
-    users = processes.users or spec.drive.users
+    users = processes.mean_users or spec.drive.users
     each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
     counts = schedule or {}
     return LoadProfile(
