@@ -81,6 +81,7 @@ def of_duckdb(stand: Stand, oracle: Oracle) -> Hand:
 
     def execute(stand: Stand, *statements: str) -> None:
         with duckdb.connect(stand.url.removeprefix("duckdb://")) as connection:
+            connection.execute("SET search_path = 'tsbench'")
             for statement in statements:
                 found: Any = connection.execute(statement).fetchall()
                 assert found != [(0,)], f"nothing changed: {statement}"
