@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import Difference
+from tsbench.check.comparison import Difference, floats_of
 from tsbench.check.questions import Question
 from tsbench.check.sample import Part, head_of, loads
 from tsbench.check.spool import SpoolFile
@@ -90,7 +90,7 @@ class Answers:
     def stored_rows(self, query: Stored, rows: Rows) -> None:
         """Add rows that were read back."""
         self.rows += len(rows)
-        kept = self._kept().keep_rows(query.columns, canonical_stored(rows))
+        kept = self._kept().keep_rows(query.columns, canonical_stored(rows, floats_of(query.measurement)))
         self._waiting.append(Question(READ_BACK, query, kept, cut=len(rows) == query.limit))
 
     def _kept(self) -> SpoolFile:
