@@ -330,7 +330,7 @@ def test_whatever_a_driver_raises_is_one_run_s_failure_and_its_type_is_said(tmp_
     step = step.partition(" x ")[0]
     log = OddLog(step, call)
     spec = cell(tmp_path, load={"batch": 60, "workers": 1})
-    summary = run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)), reached=True)
+    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)), reached=True)
     (run,) = tmp_path.glob(f"{spec.id}*/")
     assert "KeyError" in "".join(path.read_text() for path in run.glob("*.json"))
     states = {"failed"} if run.suffix else {"complete", "server died"}
