@@ -33,7 +33,18 @@ LOOSE = {*ORDER[0], *ORDER[1]}
 REPORT_IMPORTS = {*LOOSE, "results", "measure"}
 REPORT_IMPORTERS = {"run", "drive", "cli"}
 EVENT_LOOP = {"locust", "gevent", "greenlet"}
-SHARED_BY_TARGETS = {"base", "registry", "credentials", "op_context", "plans", "requirements", "sql", "watchdog"}
+SHARED_BY_TARGETS = {
+    "base",
+    "registry",
+    "credentials",
+    "endpoint",
+    "inventory",
+    "op_context",
+    "plans",
+    "requirements",
+    "sql",
+    "watchdog",
+}
 """Modules of `targets/` that are not databases."""
 
 # What is not yet as it should be. These lists may only become shorter.

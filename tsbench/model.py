@@ -327,7 +327,7 @@ class OpError(Exception):
     """
 
     def __init__(self, outcome: Outcome, cause: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(" ".join(message.split()))  # drivers' texts have several lines
         self.outcome = outcome
         self.cause = cause
 

@@ -185,6 +185,13 @@ def format_duration(duration_ns: float) -> str:
     return f"{_significant(duration_ns)} ns" if duration_ns else "0 s"
 
 
+def format_duration_range(least_ns: float, most_ns: float) -> str:
+    """Return two durations as a range: `5.00-5.90 ms`, or `900 us-1.10 ms`."""
+    least, most = format_duration(least_ns), format_duration(most_ns)
+    (number, _, unit), other = least.rpartition(" "), most.rpartition(" ")[2]
+    return f"{number if unit == other else least}-{most}"
+
+
 def format_exact_duration(duration_ns: int) -> str:
     """Return a duration in the largest unit up to hours that divides it, for `parse_duration_ns`."""
     for unit in ("h", "m", "s", "ms", "us"):

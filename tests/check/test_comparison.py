@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.check.comparison import NotAnAnswer, Row, canonical, compare, compare_rows, tolerance
+from tsbench.check.comparison import Computed, NotAnAnswer, Row, canonical, compare, compare_rows
 from tsbench.model import (
-    Above,
-    Aggregate,
-    Bucketed,
-    Count,
     Field,
-    Grouped,
-    Latest,
-    LatestBuckets,
     Measurement,
-    Query,
     Raw,
     Rows,
     Window,
@@ -107,7 +99,7 @@ ROWS = st.lists(
 def test_the_order_of_rows_is_not_part_of_an_answer(rows: list[Row], draw: random.Random) -> None:
     shuffled = list(rows)
     draw.shuffle(shuffled)
-    assert compare(Rows(RAW.columns, rows), Rows(RAW.columns, shuffled), RAW) is None
+    assert compare(Rows(RAW.columns, rows), Rows(RAW.columns, shuffled)) is None
 
 
 @given(ROWS, st.data())
@@ -117,7 +109,7 @@ def test_how_often_a_row_comes_is_part_of_an_answer(rows: list[Row], data: st.Da
     index = data.draw(st.integers(0, len(rows) - 1))
     sound = Rows(RAW.columns, rows)
     for other in ([*rows, rows[index]], rows[:index] + rows[index + 1 :]):
-        difference = compare(sound, Rows(RAW.columns, other), RAW)
+        difference = compare(sound, Rows(RAW.columns, other))
         assert difference is not None
         assert "\n" not in difference.text
 
@@ -125,8 +117,8 @@ def test_how_often_a_row_comes_is_part_of_an_answer(rows: list[Row], data: st.Da
 # --- differences ------------------------------------------------------------------------------------------------------
 
 
-def differ(want: list[Row], got: list[Row], query: Query = RAW) -> str | None:
-    difference = compare(Rows(query.columns, want), Rows(query.columns, got), query)
+def differ(want: list[Row], got: list[Row]) -> str | None:
+    difference = compare(Rows(RAW.columns, want), Rows(RAW.columns, got))
     return None if difference is None else difference.text
 
 
@@ -140,7 +132,7 @@ def test_the_first_difference_is_named_with_its_row_and_column() -> None:
 
 
 def test_other_columns_are_a_difference() -> None:
-    found = compare(Rows(("time", "host", "busy"), []), Rows(("time", "busy"), []), RAW)
+    found = compare(Rows(("time", "host", "busy"), []), Rows(("time", "busy"), []))
     assert found is not None
     assert found.text == "columns time, busy instead of time, host, busy"
 
@@ -164,49 +156,40 @@ def test_not_a_number_equals_itself_and_nothing_else() -> None:
     assert differ([(1, "a", math.inf)], [(1, "a", -math.inf)])
 
 
-# --- tolerance --------------------------------------------------------------------------------------------------------
+# --- exactness --------------------------------------------------------------------------------------------------------
 
 
-def of(aggregate: Aggregate) -> list[Query]:
-    return [
-        Bucketed(CPU, ("busy",), aggregate, 60, WINDOW),
-        Grouped(CPU, ("busy",), aggregate, 60, WINDOW),
-        LatestBuckets(CPU, ("busy",), aggregate, 60, 10, 5),
-    ]
+@pytest.mark.parametrize("value", [1e-300, 33.3, -1e12, 2.0**53])
+def test_values_are_compared_to_the_last_bit(value: float) -> None:
+    for other in (math.nextafter(value, math.inf), math.nextafter(value, -math.inf)):
+        assert differ([(1, "a", value)], [(1, "a", other)])
+    assert differ([(1, "a", 0.0)], [(1, "a", 5e-324)])
 
 
-SELECTED: list[Query] = [
-    RAW,
-    Latest(CPU, ("busy",)),
-    Above(CPU, ("busy",), "busy", 90.0, WINDOW),
-    Count(CPU),
-    *of("max"),
-    *of("min"),
-    *of("count"),
-]
+LARGE = st.integers(-(2**63), 2**63 - 1)
 
 
-@pytest.mark.parametrize(
-    ("query", "allowed"),
-    [*((query, 1e-12) for query in SELECTED), *((query, 1e-9) for query in [*of("mean"), *of("sum")])],
-    ids=lambda v: f"{type(v).__name__}-{getattr(v, 'aggregate', '')}" if not isinstance(v, float) else str(v),
-)
-def test_computed_values_have_a_tolerance_and_selected_ones_that_of_a_decimal_text(
-    query: Query, allowed: float
-) -> None:
-    assert tolerance(query) == allowed
-    key = [] if isinstance(query, Bucketed | LatestBuckets | Count) else ["a"]
-    time = [] if isinstance(query, Count) else [1]
-    for value in (1e-300, 33.3, -1e12):
-        sound = [(*time, *key, value)]
-        assert differ(sound, [(*time, *key, value * (1 + allowed / 2))], query) is None
-        assert differ(sound, [(*time, *key, value * (1 + allowed * 4))], query)
-    assert differ([(*time, *key, 0.0)], [(*time, *key, 1e-15)], query), "the tolerance is relative"
+@given(LARGE, LARGE.flatmap(lambda n: st.sampled_from([n, n + 1, n - 1])))
+def test_integers_are_compared_as_integers_also_above_2_to_the_53(one: int, other: int) -> None:
+    for a, b in ((one, other), (one, one + 1), (one, one - 1), (one, one)):
+        assert (differ([(1, "a", a)], [(1, "a", b)]) is None) == (a == b)
+        assert (differ([(1, "a", a)], [(1, "a", Decimal(b))]) is None) == (a == b)
+        if a == float(a):
+            assert (differ([(1, "a", a)], [(1, "a", float(b))]) is None) == (a == float(b))
+
+
+@pytest.mark.parametrize("value", [0.0, 33.3, -1e12])
+def test_a_computed_value_may_differ_by_its_bound_and_no_more(value: float) -> None:
+    want: list[Row] = [(1, "a", Computed.of(value, 0.25))]
+    assert differ(want, [(1, "a", value + 0.25)]) is None
+    assert differ(want, [(1, "a", value - 0.25)]) is None
+    for other in (value + 0.251, value - 0.251, math.nan, math.inf, None):
+        assert differ(want, [(1, "a", other)]), other
 
 
 def test_comparing_rows_stops_at_the_first_difference() -> None:
     wrong: list[Row] = [(i, "a", -1.0) for i in range(1_000)]
     right: list[Row] = [(i, "a", 1.0) for i in range(1_000)]
-    difference = compare_rows(right, wrong, RAW.columns, 0.0)
+    difference = compare_rows(right, wrong, RAW.columns)
     assert difference is not None
     assert difference.text.startswith("row 1 of 1000, busy")

@@ -266,6 +266,9 @@ def test_a_web_page_that_others_reach_needs_a_password(
         (["--form", "peers"], "there is no form 'peers'; there are"),
         (["--use-case", "devops", "--format", "csv"], "a csv file is one table: choose one measurement of cpu, diskio"),
         (["--out", "no/points"], "cannot write 'no/points': No such file or directory"),
+        (["--scenario", "tiny.toml", "--seed", "2"], "--seed: the scenario says that; change its key with --set"),
+        (["--scenario", "other.toml"], "other.toml"),
+        (["--only", "sqlite"], "--only needs --scenario"),
     ],
 )
 def test_a_mistake_for_generate_is_named_and_the_file_is_left_alone(

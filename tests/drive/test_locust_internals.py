@@ -23,7 +23,15 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 (ALLOWED,) = (r.specifier for r in map(Requirement, PROJECT["dependencies"]) if r.name == "locust")
 INTERNALS = "locust_internals.py"
-PRIVATE = {"_handlers", "_swarm_greenlet", "_send_stats", "HEARTBEAT_LIVENESS", "zmqrpc", "update_template_args"}
+PRIVATE = {
+    "default_args_dict",
+    "_handlers",
+    "_swarm_greenlet",
+    "_send_stats",
+    "HEARTBEAT_LIVENESS",
+    "zmqrpc",
+    "update_template_args",
+}
 
 
 def names(path: Path) -> set[str]:
@@ -49,6 +57,25 @@ def test_the_allowed_range_of_locust_has_both_ends_and_the_lock_is_in_it() -> No
     assert {one.operator for one in ALLOWED} == {">=", "<"}
     (locked,) = (line for line in (ROOT / "requirements.lock").read_text().splitlines() if line.startswith("locust=="))
     assert ALLOWED.contains(locked.removeprefix("locust==").split()[0])
+
+
+def test_locusts_defaults_are_parsed_once_for_all_options_of_all_messages() -> None:
+    text = """
+import inspect
+from locust import argument_parser, runners
+from tsbench.drive import locust_internals
+calls = []
+parse = argument_parser.setup_parser_arguments
+argument_parser.setup_parser_arguments = lambda parser: (calls.append(1), parse(parser))
+locust_internals.parse_defaults_once()
+locust_internals.parse_defaults_once()
+for _ in range(50):
+    assert "headless" in runners.argument_parser.default_args_dict()
+assert "default_args_dict" in inspect.getsource(runners.WorkerRunner), "a worker parses them elsewhere"
+print(len(calls))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
 
 
 def environment(end: str) -> Path:
@@ -79,7 +106,7 @@ def environment(end: str) -> Path:
 @pytest.mark.parametrize("end", ["oldest", "newest"])
 def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_path: Path) -> None:
     programs = environment(end) / "bin"
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}
     program = "import locust; from tsbench.drive import locust_internals as l; print(locust.__version__, *l.missing())"
     asked = [str(programs / "python"), "-c", program]
     done = subprocess.run(asked, capture_output=True, text=True, check=True, env=env, cwd=tmp_path, timeout=PATIENCE_S)

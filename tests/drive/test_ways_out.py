@@ -43,7 +43,9 @@ class Bare:
         small += ["--master-port", port] if "--master" not in words else []
         file = str(LOCUSTFILES / f"{target}.py")
         self.place = place
-        env.setdefault("TSBENCH_CLUSTER_SECRET", "0123456789abcdef")  # without --processes there is none to inherit
+        env.setdefault(
+            "TSBENCH_CLUSTER_SECRET", "0123456789abcdef0123456789abcdef"
+        )  # without --processes there is none to inherit
         self.command = Command(place, "locust", "-f", file, "--headless", *small, *words, env=env)
 
     @property
@@ -84,6 +86,31 @@ def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place
     code, status, summary = run.ended()
     assert status["state"] == "complete"
     assert summary["measured"]["ops"]["write-1"]["count"] > 0
+    assert code == (0 if Summary.from_json(summary).passed else 1)
+
+
+SLOW = """
+import time
+from locust import events
+from locust.runners import WorkerRunner
+
+@events.test_start.add_listener
+def slow(environment, **_):
+    if isinstance(environment.runner, WorkerRunner):
+        time.sleep(5)
+"""
+
+
+def test_the_run_time_begins_with_the_first_user_however_long_the_workers_take_to_spawn_one(place: Path) -> None:
+    slow = place / "slow.py"
+    slow.write_text((LOCUSTFILES / "sqlite.py").read_text() + SLOW)
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "2s", "--processes", "2", target=str(slow.with_suffix("")))
+    code, _, summary = run.ended()
+    assert summary["measured"]["ops"]["write-1"]["count"] > 0, run.said
+    assert "No run time limit" not in run.said
+    (clock,) = place.rglob("clock.json")
+    times = content(clock)
+    assert 1.5 < times["stopped_s"] - times["go_s"] < 30, times
     assert code == (0 if Summary.from_json(summary).passed else 1)
 
 
@@ -194,7 +221,7 @@ def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
 
 
 def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Path) -> None:
-    port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
+    port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}
     master = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--master", "--master-bind-port", port)
     (place / "worker").mkdir()
     file = ("locust", "-f", str(LOCUSTFILES / "sqlite.py"))
@@ -263,7 +290,7 @@ def test_several_load_processes_are_refused_where_one_may_open_the_data(
     port = str(free_port())
     words = ("--headless", *SMALL, "-u", "2", "-t", "3s", "--master-bind-port", port, *words)
     file = str(LOCUSTFILES / "duck.py")
-    done = warm_locust.run(tmp_path, "-f", file, *words, env={"TSBENCH_CLUSTER_SECRET": "0" * 64})
+    done = warm_locust.run(tmp_path, "-f", file, *words, env={"TSBENCH_CLUSTER_SECRET": "0123456789abcdef" * 4})
     assert done.code == 2
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stderr.count("duckdb lets one process at a time open its data; use one load process") == 1, done.stderr

@@ -104,3 +104,11 @@ def test_each_stall_has_its_own_counters_and_few_of_them():
     first, second = counters_in_stalls(values, panels, [STALL, (50, 50)])
     assert len(first) == MOST_COUNTERS
     assert second == ()
+
+
+def test_a_rate_that_rises_with_the_ops_that_are_caught_up_is_not_named_and_one_that_rises_more_is():
+    for factor, named in ((3.0, 0), (9.0, 1)):
+        rows = counted(compacted=np.cumsum(high(noise(1e6, 0.05), factor * 1e6, 32, 32)))
+        (found,) = counters_in_stalls(rows, [COMPACTIONS], [STALL], [3.0])
+        assert len(found) == named
+        assert len(rises(rows, COMPACTIONS)) == 1  # in a closed loop nothing is caught up

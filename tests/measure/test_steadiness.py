@@ -4,13 +4,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.measure.simulated_open_loop import GRID, HELD_OUT, Grid, stalling, without_stall
 from tsbench.measure.steadiness import LEAST_S, MOST_STALLS, Stall, Steadiness, steadiness, steadiness_by_kind
 
 RATE = 10_000.0
 
 
-def judged(per_s: np.ndarray, first_s: int = 0) -> Steadiness:
-    found = steadiness(per_s, first_s)
+def judged(per_s: np.ndarray, first_s: int = 0, *, due: np.ndarray | None = None) -> Steadiness:
+    found = steadiness(per_s, first_s, due)
     assert found is not None
     return found
 
@@ -102,7 +103,7 @@ def test_a_day_of_seconds_is_judged_too():
 
 def test_seconds_without_a_row_are_stalled_and_the_warm_up_counts_as_a_start_up():
     rows = [
-        {"second": second, "op": op, "points": points // 4 if second < -3 else points, "done": 100}
+        {"second": second, "op": op, "points": points // 4 if second < -3 else points, "count": 100, "done": 100}
         for second in range(-10, 60)
         for op, points in {"write-1": 100, "write-10": 1_000, "lastpoint": 0}.items()
         if second not in {30, 31}
@@ -113,3 +114,52 @@ def test_seconds_without_a_row_are_stalled_and_the_warm_up_counts_as_a_start_up(
     assert (found["write"].median_per_s, found["query"].median_per_s) == (1_100, 100)
     assert found["write"].stalls == found["query"].stalls == (Stall(30, 2, 0.0),)
     assert steadiness_by_kind(pl.DataFrame(rows)[:0], {"write-1": "write"}, end_s=58) == {}
+
+
+@pytest.mark.parametrize("grid", [GRID, HELD_OUT], ids=["grid", "held out"])
+def test_stalls_of_an_open_loop_are_found_wherever_they_are_and_nothing_else_is_one(grid: Grid):
+    missed, other, false = [], [], []
+    for case in stalling(grid):
+        assert case.stall is not None
+        begin, length = case.stall
+        found = judged(case.done, due=case.due).stalls
+        near = [s for s in found if abs(s.start_s - begin) <= 1 and abs(s.start_s + s.length_s - begin - length) <= 1]
+        missed += [] if near else [(case.text, found)]
+        other += [case.text] if len(found) > len(near) else []
+    for case in without_stall(grid):
+        found = judged(case.done, due=case.due).stalls
+        false += [(case.text, found)] if found else []
+    assert len(missed) <= 10, missed
+    assert len(other) <= 10, other
+    assert len(false) <= 10, false
+
+
+@pytest.mark.parametrize("knows_due", [True, False])
+def test_a_stall_with_its_catch_up_is_no_start_up(knows_due: bool):
+    rate = noise(60, share=0.02)
+    due = np.full(60, RATE)
+    rate[10:13], rate[13:19] = 0.0, 1.5 * RATE
+    found = judged(rate, due=due if knows_due else None)
+    assert (found.settled_s, found.drift) == (0, 0.0)
+    assert [(stall.start_s, stall.length_s) for stall in found.stalls] == [(10, 3)]
+
+
+def test_a_fall_over_minutes_is_no_stall_and_an_outage_to_the_end_is_one():
+    assert not judged(noise(600) * np.linspace(1, 0.1, 600)).stalls
+    rate = noise(300)
+    rate[200:] = 0.0
+    assert [(stall.start_s, stall.length_s) for stall in judged(rate).stalls] == [(200, 100)]
+    few = judged(np.repeat([10.0, 0.0], 30))  # too few ops for a stall
+    assert (few.settled_s, few.median_per_s) == (None, 5.0)
+
+
+@pytest.mark.parametrize("unsent", [None, dict.fromkeys(range(53, 60), 40)], ids=["closed", "open"])
+def test_seconds_in_which_little_is_due_stall_in_a_closed_loop_only_and_arrivals_that_never_ended_were_due(unsent):
+    due = {30: 10, 31: 10} | dict.fromkeys(range(53, 60), 0)
+    rows = [
+        {"second": second, "op": "write-1", "points": 10 * ended, "count": ended, "done": ended}
+        for second in range(-2, 60)
+        for ended in [due.get(second, 40)]
+    ]
+    found = steadiness_by_kind(pl.DataFrame(rows), {"write-1": "write"}, end_s=60, unsent=unsent)["write"]
+    assert sorted(stall.start_s for stall in found.stalls) == ([30, 53] if unsent is None else [53])

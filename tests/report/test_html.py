@@ -103,11 +103,8 @@ def test_every_run_is_shown_with_its_validity_and_reason(page: str):
     assert "interrupted: the run ended before it could say how" in page
     table = page[page.index('<section id="summary">') : page.index('<section id="reading">')]
     rows = {re.findall(r'">([\w-]+)</a>', row)[0]: row for row in table.split("<tr>") if "</a>" in row}
-    assert {name for name, row in rows.items() if "struck" in row} == {
-        "postgres-brin",
-        "mongodb-wide",
-        "influxdb-native",
-    }
+    # brin's only doubt is that the load generator was the limit: its figures are true of the load that it offered
+    assert {name for name, row in rows.items() if "struck" in row} == {"mongodb-wide", "influxdb-native"}
 
 
 def test_details_hold_the_evidence(page: str):

@@ -66,10 +66,10 @@ def test_a_gate_that_failed_is_shown_and_strikes_nothing_out(tmp_path: Path, gat
 
 @pytest.mark.parametrize(
     ("validity", "reason"),
-    [("invalid", "3 answers are wrong"), ("inconclusive", "the load generator was the limit")],
+    [("invalid", "3 answers are wrong"), ("inconclusive", "the answers could not be checked")],
 )
 def test_figures_of_a_run_that_is_not_valid_are_struck_out_on_every_page(tmp_path: Path, validity: str, reason: str):
-    results = made(tmp_path, validity=validity, reason=reason, gates=(ALIVE, BROKEN))
+    results = made(tmp_path, validity=validity, reason=reason, doubted="answers", gates=(ALIVE, BROKEN))
     (cell,) = load_cells(results)
     for found in struck(results).values():
         assert texts(cell, "write_p50_ns", "write_p99_ns", "write_points_per_s") <= found
@@ -78,12 +78,23 @@ def test_figures_of_a_run_that_is_not_valid_are_struck_out_on_every_page(tmp_pat
     assert f"`sqlite-wal` **{validity}**: `{reason}`" in markdown.document([("q", "", [cell])])
 
 
-def test_only_figures_above_the_believable_percentile_are_struck_out_on_every_page(tmp_path: Path):
-    results = made(tmp_path, believable=90.0)
-    (cell,) = load_cells(results)
-    for found in struck(results).values():
-        assert texts(cell, "write_p99_ns", "write_max_ns", "query_p99_ns") <= found
-        assert not texts(cell, "write_p50_ns", "write_points_per_s") & found
+def test_figures_of_a_run_that_only_the_load_generator_limited_are_not_struck_out(tmp_path: Path):
+    reason = "its event loop used 93% of a core"
+    results = made(tmp_path, validity="inconclusive", reason=reason)
+    assert struck(results) == {"console": set(), "markdown": set(), "html": set()}
+    assert f"**inconclusive**: `{reason}`" in markdown.document([("q", "", load_cells(results))])
+
+
+def test_a_latency_that_the_client_delayed_is_an_interval_on_every_page(tmp_path: Path):
+    for delayed, is_interval in ((0.05, False), (0.3, True)):
+        results = made(tmp_path / str(delayed), delayed=delayed)
+        (cell,) = load_cells(results)
+        text = METRICS["write_p99_ns"].text(cell)
+        assert bool(re.fullmatch(r"[\d.]+-[\d.]+ ms", text)) == is_interval
+        out = io.StringIO()
+        print_summary(Console(file=out, width=300), results)
+        page = write_report(results).read_text(encoding="utf-8")
+        assert all(text in output for output in (out.getvalue(), markdown.document([("q", "", [cell])]), page))
 
 
 def test_a_knee_that_could_not_be_judged_is_not_said_to_have_failed(tmp_path: Path):

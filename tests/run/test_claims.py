@@ -25,7 +25,7 @@ def summary(
     p50_ms: float = 10.0,
     failed: int = 0,
     version: str = "InfluxDB 1.6.7",
-    believable: float | None = None,
+    undelayed_ms: float | None = None,
 ) -> Summary:
     """Return a summary of a thousand writes."""
     write = {
@@ -39,9 +39,10 @@ def summary(
         "service_ns": {"p50": p50_ms * 1e6},
     }
     gates = (GateResult("points/s>1", points_per_s, gate, ""),)
-    validity = Validity(state, believable_percentile={} if believable is None else {"write": believable})
+    if undelayed_ms is not None:
+        write["service_undelayed_ns"] = {"p50": undelayed_ms * 1e6}
     parts = {"measured": {"write": write, "ops": {}}, "server_version": version, "size": {"bytes_per_point": 30.0}}
-    return Summary("a", validity, gates, loop="closed", parts=parts)
+    return Summary("a", Validity(state), gates, loop="closed", parts=parts)
 
 
 def ratio(**more: Any) -> Claim:
@@ -110,8 +111,8 @@ def test_a_ratio_to_a_run_that_says_nothing_is_not_judged(other: Summary | None,
 def test_a_latency_that_the_load_generator_delayed_is_not_judged():
     slower = ratio(figure="write:service:p50")
     assert verdict(slower, a=summary(p50_ms=40), b=summary())[0] == "reproduced"
-    state, reason = verdict(slower, a=summary(p50_ms=40, believable=0.0), b=summary())
-    assert (state, reason) == ("not judged", "a: the load generator delayed ops, so p50 is not known")
+    state, reason = verdict(slower, a=summary(p50_ms=40, undelayed_ms=30), b=summary())
+    assert (state, reason) == ("not judged", "a: p50 is only known to be 30.0-40.0 ms")
 
 
 def test_a_run_whose_gate_failed_is_judged():

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
+import sqlite3
 import subprocess
 import sys
+from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 import zstandard
 
+from tests.drive.support import document, run
 from tsbench.encode import line_protocol, pgcopy
 from tsbench.errors import Broken, UserMistake
-from tsbench.run.generate import generate, output
+from tsbench.run.generate import generate, loaded_by, output
+from tsbench.scenario.spec import Scenario
+from tsbench.targets.postgres.login import parameters
 from tsbench.workload.world import World, WorldSpec
 
 START_NS = 1_451_606_400 * 10**9
@@ -160,3 +169,76 @@ def test_a_file_that_exists_is_replaced_only_by_force(tmp_path):
     with output(str(link), force=True) as out:
         out.write(b"new")
     assert (link.is_symlink(), path.read_bytes()) == (True, b"new")
+
+
+WORLDS: dict[str, dict[str, Any]] = {
+    "ordered": {"use_case": "cpu-only", "scale": 7, "streams": 3, "seed": 5},
+    "disorder": {
+        "use_case": "devops",
+        "scale": 5,
+        "streams": 4,
+        "seed": 7,
+        **dict.fromkeys(("late", "out_of_order", "duplicate", "missing"), 0.1),
+    },
+}
+"""Tables [world] of scenarios."""
+
+
+def stored_rows(target: str, endpoint: str, m: Any) -> Counter[tuple[Any, ...]]:
+    """Read a measurement through the bare driver: time in ns, tags, own tags as an object, fields."""
+    time = "m.time" if target == "sqlite" else "(EXTRACT(epoch FROM m.time) * 1000000000)::bigint"
+    own = "m.additional_tags" if m.own_tags else "NULL"
+    columns = [time, *(f't."{tag}"' for tag in m.tags), own, *(f'm."{name}"' for name in m.field_names)]
+    text = f"SELECT {', '.join(columns)} FROM {m.name} m JOIN tags t ON t.id = m.tags_id"
+    if target == "sqlite":
+        with closing(sqlite3.connect(endpoint.removeprefix("sqlite://"))) as file:
+            rows = file.execute(text).fetchall()
+    else:
+        with psycopg.connect(**parameters(endpoint)) as connection:
+            rows = connection.execute(text).fetchall()
+    at = 1 + len(m.tags)
+    return Counter((*row[:at], _object(row[at]), *row[at + 1 :]) for row in rows)
+
+
+def _object(own: Any) -> str:
+    return json.dumps(json.loads(own) if isinstance(own, str) else own or {}, sort_keys=True)
+
+
+def generated_rows(spec: WorldSpec, end_ns: int, m: Any) -> Counter[tuple[Any, ...]]:
+    out = io.BytesIO()
+    generate(spec, end_ns, "csv", out, measurement=m.name)
+    tags, own = len(m.tags), len(m.own_tags)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for time, *row in [*csv.reader(io.StringIO(out.getvalue().decode()))][1:]:
+        others = {name: text for name, text in zip(m.own_tags, row[tags : tags + own], strict=True) if text}
+        fields = (float(text) if text else None for text in row[tags + own :])
+        found[int(time), *(text or None for text in row[:tags]), json.dumps(others, sort_keys=True), *fields] += 1
+    return found
+
+
+@pytest.mark.parametrize("target", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_scenarios_points_are_those_that_its_run_stores(
+    tmp_path: Path, request: pytest.FixtureRequest, target: str, world: str
+) -> None:
+    sqlite = f"sqlite://{tmp_path}/stored.db"
+    endpoint = sqlite if target == "sqlite" else request.getfixturevalue("postgres_endpoint")
+    drive = {"users": 1, "duration": "1s"}
+    where = {"name": target, "endpoint": endpoint}
+    content = document(world=WORLDS[world], target=where, op=[{"query": "lastpoint"}], drive=drive)
+    run(tmp_path, content)
+    spec, end_ns = loaded_by(Scenario(tmp_path / "test.toml", content).expand())
+    for m in World(spec).measurements:
+        stored = stored_rows(target, endpoint, m)
+        assert stored
+        assert generated_rows(spec, end_ns, m) == stored
+        if world == "ordered":  # the seed alone does not make them
+            assert generated_rows(replace(spec, streams=1), end_ns, m) != stored
+
+
+def test_runs_that_load_different_points_are_named_and_others_are_one(tmp_path: Path) -> None:
+    content = document() | {"matrix": {"world.seed": [1, 2]}}
+    with pytest.raises(UserMistake, match=r"load different points; choose one with --only; there are .*1, .*2"):
+        loaded_by(Scenario(tmp_path / "test.toml", content).expand())
+    same = document() | {"matrix": {"drive.users": [1, 2]}}
+    assert loaded_by(Scenario(tmp_path / "test.toml", same).expand())[0].streams == 4

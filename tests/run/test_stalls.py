@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WAITS = Panel("Sessions that wait", "count", "gauge", {"waits.lock": "for a lock"}, explains_stalls=True)
-ROWS = pl.DataFrame([{"second": s, "op": "write-1", "points": 100 * (s != 30), "done": 100} for s in range(-5, 60)])
+ROWS = pl.DataFrame(
+    [{"second": s, "op": "write-1", "points": 100 * (s != 30), "count": 100, "done": 100} for s in range(-5, 60)]
+)
 """The rows of ops.parquet for a rate that stalls in second 30."""
 
 

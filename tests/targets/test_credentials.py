@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import string
 import struct
+import subprocess
 import threading
 from base64 import b64encode
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +23,6 @@ from tsbench.targets import credentials, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SENTINEL = "sentinel4711"
 OWN = "postgresql://me@db.example:5432/bench"
@@ -103,11 +105,10 @@ def test_secrets_belong_to_a_user_at_a_server_whatever_the_database_there(
     credentials.entitle(OWN)
     assert credentials.is_entitled(other) is same
     assert credentials.read_for(other, "TSBENCH_PASSWORD") == (SENTINEL if same else None)
-    if same or not other:
-        credentials.check_foreign(other, "endpoint")
-    else:
-        with pytest.raises(UserMistake, match=r"endpoint: TSBENCH_PASSWORD stay with postgresql://me@db"):
-            credentials.check_foreign(other, "endpoint")
+    credentials.shed(other)
+    assert ("TSBENCH_PASSWORD" in os.environ) is (same or not other)
+    credentials.shed("")
+    assert os.environ["TSBENCH_PASSWORD"] == SENTINEL
 
 
 def test_a_user_whose_name_a_parser_might_take_for_the_host_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,6 @@ def test_without_an_endpoint_at_the_start_secrets_belong_to_nobody(monkeypatch: 
     assert credentials.read_for(OWN, "TSBENCH_PASSWORD") == SENTINEL, "nothing was said: the endpoint is the user's own"
     credentials.entitle("")
     assert credentials.read_for(OWN, "TSBENCH_PASSWORD") is None
-    credentials.check_foreign(OWN, "endpoint")
     credentials.entitle(OWN)
     assert credentials.read_for(OWN, "TSBENCH_PASSWORD") == SENTINEL
 
@@ -133,6 +133,33 @@ def test_a_form_cannot_name_a_file_of_this_machine(option: str) -> None:
     credentials.entitle("")
     with pytest.raises(UserMistake, match="cannot be given here"):
         credentials.check_foreign(f"postgresql://me@h/db?{option}", "endpoint")
+
+
+def test_another_server_finds_nothing_in_the_environment_and_the_next_test_of_the_own_one_finds_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = (
+        "PGPASSWORD",
+        "PGSERVICE",
+        "PGUSER",
+        "AWS_SECRET_ACCESS_KEY",
+        "KRB5CCNAME",
+        "TSBENCH_TOKEN",
+        "SSH_AUTH_SOCK",
+    )
+    for name in names:
+        monkeypatch.setenv(name, SENTINEL)
+    credentials.entitle(OWN)
+    before = dict(os.environ)
+    for foreign in ("postgresql://me@evil.example/x", "mysql://me@evil.example/x"):
+        credentials.shed(foreign)
+        left = subprocess.run(["/usr/bin/env"], capture_output=True, text=True, check=True).stdout
+        assert SENTINEL not in left
+        assert Path.home() == Path(credentials.NOWHERE)
+        assert not credentials.is_entitled(foreign)
+        assert credentials.whole_environment()["PGPASSWORD"] == SENTINEL
+    credentials.shed(OWN)
+    assert dict(os.environ) == before
 
 
 @contextmanager
@@ -170,6 +197,9 @@ def test_a_postgresql_that_the_password_is_not_for_never_sees_it(
     passfile.chmod(0o600)
     monkeypatch.setenv(variable, str(passfile) if variable == "PGPASSFILE" else SENTINEL)
     target = registry.get("postgres")
+    monkeypatch.setenv(credentials.ENTITLED, OWN)
+    with pytest.raises(UserMistake, match="name the user"):  # not the one of this machine
+        target.connect("postgresql://127.0.0.1:9/x", target.schemas["btree"], timeout_s=3)
     for entitled in (True, False):
         with postgres_that_asks_for_a_password() as (port, sent):
             endpoint = f"postgresql://me@127.0.0.1:{port}/x"

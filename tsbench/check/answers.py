@@ -10,7 +10,7 @@ from tsbench.check.comparison import Difference
 from tsbench.check.questions import Question
 from tsbench.check.sample import Part, head_of, loads
 from tsbench.check.spool import SpoolFile
-from tsbench.check.stored_rows import Differences, canonical_stored
+from tsbench.check.stored_rows import Differences, canonical_stored, compare_series, other_table
 from tsbench.check.torn_reads import TornReads, judged, not_whole
 from tsbench.model import (
     Above,
@@ -24,10 +24,11 @@ from tsbench.model import (
     Window,
 )
 from tsbench.targets.base import Unsupported
+from tsbench.targets.inventory import HasInventory
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tsbench.check.gold import Gold
@@ -124,7 +125,7 @@ class Answers:
             self._file.close()
             self._file = None
 
-    def note(self, kind: str, query: Query, difference: Difference | None) -> None:
+    def note(self, kind: str, query: Query | str, difference: Difference | None) -> None:
         """Count one checked answer."""
         self.checked += 1
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
@@ -138,7 +139,7 @@ class Answers:
         if self.first_wrong is None or self.first_wrong["kind"] == READ_BACK:
             self.first_wrong = example
 
-    def note_stored(self, query: Query, found: Differences) -> None:
+    def note_stored(self, query: Query | str, found: Differences) -> None:
         """Count the differences in one answer of `read_back`."""
         self.stored.merge(found)
         self.note(READ_BACK, query, Difference(found.text) if found.counts else None)
@@ -260,8 +261,18 @@ def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
             return query
 
 
-def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers: Answers) -> None:
-    """Read stored rows with all that they carry, and add them to the answers.
+def read_back(
+    gold: Gold,
+    session: Session,
+    schema: Schema,
+    limit: int,
+    answers: Answers,
+    known: Collection[str] = (),
+) -> None:
+    """Read stored rows with all that they carry, and the inventory beside them, and add them to the answers.
+
+    Tables of other measurements are differences unless they are `known` from before the run. The table of tags is
+    compared with the world's series if these are no more than `limit`.
 
     Within the time of the run these are all rows, or evenly spread windows of about `limit` rows, the newest, which the
     measured load wrote, always among them. Before and after it nothing may be stored: the first rows found are kept.
@@ -273,6 +284,14 @@ def read_back(gold: Gold, session: Session, schema: Schema, limit: int, answers:
             answers.unsupported[READ_BACK] = str(why)
             return
         answers.stored_rows(query, session.query(statement, query.columns))
+    if isinstance(session, HasInventory):
+        tags, series = gold.world.tags(), gold.world.spec.scale
+        held = session.inventory(gold.world.measurements, series=series <= limit)
+        found = [other_table(name) for name in held.tables if name not in known]
+        if held.series is not None:
+            written = zip(range(series), *(codes.tolist() for codes in tags.values()), strict=True)
+            found += compare_series(held.series, list(written))
+        answers.note_stored("what is stored beside the points", Differences.of(found, cut=False))
 
 
 def _windows(gold: Gold, limit: int) -> Iterator[Stored]:

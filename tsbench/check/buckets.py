@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tsbench.check.comparison import ROUNDING
 from tsbench.check.packed import Packed
 from tsbench.check.points import NEVER_NS
 from tsbench.check.questions import compare_answer
+from tsbench.model import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from tsbench.check.points import Slab
     from tsbench.check.questions import Found, Names, Question
-    from tsbench.model import Bucketed, Grouped, LatestBuckets, Query
+    from tsbench.model import Aggregate, Bucketed, Grouped, LatestBuckets, Measurement, Query
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Checked: TypeAlias = "tuple[Question[Query], Found]"
@@ -26,8 +28,8 @@ Checked: TypeAlias = "tuple[Question[Query], Found]"
 REDUCE: dict[str, np.ufunc] = {
     "max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add, "count": np.add
 }  # fmt: skip
-NOTHING = {"max": -np.inf, "min": np.inf, "sum": 0.0, "mean": 0.0, "count": 0.0}
-"""The aggregate of no values."""
+_EXACT = ("max", "min")
+"""Aggregates that are values themselves."""
 
 
 class Tracker(Protocol):
@@ -50,9 +52,52 @@ class Tracker(Protocol):
         ...
 
 
-def column(slab: Slab, name: str) -> Floats:
-    """Return a field as floats."""
-    return slab.fields[name].astype(np.float64, copy=False)
+class _Columns:
+    """Fields of a measurement as they are aggregated, and the largest magnitude of each that was added up so far."""
+
+    def __init__(self, measurement: Measurement, fields: Sequence[str], aggregates: Iterable[Aggregate]) -> None:
+        self.names = tuple(fields)
+        self._integers = {field.name for field in measurement.fields if field.kind is Kind.INT}
+        self._largest = dict.fromkeys(self.names, 0.0) if {*aggregates} & {"sum", "mean"} else {}
+
+    def nothing(self, aggregate: Aggregate, shape: int) -> list[NDArray[Any]]:
+        """Return the aggregate of no values for every field, `shape` times."""
+        if aggregate not in _EXACT:
+            return [np.zeros(shape) for _ in self.names]
+        floats, integers = (-np.inf, -(2**63)) if aggregate == "max" else (np.inf, 2**63 - 1)
+        return [np.full(shape, integers if name in self._integers else floats) for name in self.names]
+
+    def note(self, slab: Slab, rows: slice | NDArray[Any]) -> None:
+        """Take the magnitudes of rows that are added up into account."""
+        for name in self._largest:
+            values = slab.fields[name][rows]
+            if len(values):
+                self._largest[name] = max(self._largest[name], float(values.max()), -float(values.min()))
+
+    @staticmethod
+    def of(slab: Slab, name: str, aggregate: Aggregate) -> NDArray[Any]:
+        """Return a field: as floats where it is added up."""
+        values = slab.fields[name]
+        return values if aggregate in _EXACT else values.astype(np.float64, copy=False)
+
+    def answer(
+        self,
+        query: Bucketed | Grouped | LatestBuckets,
+        time_ns: NDArray[np.int64],
+        series: NDArray[np.int64],
+        values: Sequence[NDArray[Any]],
+        counts: Floats,
+    ) -> Packed:
+        """Return the rows of an answer, from what was added up of the query's fields and the number of points."""
+        if query.aggregate in _EXACT:
+            return Packed.of(time_ns, series, values)
+        if query.aggregate == "count":
+            return Packed.of(time_ns, series, [counts] * len(query.fields))
+        largest = np.array([self._largest[name] for name in query.fields])
+        means = query.aggregate == "mean"
+        found = Packed.of(time_ns, series, [added / counts for added in values] if means else values)
+        found.within = (counts if means else counts**2)[:, None] * (ROUNDING * largest)
+        return found
 
 
 def rows_of(slab: Slab, scale: int, low: int, high: int, chosen: NDArray[np.bool_] | None) -> slice | NDArray[Any]:
@@ -75,13 +120,6 @@ def chosen_series(query: Query, names: Names, scale: int) -> NDArray[np.bool_] |
     return mask
 
 
-def _result(aggregate: str, values: Floats, counts: Floats) -> Floats:
-    """Return the aggregates of shape (buckets, fields), from what was added up and the number of points in each."""
-    if aggregate == "count":
-        return np.repeat(counts[:, None], values.shape[1], axis=1)
-    return values / counts[:, None] if aggregate == "mean" else values
-
-
 class BucketTracker:
     """Aggregates of one `Bucketed` query, over all its series together."""
 
@@ -92,7 +130,8 @@ class BucketTracker:
         self._chosen = chosen_series(query, all_names, scale)
         self._first = query.window.start_ns // query.bucket_ns
         buckets = (query.window.end_ns - 1) // query.bucket_ns - self._first + 1
-        self._values = np.full((len(query.fields), buckets), NOTHING[query.aggregate])
+        self._columns = _Columns(query.measurement, query.fields, [query.aggregate])
+        self._values = self._columns.nothing(query.aggregate, buckets)
         self._counts = np.zeros(buckets)
 
     def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
@@ -110,17 +149,19 @@ class BucketTracker:
         if query.aggregate == "count":
             return
         reduce = REDUCE[query.aggregate]
+        self._columns.note(known, rows)
         for name, values in zip(query.fields, self._values, strict=True):
-            values[where] = reduce(values[where], reduce.reduceat(column(known, name)[rows], starts))
+            found = self._columns.of(known, name, query.aggregate)[rows]
+            values[where] = reduce(values[where], reduce.reduceat(found, starts))
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
         query = self._query
         if query.window.end_ns > until_ns:
             return
         some = np.flatnonzero(self._counts)
-        counts = self._counts[some]
-        values = _result(query.aggregate, self._values[:, some].T, counts)
-        expected = Packed((some + self._first) * query.bucket_ns, np.zeros(len(some), dtype=np.int64), values)
+        times, series = (some + self._first) * query.bucket_ns, np.zeros(len(some), dtype=np.int64)
+        values = [of_field[some] for of_field in self._values]
+        expected = self._columns.answer(query, times, series, values, self._counts[some])
         yield self._question, compare_answer(self._question, expected, self._names)
 
 
@@ -128,11 +169,11 @@ class BucketTracker:
 class _Segment:
     """Aggregates of the points of every series in a range of time: a number of points, and per aggregate the fields.
 
-    `counts` is of shape (series,), each of `values` of shape (fields, series).
+    `counts` and every field's array are of shape (series,).
     """
 
     counts: Floats
-    values: dict[str, Floats]
+    values: dict[Aggregate, list[NDArray[Any]]]
 
 
 class GroupTracker:
@@ -147,10 +188,9 @@ class GroupTracker:
         self._open = sorted(questions, key=lambda question: question.query.window.end_ns, reverse=True)
         queries = [question.query for question in questions]
         self._bucket_ns = queries[0].bucket_ns
-        self._fields = [
-            name for name in queries[0].measurement.field_names if any(name in query.fields for query in queries)
-        ]
+        fields = [name for name in queries[0].measurement.field_names if any(name in query.fields for query in queries)]
         self._aggregates = sorted({query.aggregate for query in queries} - {"count"})
+        self._columns = _Columns(queries[0].measurement, fields, self._aggregates)
         self._starts = np.sort([query.window.start_ns for query in queries])
         self._ends = np.sort([query.window.end_ns for query in queries])
         self.begin_ns, self.end_ns = int(self._starts[0]), int(self._ends[-1])
@@ -180,18 +220,18 @@ class GroupTracker:
     def _add(self, start_ns: int, slab: Slab, low: int, high: int) -> None:
         segment = self._segments.get(start_ns)
         if segment is None:
-            shape = len(self._fields), self._scale
-            empty: dict[str, Floats] = {name: np.full(shape, NOTHING[name]) for name in self._aggregates}
+            empty = {name: self._columns.nothing(name, self._scale) for name in self._aggregates}
             segment = self._segments[start_ns] = _Segment(np.zeros(self._scale), empty)
         series = slab.series[low : low + self._scale] if slab.whole else slab.series[low:high]
         if slab.whole:
             segment.counts += (high - low) // self._scale
         else:
             segment.counts += np.bincount(series, minlength=self._scale)
+        self._columns.note(slab, slice(low, high))
         for aggregate, of_fields in segment.values.items():
             reduce = REDUCE[aggregate]
-            for name, values in zip(self._fields, of_fields, strict=True):
-                found = column(slab, name)[low:high]
+            for name, values in zip(self._columns.names, of_fields, strict=True):
+                found = self._columns.of(slab, name, aggregate)[low:high]
                 if slab.whole:
                     values[series] = reduce(values[series], reduce.reduce(found.reshape(-1, self._scale), axis=0))
                 elif reduce is np.add:
@@ -215,21 +255,26 @@ class GroupTracker:
         for start_ns, segment in self._segments.items():
             if query.window.start_ns <= start_ns < query.window.end_ns:
                 parts.setdefault(start_ns // self._bucket_ns * self._bucket_ns, []).append(segment)
-        which = [self._fields.index(name) for name in query.fields]
+        which = [self._columns.names.index(name) for name in query.fields]
         chosen = chosen_series(query, self._all_names, self._scale)
-        times, series, values = [], [], []
+        times, series, sizes = [], [], []
+        values: list[list[NDArray[Any]]] = [[] for _ in which]
         for bucket_ns, segments in parts.items():
             counts = np.sum([segment.counts for segment in segments], axis=0)
             some = np.flatnonzero(counts if chosen is None else counts * chosen)
-            added = np.zeros((len(which), self._scale))
-            if query.aggregate != "count":
-                added = REDUCE[query.aggregate].reduce([segment.values[query.aggregate][which] for segment in segments])
             times.append(np.full(len(some), bucket_ns))
             series.append(some)
-            values.append(_result(query.aggregate, added[:, some].T, counts[some]))
+            sizes.append(counts[some])
+            if query.aggregate != "count":
+                for of_field, place in zip(values, which, strict=True):
+                    parts_of = [segment.values[query.aggregate][place] for segment in segments]
+                    of_field.append(REDUCE[query.aggregate].reduce(parts_of)[some])
         if not times:
             return Packed.empty(len(which))
-        return Packed(np.concatenate(times), np.concatenate(series), np.concatenate(values))
+        together = [np.concatenate(of_field) for of_field in values if of_field]
+        return self._columns.answer(
+            query, np.concatenate(times), np.concatenate(series), together, np.concatenate(sizes)
+        )
 
 
 class NewestBucketTracker:
@@ -240,7 +285,8 @@ class NewestBucketTracker:
         self._open = sorted(questions, key=lambda question: question.query.before_ns, reverse=True)
         self._query = self._open[0].query
         self.begin_ns, self.end_ns = NEVER_NS, self._query.before_ns
-        self._newest: list[tuple[int, float, Floats]] = []
+        self._columns = _Columns(self._query.measurement, self._query.fields, [self._query.aggregate])
+        self._newest: list[tuple[int, float, list[Any]]] = []
         """Start, number of points and aggregates of the newest buckets, the oldest first."""
         self._done: list[Checked] = []
 
@@ -262,12 +308,16 @@ class NewestBucketTracker:
         starts = starts - starts[0]
         counts = np.diff(starts, append=high - first)
         reduce = REDUCE[query.aggregate]
-        values = np.stack([reduce.reduceat(column(slab, name)[first:high], starts) for name in query.fields], axis=1)
-        for start, count, found in zip(starts.tolist(), counts.tolist(), values, strict=True):
+        self._columns.note(slab, slice(first, high))
+        values = [
+            reduce.reduceat(self._columns.of(slab, name, query.aggregate)[first:high], starts) for name in query.fields
+        ]
+        for place, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+            found = [of_field[place] for of_field in values]
             bucket = int(slab.time_ns[first + start]) // query.bucket_ns
             if self._newest and self._newest[-1][0] == bucket:
                 _, before, added = self._newest[-1]
-                self._newest[-1] = bucket, before + count, reduce(added, found)
+                self._newest[-1] = bucket, before + count, [*map(reduce, added, found)]
             else:
                 self._newest.append((bucket, count, found))
         del self._newest[: -query.limit]
@@ -275,12 +325,11 @@ class NewestBucketTracker:
 
     def _answer(self) -> None:
         question, query = self._open.pop(), self._query
-        fields = len(query.fields)
         newest = self._newest[-query.limit :]
         times = np.array([bucket * query.bucket_ns for bucket, _, _ in newest], dtype=np.int64)
         counts = np.array([count for _, count, _ in newest], dtype=np.float64)
-        added = np.array([values for _, _, values in newest]).reshape(-1, fields)
-        expected = Packed(times, np.zeros(len(times), dtype=np.int64), _result(query.aggregate, added, counts))
+        values = [np.array([added[place] for _, _, added in newest]) for place in range(len(query.fields))]
+        expected = self._columns.answer(query, times, np.zeros(len(times), dtype=np.int64), values, counts)
         self._done.append((question, compare_answer(question, expected, self._names)))
 
     def checked(self, until_ns: int) -> Iterator[Checked]:

@@ -1,6 +1,7 @@
 """Comparison of answers with gold answers, after converting both to one canonical form.
 
-The order of rows does not matter; their number and values do.
+The order of rows does not matter; their number and values do. Every number is compared exactly, integers as integers,
+but sums and means, whose last digits depend on the order of addition (`Computed`).
 """
 
 from __future__ import annotations
@@ -12,22 +13,35 @@ from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from tsbench.model import Bucketed, Grouped, LatestBuckets, Query, Rows
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tsbench.model import Measurement
+    from tsbench.model import Measurement, Rows
 
 Row = tuple[Any, ...]
 
-_AS_THEY_ARE, _NUMBERS = {float, str, NoneType}, {float, int, NoneType}
-_TIMES_AS_THEY_ARE = {*_AS_THEY_ARE, int}
+ROUNDING = 2.0**-52
+"""Bound of a computed value by number of values and largest magnitude m: n * m * ROUNDING for a mean, n times that for
+a sum. However n values are added, the error is at most (n - 1) * n * m * 2**-53 (Higham, Accuracy and Stability of
+Numerical Algorithms, 4.2); gold and the database may err in opposite directions, and a division rounds once more."""
 
-EXACT = 1e-12
-"""Relative tolerance of values that are stored but not computed: a decimal text may round the last bit."""
-TOLERANCES = {"mean": 1e-9, "sum": 1e-9}
-"""Relative tolerance by aggregate: sums depend on the order of addition (n * 2**-53 for n = 10**6 values is 1e-10)."""
+
+class Computed(float):
+    """A gold value that was computed: an answer may differ from it by `within`."""
+
+    __slots__ = ("within",)
+    within: float
+
+    @classmethod
+    def of(cls, value: float, within: float) -> Computed:
+        """Return a value with its bound."""
+        found = cls(value)
+        found.within = within
+        return found
+
+
+_AS_THEY_ARE, _NUMBERS = {float, str, NoneType, Computed}, {float, int, NoneType}
+_TIMES_AS_THEY_ARE = {*_AS_THEY_ARE, int}
 
 
 class NotAnAnswer(TypeError):  # noqa: N818 - names what is wrong with the value
@@ -76,7 +90,9 @@ class Difference:
 
 
 def canonical(rows: Rows) -> list[Row]:
-    """Return the rows in canonical form: times as int ns UTC, numbers as float, text and None unchanged; sorted.
+    """Return the rows in canonical form, sorted: times as int ns UTC, text and None unchanged, numbers as float.
+
+    An integer that no float holds (some above 2**53) stays one.
 
     Raises
     ------
@@ -106,7 +122,9 @@ def canonical_column(column: Sequence[Any], *, of_time: bool) -> Sequence[Any]:
     if kinds <= (_TIMES_AS_THEY_ARE if of_time else _AS_THEY_ARE):
         return column  # which nearly all are: a value at a time would take five times as long
     if not of_time and kinds <= _NUMBERS:
-        return [value if value is None else float(value) for value in column]
+        floats = [value if value is None else float(value) for value in column]
+        if floats == [*column]:  # no float has lost digits
+            return floats
     return [canonical_value(value, of_time=of_time) for value in column]
 
 
@@ -121,26 +139,19 @@ def canonical_value(value: Any, *, of_time: bool) -> Any:
     return _time_ns(value) if of_time else _plain(value)
 
 
-def compare(expected: Rows, actual: Rows, query: Query) -> Difference | None:
+def compare(expected: Rows, actual: Rows) -> Difference | None:
     """Return the first difference between a gold answer and a database's; None if they agree."""
     if tuple(expected.columns) != tuple(actual.columns):
         text = f"columns {', '.join(actual.columns)} instead of {', '.join(expected.columns)}"
         return Difference(text, "other columns")
-    return compare_rows(canonical(expected), canonical(actual), expected.columns, tolerance(query))
+    return compare_rows(canonical(expected), canonical(actual), expected.columns)
 
 
-def tolerance(query: Query) -> float:
-    """Return the relative tolerance of a query's numbers."""
-    if isinstance(query, Bucketed | Grouped | LatestBuckets):
-        return TOLERANCES.get(query.aggregate, EXACT)
-    return EXACT
-
-
-def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...], allowed: float) -> Difference | None:
+def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...]) -> Difference | None:
     """Return the first difference between two canonical lists of rows; None if they agree."""
     for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
         for column, one, other in zip(columns, want, got, strict=False):
-            if not equal(one, other, allowed):
+            if not equal(one, other):
                 return Difference(
                     f"row {index + 1} of {len(expected)}, {column}: {other!r} instead of {one!r}"
                     f" (row {got!r}, expected {want!r})"
@@ -155,12 +166,12 @@ def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...
     return None
 
 
-def equal(one: Any, other: Any, allowed: float) -> bool:
-    """Return True if two canonical values are the same, numbers within a relative tolerance; NaN equals NaN."""
+def equal(one: Any, other: Any) -> bool:
+    """Return True if two canonical values are the same, the second within the bound of the first; NaN equals NaN."""
+    if isinstance(one, Computed) and type(other) in {float, int}:
+        return bool(one == other or abs(one - other) <= one.within)
     if isinstance(one, float) and isinstance(other, float):
-        if math.isnan(one) or math.isnan(other):
-            return math.isnan(one) and math.isnan(other)
-        return one == other or math.isclose(one, other, rel_tol=allowed, abs_tol=0.0)
+        return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and bool(one == other)
 
 
@@ -181,10 +192,11 @@ def _time_ns(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     kind = type(value)
-    if kind is float or kind is str or value is None:
+    if kind in _AS_THEY_ARE:
         return value
     if kind is int or (isinstance(value, float | int | Decimal) and kind is not bool):
-        return float(value)
+        found = float(value)
+        return found if found == value or value % 1 else int(value)  # a fraction of a decimal number is rounded
     if hasattr(value, "item"):  # numpy scalars
         return _plain(value.item())
     if isinstance(value, str):

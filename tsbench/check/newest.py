@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tsbench.check.buckets import chosen_series
-from tsbench.check.comparison import EXACT, Difference, IncompleteRow
+from tsbench.check.comparison import Difference, IncompleteRow
 from tsbench.check.packed import Packed, join_packed, pack
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.rows import Newest, packed_rows
@@ -164,9 +164,10 @@ class MovingTracker:
         at = np.minimum(at, len(places) - 1)
         there = (stored.time_ns[at] == wanted.time_ns) & (stored.series[at] == wanted.series)
         lacks = self._lacks[some]
-        right = there & (stored.take(at).equal(wanted, EXACT) | lacks).all(axis=1)
+        right = there & (stored.take(at).equal(wanted) | lacks).all(axis=1)
         for i in np.flatnonzero(right & lacks.any(axis=1)).tolist():
-            self._right[int(some[i])] = tuple(stored.values[at[i]].tolist())
+            (row,) = stored.take(at[i : i + 1]).rows(None)
+            self._right[int(some[i])] = row[1:]
         sent = np.zeros(len(some), dtype=np.int64) if slab.sent_ns is None else slab.sent_ns[rows[at]]
         self._found[some] = np.where(right, np.where(sent < self._ended_ns[some], _SEEN, _LATER), _NEVER)
 

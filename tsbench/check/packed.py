@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.check.comparison import Computed, canonical_column
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -15,11 +17,17 @@ if TYPE_CHECKING:
     from tsbench.check.comparison import Row
 
 _INT64 = range(-(2**63), 2**63)
+_NUMBERS = {float, int}
+_IN_A_FLOAT = 2**53
+"""Integers up to this magnitude are exact as floats."""
 
 
 @dataclass(slots=True, eq=False)
 class Packed:
     """Canonical rows, sorted by time and series: `values` is of shape (rows, fields).
+
+    Of the same shape are `rest`, what the floats in `values` lack of large integers (None: nothing), and `within`, by
+    how much an answer may differ from gold values that were computed (None: not at all).
 
     `series` are numbers of the world's series, all 0 where answers have no key. `odd` has the rows that no right answer
     can contain: without a time, of an unknown series, or with a value that is no number.
@@ -29,6 +37,20 @@ class Packed:
     series: NDArray[np.int64]
     values: NDArray[np.float64]
     odd: list[Row] = field(default_factory=list)
+    rest: NDArray[np.float64] | None = None
+    within: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of(cls, time_ns: NDArray[np.int64], series: NDArray[np.int64], columns: Sequence[NDArray[Any]]) -> Packed:
+        """Return rows with columns of floats or integers as their values."""
+        values = np.empty((len(time_ns), len(columns)))
+        rest = None
+        for place, column in enumerate(columns):
+            values[:, place] = column
+            if is_beyond_floats(column):
+                rest = np.zeros_like(values) if rest is None else rest
+                rest[:, place] = _rest(column.tolist(), values[:, place])
+        return cls(time_ns, series, values, rest=rest)
 
     @classmethod
     def empty(cls, fields: int) -> Packed:
@@ -40,7 +62,8 @@ class Packed:
 
     def take(self, chosen: slice | NDArray[Any]) -> Packed:
         """Return some rows, without the odd ones."""
-        return Packed(self.time_ns[chosen], self.series[chosen], self.values[chosen])
+        rest, within = (None if more is None else more[chosen] for more in (self.rest, self.within))
+        return Packed(self.time_ns[chosen], self.series[chosen], self.values[chosen], rest=rest, within=within)
 
     def sorted(self) -> Packed:
         """Return the rows sorted by time and series."""
@@ -50,35 +73,74 @@ class Packed:
         """Return True if both have rows of the same times and series."""
         return np.array_equal(self.time_ns, other.time_ns) and np.array_equal(self.series, other.series)
 
-    def agrees(self, other: Packed, allowed: float) -> bool:
-        """Return True if all rows are equal, numbers within a relative tolerance, and none are odd."""
-        return not self.odd and not other.odd and self.same_places(other) and bool(self.equal(other, allowed).all())
+    def agrees(self, other: Packed) -> bool:
+        """Return True if all rows of an answer equal these of gold, and none are odd."""
+        return not self.odd and not other.odd and self.same_places(other) and bool(self.equal(other).all())
 
-    def equal(self, other: Packed, allowed: float) -> NDArray[np.bool_]:
-        """Return for each value whether it equals the one in the same place, of shape (rows, fields)."""
+    def equal(self, other: Packed) -> NDArray[np.bool_]:
+        """Return for each value whether an answer's in the same place equals it, of shape (rows, fields)."""
         one, two = self.values, other.values
         equal: NDArray[np.bool_] = one == two
+        if self.within is None and not (self.rest is None and other.rest is None):
+            rests = (np.zeros_like(one) if rest is None else rest for rest in (self.rest, other.rest))
+            equal &= np.equal(*rests)
         if not equal.all():
-            with np.errstate(invalid="ignore"):
-                near = np.abs(one - two) <= allowed * np.maximum(np.abs(one), np.abs(two))
-            equal |= (near & np.isfinite(one) & np.isfinite(two)) | (np.isnan(one) & np.isnan(two))
+            equal |= np.isnan(one) & np.isnan(two)
+            if self.within is not None:
+                with np.errstate(invalid="ignore"):
+                    equal |= np.abs(one - two) <= self.within
         return equal
 
     def rows(self, keys: Sequence[str] | None) -> list[Row]:
         """Return the rows in canonical form, sorted; `keys` are the names of the series, None where rows have none."""
-        times, values = self.time_ns.tolist(), self.values.tolist()
+        times, values = self.time_ns.tolist(), self._numbers()
         if keys is None:
             return sorted((time_ns, *row) for time_ns, row in zip(times, values, strict=True))
         names = [keys[series] for series in self.series.tolist()]
         return sorted((time_ns, name, *row) for time_ns, name, row in zip(times, names, values, strict=True))
 
+    def _numbers(self) -> list[list[float]]:
+        """Return the values of every row."""
+        found: list[list[float]] = self.values.tolist()
+        if self.within is not None:
+            return [[*map(Computed.of, *both)] for both in zip(found, self.within.tolist(), strict=True)]
+        if self.rest is None:
+            return found
+        return [
+            [int(value) + int(more) if more else value for value, more in zip(*both, strict=True)]
+            for both in zip(found, self.rest.tolist(), strict=True)
+        ]
+
+
+def is_beyond_floats(column: NDArray[Any]) -> bool:
+    """Return True if a column has integers that may not be exact as floats."""
+    return column.dtype.kind == "i" and len(column) > 0 and max(column.max(), -int(column.min())) > _IN_A_FLOAT
+
+
+def numbers(column: NDArray[Any]) -> Sequence[float]:
+    """Return a column of floats or integers in canonical form."""
+    if is_beyond_floats(column):
+        return canonical_column(column.tolist(), of_time=False)
+    found: list[float] = column.astype(np.float64, copy=False).tolist()
+    return found
+
+
+def _rest(exact: Sequence[float], rounded: NDArray[np.float64]) -> list[float]:
+    """Return what floats lack of integers."""
+    pairs = zip(exact, rounded.tolist(), strict=True)
+    return [float(one - int(other)) if type(one) is int else 0.0 for one, other in pairs]
+
 
 def join_packed(tables: Sequence[Packed]) -> Packed:
     """Concatenate rows in their order, without the odd ones."""
+    rest = None
+    if any(table.rest is not None for table in tables):
+        rest = np.concatenate([np.zeros_like(table.values) if table.rest is None else table.rest for table in tables])
     return Packed(
         np.concatenate([table.time_ns for table in tables]),
         np.concatenate([table.series for table in tables]),
         np.concatenate([table.values for table in tables]),
+        rest=rest,
     )
 
 
@@ -106,11 +168,15 @@ def _columns(rows: Sequence[Row], series_of: Mapping[str, int] | None, width: in
     if series_of is not None:
         keys, *columns = columns
         series = [series_of.get(key, -1) if type(key) is str else -1 for key in keys]
-    are_numbers = set(map(type, times)) == {int} and all(set(map(type, column)) == {float} for column in columns)
+    kinds = [set(map(type, column)) for column in columns]
+    are_numbers = set(map(type, times)) == {int} and all(kind <= _NUMBERS for kind in kinds)
     if not are_numbers or min(series) < 0 or min(times) not in _INT64 or max(times) not in _INT64:
         return None
     values = np.array(columns, dtype=np.float64).T if columns else np.empty((len(rows), 0))
-    return Packed(np.array(times, dtype=np.int64), np.array(series, dtype=np.int64), values)
+    rest = None
+    if any(int in kind for kind in kinds):
+        rest = np.array([_rest(column, one) for column, one in zip(columns, values.T, strict=True)]).T
+    return Packed(np.array(times, dtype=np.int64), np.array(series, dtype=np.int64), values, rest=rest)
 
 
 def _is_plain(row: Row, series_of: Mapping[str, int] | None, width: int) -> bool:
@@ -118,4 +184,4 @@ def _is_plain(row: Row, series_of: Mapping[str, int] | None, width: int) -> bool
         return False
     if series_of is not None and (type(row[1]) is not str or row[1] not in series_of):
         return False
-    return all(type(value) is float for value in row[1 if series_of is None else 2 :])
+    return all(type(value) in _NUMBERS for value in row[1 if series_of is None else 2 :])

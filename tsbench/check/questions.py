@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 
-from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_rows, in_order, tolerance
+from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_rows, in_order
 from tsbench.check.packed import Packed, pack
 
 if TYPE_CHECKING:
@@ -81,12 +81,11 @@ def compare_answer(question: Question[Query], expected: Packed, names: Names) ->
     if isinstance(answer, Difference):
         return answer
     query = question.query
-    allowed = tolerance(query)
     expected = expected.sorted()
-    if question.part is None and expected.agrees(answer, allowed):
+    if question.part is None and expected.agrees(answer):
         return None
     rows = in_order([*answer.rows(names.keys), *answer.odd])
     wanted = expected.rows(names.keys)
     if question.part is not None:
-        return question.part.compare(query, wanted, rows, allowed)
-    return compare_rows(wanted, rows, query.columns, allowed)
+        return question.part.compare(query, wanted, rows)
+    return compare_rows(wanted, rows, query.columns)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.buckets import chosen_series, column, rows_of
-from tsbench.check.comparison import Difference, compare_rows, in_order, tolerance
-from tsbench.check.packed import Packed
+from tsbench.check.buckets import chosen_series, rows_of
+from tsbench.check.comparison import Difference, compare_rows, in_order
+from tsbench.check.packed import Packed, numbers
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.questions import compare_answer
 from tsbench.check.stored_rows import compare_canonical
-from tsbench.model import Above
+from tsbench.model import Above, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tsbench.check.comparison import Row
     from tsbench.check.points import Slab
     from tsbench.check.questions import Names, Question
-    from tsbench.model import Latest, Raw, Stored
+    from tsbench.model import Field, Latest, Raw, Stored
 
 
 class RowTracker:
@@ -68,21 +68,21 @@ class RowTracker:
         low, high = slab.rows_until(query.window.start_ns), slab.rows_until(query.window.end_ns)
         rows = np.arange(len(slab))[rows_of(slab, self._scale, low, high, self._chosen)]
         if isinstance(query, Above):
-            rows = rows[column(slab, query.field)[rows] > query.threshold]
+            rows = rows[slab.fields[query.field][rows] > query.threshold]
         return packed_rows(slab, rows, query.fields, keyed=self._names.keys is not None).sorted()
 
     def _compare(self, expected: Packed, actual: Packed) -> None:
         found = len(actual) + len(actual.odd)
         self._expected_rows += len(expected)
         self._found_rows += found
-        allowed, part = tolerance(self._query), self._question.part
-        if self._difference is not None or (part is None and expected.agrees(actual, allowed)):
+        part = self._question.part
+        if self._difference is not None or (part is None and expected.agrees(actual)):
             return
         keys = self._names.keys
         want, got = expected.rows(keys), in_order([*actual.rows(keys), *actual.odd])
         if part is not None:
             want = part.chosen(self._query, want)
-        self._difference = compare_rows(want, got, self._query.columns, allowed)
+        self._difference = compare_rows(want, got, self._query.columns)
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
         if self._query.window.end_ns > until_ns:
@@ -126,7 +126,7 @@ class StoredTracker:
         for tag in (*measurement.tags, *measurement.own_tags):
             texts = slab.tags[tag].tolist()
             columns.append([texts[one] for one in series])
-        columns += [column(slab, name)[some].tolist() for name in measurement.field_names]
+        columns += [numbers(slab.fields[name][some]) for name in measurement.field_names]
         return zip(*columns, [None] * len(series), strict=True)
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
@@ -143,7 +143,7 @@ class NewestTracker:
         self._names, self._all_names, self._scale = names, all_names, scale
         self._open = sorted(questions, key=_before_ns, reverse=True)
         self.begin_ns, self.end_ns = NEVER_NS, _before_ns(self._open[0])
-        self._newest = Newest(self._open[0].query.measurement.field_names, scale)
+        self._newest = Newest(self._open[0].query.measurement.fields, scale)
         self._done: list[Checked] = []
 
     def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - these answers have no rows of unknown writes
@@ -176,10 +176,12 @@ def _before_ns(question: Question[Latest]) -> int:
 class Newest:
     """The newest point of every series so far: its time and its fields."""
 
-    def __init__(self, fields: Sequence[str], scale: int) -> None:
-        self._fields, self._scale = fields, scale
+    def __init__(self, fields: Sequence[Field], scale: int) -> None:
+        self._scale = scale
         self.time_ns = np.full(scale, NEVER_NS, dtype=np.int64)
-        self._values = np.zeros((len(fields), scale))
+        self._values = {
+            field.name: np.zeros(scale, np.int64 if field.kind is Kind.INT else np.float64) for field in fields
+        }
 
     def add(self, slab: Slab, low: int, high: int) -> None:
         """Take in rows of a slab, which are newer than those before."""
@@ -189,24 +191,20 @@ class Newest:
             low = high - self._scale
         series = slab.series[low:high]
         self.time_ns[series] = slab.time_ns[low:high]  # of several rows of a series, the last one counts
-        for name, values in zip(self._fields, self._values, strict=True):
+        for name, values in self._values.items():
             values[series] = slab.fields[name][low:high]
 
     def rows(self, fields: Sequence[str], chosen: NDArray[np.bool_] | None) -> Packed:
         """Return the newest rows of the chosen series (None: all) that have one."""
         there = self.time_ns > NEVER_NS
         some = np.flatnonzero(there if chosen is None else there & chosen)
-        which = [self._fields.index(name) for name in fields]
-        return Packed(self.time_ns[some], some, self._values[which][:, some].T)
+        return Packed.of(self.time_ns[some], some, [self._values[name][some] for name in fields])
 
 
 def packed_rows(slab: Slab, rows: NDArray[np.intp], fields: Sequence[str], *, keyed: bool) -> Packed:
     """Return rows of a slab as those of an answer."""
     series = slab.series[rows].astype(np.int64) if keyed else np.zeros(len(rows), dtype=np.int64)
-    values = np.empty((len(rows), len(fields)))
-    for i, name in enumerate(fields):
-        values[:, i] = slab.fields[name][rows]
-    return Packed(slab.time_ns[rows], series, values)
+    return Packed.of(slab.time_ns[rows], series, [slab.fields[name][rows] for name in fields])
 
 
 def _is_before(row: Row, time_ns: int) -> bool:

@@ -83,11 +83,11 @@ class Part:
         times = [] if isinstance(query, Latest) else [i for i, name in enumerate(query.columns) if name == "time"]
         return [record for record in records if _identity(record, times) % self.one_in == 0]
 
-    def compare(self, query: Query, expected: list[Row], actual: list[Row], allowed: float) -> Difference | None:
+    def compare(self, query: Query, expected: list[Row], actual: list[Row]) -> Difference | None:
         """Compare the rows with those of the whole gold answer; both are canonical."""
         if len(expected) != self.count:
             return Difference(f"{self.count} rows instead of {len(expected)}")
-        return compare_rows(self.chosen(query, expected), actual, query.columns, allowed)
+        return compare_rows(self.chosen(query, expected), actual, query.columns)
 
 
 def _identity(record: tuple[Any, ...], times: Sequence[int]) -> int:

@@ -34,15 +34,22 @@ class SpoolFile:
         """
         shape, odd = answer.values.shape, answer.odd
         start = self._file.seek(0, 2)
-        for column in (answer.time_ns, answer.series, answer.values):
+        rest = answer.rest is not None
+        for column in (
+            answer.time_ns,
+            answer.series,
+            answer.values,
+            *([answer.rest] if answer.rest is not None else []),
+        ):
             np.ascontiguousarray(column).tofile(self._file)
 
         def read() -> Packed:
             self._file.seek(start)
             time_ns, series = (np.fromfile(self._file, np.int64, shape[0]) for _ in range(2))
-            return Packed(
-                time_ns, series, np.fromfile(self._file, np.float64, shape[0] * shape[1]).reshape(shape), [*odd]
+            values, *more = (
+                np.fromfile(self._file, np.float64, shape[0] * shape[1]).reshape(shape) for _ in range(1 + rest)
             )
+            return Packed(time_ns, series, values, [*odd], *more)
 
         return read
 

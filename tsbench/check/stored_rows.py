@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import EXACT, NotAnAnswer, Row, canonical_column, canonical_value, equal
+from tsbench.check.comparison import NotAnAnswer, Row, canonical_column, canonical_value, equal
 from tsbench.model import OTHERS, Rows
 from tsbench.units import format_time
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = 3
 """Differences of each kind that are kept; all are counted."""
+TAGS = "tags"
+"""Name of the table of tags, as the place of a difference."""
 SHOWN = 300
 """Characters of a stored or expected text that are kept."""
 
@@ -37,6 +39,7 @@ class Kind(StrEnum):
     EXTRA = "extra field or tag"
     PARTIAL = "partial point"
     DUPLICATE = "duplicate"
+    OTHER_TABLE = "table of no measurement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Located:
     """One difference and its place: measurement, series (the key's value, None without tags) and time.
 
     `stored` and `expected` have the columns that differ, or all of a row that is there or missing as a whole. `time` is
-    ISO 8601 in UTC, or the stored value where that is no time.
+    ISO 8601 in UTC, or the stored value where that is no time; "" of a table, and of a series in the table of tags.
     """
 
     kind: Kind
@@ -57,7 +60,10 @@ class Located:
     @property
     def text(self) -> str:
         """One line for people."""
-        place = " ".join((self.measurement, *(() if self.series is None else (self.series,)), "at", self.time))
+        series = () if self.series is None else (self.series,)
+        place = " ".join((self.measurement, *series, *(("at", self.time) if self.time else ())))
+        if self.kind is Kind.OTHER_TABLE:
+            return f"{self.kind}: {place}"
         stored, expected = _shown(self.stored) or "nothing", _shown(self.expected) or "nothing"
         return f"{self.kind}: {place}: stored {stored}, expected {expected}"
 
@@ -136,6 +142,37 @@ def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], found: l
     return _Pairing(query.measurement, query.columns, written).differences(written - stored, more)
 
 
+def compare_series(found: Rows, written: Sequence[Row]) -> list[Located]:
+    """Return the differences between the rows of a table of tags and those that were written, each with its id first.
+
+    The columns of both are those of `found`: id, key, other tags, `OTHERS`, which written rows lack.
+    """
+    columns, expected = found.columns[1:], {row[0]: (*row[1:], None) for row in written}
+    differences, seen = [], set()
+    for number, *stored in canonical_stored(found):
+        wanted = expected.get(number)
+        if wanted is None or number in seen:
+            kind = Kind.UNWRITTEN if wanted is None else Kind.DUPLICATE
+            differences.append(Located(kind, TAGS, str(stored[0]), "", dict(zip(columns, stored, strict=True)), {}))
+            continue
+        seen.add(number)
+        for kind, part in ((Kind.OTHER_TAGS, slice(0, -1)), (Kind.EXTRA, slice(-1, None))):
+            both = zip(columns[part], stored[part], wanted[part], strict=True)
+            if differing := [(name, one, other) for name, one, other in both if one != other]:
+                stored_tags = {name: one for name, one, _ in differing}
+                wanted_tags = {name: other for name, _, other in differing}
+                differences.append(Located(kind, TAGS, wanted[0], "", stored_tags, wanted_tags))
+    for number in expected.keys() - seen:
+        row = expected[number]
+        differences.append(Located(Kind.MISSING, TAGS, row[0], "", {}, dict(zip(columns, row, strict=True))))
+    return differences
+
+
+def other_table(name: str) -> Located:
+    """Return the difference that a table of no measurement is."""
+    return Located(Kind.OTHER_TABLE, name, None, "", {}, {})
+
+
 @dataclass(frozen=True, slots=True)
 class _Pairing:
     """Pairs the rows that are not stored as expected with those that are stored and not expected."""
@@ -161,14 +198,13 @@ class _Pairing:
     def _at(self, missing: list[Row], more: list[Row], written: list[Row]) -> list[Located]:
         """Return the differences at one time of one series, where `written` rows are expected in all."""
         found = []
-        missing, more = _without_equals(missing, more)
         while missing and more:
-            best = max(more, key=lambda row: sum(map(_equal, row, missing[0])))
+            best = max(more, key=lambda row: sum(map(equal, row, missing[0])))
             more.remove(best)
             found += self._changed(missing.pop(0), best)
         found += [self._located(Kind.MISSING, {}, row, row) for row in missing]
         for row in more:
-            like = max(written, key=lambda other: sum(map(_equal, row, other)), default=None)
+            like = max(written, key=lambda other: sum(map(equal, row, other)), default=None)
             if like is None:
                 kind = Kind.PARTIAL if self._is_partial(row) else Kind.UNWRITTEN
                 found.append(self._located(kind, self._named(row), None, row))
@@ -182,7 +218,7 @@ class _Pairing:
         tags, fields = {*m.tags, *m.own_tags}, {*m.field_names}
         differing: dict[Kind, list[int]] = defaultdict(list)
         for place, name in enumerate(self.columns):
-            if not _equal(stored[place], expected[place]):
+            if not equal(stored[place], expected[place]):
                 kind = Kind.OTHER_TAGS if name in tags else Kind.WRONG_VALUE if name in fields else Kind.EXTRA
                 differing[Kind.PARTIAL if kind is Kind.WRONG_VALUE and stored[place] is None else kind].append(place)
         return [
@@ -215,18 +251,6 @@ class _Pairing:
         return row[1] if self.measurement.key is not None else None
 
 
-def _without_equals(missing: list[Row], more: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the rows of two lists that have no equal row in the other one, where rounding is no difference."""
-    rest, left = [], list(more)
-    for row in missing:
-        same = next((other for other in left if all(map(_equal, row, other))), None)
-        if same is None:
-            rest.append(row)
-        else:
-            left.remove(same)
-    return rest, left
-
-
 def canonical_stored(rows: Rows) -> list[Row]:
     """Return stored rows in the form of `comparison.canonical`, sorted; values that no answer can hold become text."""
     columns = list(zip(*rows.records, strict=True))
@@ -250,10 +274,6 @@ def _plain_value(value: Any, *, of_time: bool) -> Any:
         return canonical_value(value, of_time=of_time)
     except NotAnAnswer:
         return f"{type(value).__name__} {value!r}"
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return equal(one, other, EXACT)
 
 
 def _order(value: Any) -> tuple[int, Any]:

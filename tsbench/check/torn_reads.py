@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tsbench.check.comparison import EXACT, Difference, IncompleteRow, NotAnAnswer, canonical, equal
+from tsbench.check.comparison import Difference, IncompleteRow, NotAnAnswer, canonical, equal
 from tsbench.model import OpError, Raw, Window
 from tsbench.targets.base import Unsupported
 
@@ -74,7 +74,7 @@ def _not_whole_at(group: list[IncompleteRow], read: Read | None, resolution_ns: 
         values = [one[start:] for one in stored if one[:start] == place]
         if not values:
             wrong[row] = "it is not stored"
-        elif not all(equal(value, sent, EXACT) for one in values for value, sent in zip(one, row.sent, strict=True)):
+        elif not all(equal(value, sent) for one in values for value, sent in zip(one, row.sent, strict=True)):
             wrong[row] = f"it is not whole when read back: {values[0]!r}"
     return wrong
 

@@ -9,35 +9,31 @@ import shlex
 import signal
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from enum import StrEnum
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from tsbench import __version__, units
+from tsbench.cli.generate import Yes, generate, parsed
 from tsbench.cli.output import fail, say, stderr, stdout
-from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages
 from tsbench.text import CONTROL, printable_line, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tsbench.report.export import Exports
     from tsbench.scenario.spec import RunSpec, Scenario
 
-T = TypeVar("T")
-
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Run it although it would take days or much memory.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
 
 MOST_CHARACTERS = 1_000
@@ -280,7 +276,7 @@ def report(
     exports.check()
     for run in (run for result in results for run in find_runs(result)):
         check_world(run, WORLD_VERSION, may_be_earlier=True)
-    ahead_s = _parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
+    ahead_s = parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
         for found in attach(result, file, host=host, ahead_s=ahead_s):
             text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
@@ -348,53 +344,4 @@ def doctor() -> int:
     return 0 if good else 1
 
 
-@app.command()
-def generate(
-    out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")],
-    use_case: Annotated[str, typer.Option(help="See `tsbench list use-cases`.")] = "cpu-only",
-    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
-    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
-    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
-    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same points.")] = 1,
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
-    devops: Annotated[str, typer.Option("--form", help="bounded, peer (as TSBS), uniform or pareto.")] = "bounded",
-    measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
-    yes: Yes = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
-) -> None:
-    """Generate a use case's points into a file or pipe."""
-    from tsbench.cli.progress import CellProgress
-    from tsbench.run import generate as generator
-    from tsbench.scenario.plausibility import YES, points_of, too_many_points
-    from tsbench.workload.world import WorldSpec
-
-    now_ns = time.time_ns()
-    start_ns = _parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
-    end_ns = _parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
-    interval_ns = _parsed("--interval", interval, _above_zero)
-    points = points_of(use_case, devops, scale, max(0, -(-(end_ns - start_ns) // interval_ns)))
-    if not yes and (why := too_many_points(points)):
-        raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
-    spec = WorldSpec(use_case, scale, seed, start_ns, interval_ns, form=devops)
-    generator.checked(spec, end_ns, form, measurement)  # before the file is opened
-    with CellProgress(stderr, use_case) as progress, generator.output(out, force=force) as file:
-        progress.phase(f"generate {form}", max(1, (end_ns - start_ns) // max(1, interval_ns)) * scale)
-        done = generator.generate(spec, end_ns, form, file, progress.advance, measurement=measurement)
-    rate = done.points / done.seconds if done.seconds else 0.0
-    text = f"{done.points:,} points, {done.values:,} values, {units.format_size(done.nbytes)}, {rate:,.0f} points/s"
-    stderr.print(text, highlight=False, soft_wrap=True)
-
-
-def _above_zero(text: str) -> int:
-    duration_ns = units.parse_duration_ns(text)
-    if not duration_ns:
-        raise ValueError("must be above 0; write for example 10s")
-    return duration_ns
-
-
-def _parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UserMistake(f"{option} {text}: {error}") from None
+app.command()(generate)

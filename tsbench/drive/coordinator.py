@@ -43,6 +43,8 @@ logger = logging.getLogger("tsbench")
 
 LEAD_NS = 300_000_000
 """Time from a decision until the first op or the measured window, for the message to reach every worker."""
+FIRST_USER_S = 120.0
+"""Time limit for the first user to start, from the moment at which users are wanted."""
 LOOK_S = 0.1
 """How often the coordinator looks whether the rate has settled."""
 _LOCAL = "local"
@@ -57,6 +59,8 @@ class Coordinator:
         self.process: LoadProcess | None = None
         self.tally = LocustStats(environment)
         self.began: list[Callable[[LoadProcess], None]] = []
+        self.running: list[Callable[[int], None]] = []
+        """Callback when it is known when a test's users begin to work (epoch ns); not in a worker."""
         self.finished: list[Callable[[RunPlan, str], None]] = []
         """Callback when a test has ended, with the reason if its files are not complete."""
         self.failed: list[Callable[[str], None]] = []
@@ -73,8 +77,9 @@ class Coordinator:
         self._stopped_ns: int | None = None
         self._unrecorded = ""
         self._drained = Event()
+        locust_internals.parse_defaults_once()
         runner = environment.runner
-        self._team = MasterProtocol(runner) if isinstance(runner, MasterRunner) else None
+        self._team = MasterProtocol(runner, self.user_started) if isinstance(runner, MasterRunner) else None
         self._member = WorkerProtocol(runner, self) if isinstance(runner, WorkerRunner) else None
         events = environment.events
         events.test_start.add_listener(self._on_test_start)
@@ -116,11 +121,29 @@ class Coordinator:
                 own = Share(_LOCAL, 0, 1, tuple(range(run.spec.world.spec().streams)))
                 self.begin(run.spec, run.endpoint, run.directory, own, 0)
             if not run.timed:
-                self._start_clock(run)
+                gevent.spawn(self._await_first_user, run)
         except Exception as error:  # noqa: BLE001 - Locust would log a traceback and go on without us
             self._give_up(caused_line(error), code=2 if isinstance(error, UserMistake) else 1)
             if self._goes_on:
                 raise gevent.GreenletExit from None  # quietly: this greenlet would start users without a run
+
+    def user_started(self) -> None:
+        """Start the clock of a test that begins with its first user, on whichever worker that is."""
+        run = self._run
+        if self._member is not None:
+            self._member.user_started()
+        elif run is not None and not run.timed and self._clock is None:
+            self._start_clock(run)
+
+    def _await_first_user(self, run: RunPlan) -> None:
+        """End a test whose first user does not start: nobody else would, since its time has not begun."""
+        waited_s = 0.0
+        while self._run is run and self._clock is None and self._stopped_ns is None:
+            gevent.sleep(LOOK_S)
+            waited_s += LOOK_S if self._runner.target_user_count else 0.0  # a load shape may begin with none
+            if waited_s > FIRST_USER_S:
+                self._cannot_record(f"no user has started within {FIRST_USER_S:g} s; is this machine overloaded?")
+                return
 
     @property
     def _goes_on(self) -> bool:
@@ -218,6 +241,8 @@ class Coordinator:
         if not run.spec.drive.warmup:  # the first op is measured: none may begin before the window does
             go_ns = start_s * NS_PER_S
         clock = self._set_clock(run, go_ns, start_s)
+        for listener in self.running:
+            listener(go_ns)
         if run.spec.drive.finds_steady_state:
             self._watch = SettlingWatch(go_ns // NS_PER_S + 1, run.spec.drive.duration // NS_PER_S)
             if self._team is not None:

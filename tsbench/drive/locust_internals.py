@@ -6,16 +6,19 @@ names that the installed Locust lacks; a test asks it of the oldest and of the n
 
 from __future__ import annotations
 
+import logging
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gevent
 import gevent.os
-from locust import runners, web
+from locust import argument_parser, runners, web
 from locust.event import EventHook
 from locust.rpc import zmqrpc
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable
 
     from locust.env import Environment
@@ -29,6 +32,7 @@ RpcClient: TypeAlias = zmqrpc.Client
 def missing() -> list[str]:
     """Return the private names that the installed Locust does not have."""
     found = {
+        "locust.argument_parser.default_args_dict": hasattr(argument_parser, "default_args_dict"),
         "locust.event.EventHook._handlers": hasattr(EventHook(), "_handlers"),
         "locust.rpc.zmqrpc.BaseSocket.socket": "socket" in zmqrpc.BaseSocket.__init__.__code__.co_names,
         "locust.runners.HEARTBEAT_INTERVAL": hasattr(runners, "HEARTBEAT_INTERVAL"),
@@ -56,6 +60,28 @@ def count_request_listeners(environment: Environment) -> int:
 
 
 # --- the start, and workers' statistics -------------------------------------------------------------------------------
+
+
+def parse_defaults_once() -> None:
+    """Let Locust parse its own options' defaults once in a process.
+
+    A worker does so for each option of each message to spawn users, of which a ramp has one a second: 0.7 s of its
+    event loop on an idle machine. Without the name it goes on to do so.
+    """
+    parse = getattr(argument_parser, "default_args_dict", None)
+    if parse is not None and not hasattr(parse, "cache_info"):
+        argument_parser.default_args_dict = cache(parse)
+
+
+def take_over_run_time(options: Namespace) -> float | None:
+    """Return --run-time in seconds and keep it from Locust, which would count it from its message to spawn users.
+
+    Locust then logs that there is no limit, which is not passed on.
+    """
+    run_time_s, options.run_time = options.run_time, None
+    if run_time_s:
+        logging.getLogger("locust.main").addFilter(lambda record: "No run time limit" not in record.getMessage())
+    return run_time_s or None
 
 
 def kill_start(environment: Environment) -> None:
@@ -116,22 +142,22 @@ def exit_code_of(pid: int) -> int | None:
 # --- sockets ----------------------------------------------------------------------------------------------------------
 
 
-def wrapped_socket(wrap: str) -> property:
+def prepared_socket(prepare: str) -> property:
     """Return a property for the attribute in which Locust puts its socket, once, before it binds or connects.
 
-    The method called `wrap` makes the socket that is kept. Locust sends with `send` (worker) or `send_multipart`
-    (master), and receives with `recv` or `recv_multipart`. Without the name `is_wrapped` is False: the process ends.
+    The method called `prepare` sets the socket's options then. Without the name `is_prepared` is False: the process
+    ends.
     """
 
     def put(self: Any, socket: Any) -> None:
-        make: Callable[[Any], Any] = getattr(self, wrap)
-        self.__dict__["socket"] = make(socket)
+        getattr(self, prepare)(socket)
+        self.__dict__["socket"] = socket
 
     return property(lambda self: self.__dict__["socket"], put)
 
 
-def is_wrapped(end: object) -> bool:
-    """Return whether Locust has put its socket where `wrapped_socket` wraps it."""
+def is_prepared(end: object) -> bool:
+    """Return whether Locust has put its socket where `prepared_socket` prepares it."""
     return "socket" in vars(end)
 
 
@@ -139,7 +165,7 @@ def replace_rpc(server: type[Any], client: type[Any]) -> None:
     """Let masters and workers of this process use these classes, made from `RpcServer` and `RpcClient`.
 
     Locust has no option for them. It looks them up in their module for each master and worker; a Locust that did not
-    would talk unsigned to others of its kind, and not at all to those that sign.
+    would talk in the clear to others of its kind, and not at all to those that encrypt.
     """
     zmqrpc.Server, zmqrpc.Client = server, client  # type: ignore[misc]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from locust import between, events
 from locust.runners import MasterRunner
 
-from tsbench.drive.cluster import forked_workers, signing
+from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.coordinator import Coordinator, read_spec
 from tsbench.drive.load_shape import SteppedLoad
 from tsbench.drive.run_plan import RunPlan
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
 SPEC = read_spec(DIRECTORY)
 events.init.remove_listener(expect_standalone)
-signing.install()
+encryption.install()
 forked_workers.end_with_master()
 
 

@@ -14,8 +14,8 @@ import gevent
 from locust import events
 from locust.runners import MasterRunner, WorkerRunner
 
-from tsbench.drive import options
-from tsbench.drive.cluster import forked_workers, signing
+from tsbench.drive import locust_internals, options
+from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.standalone_test import StandaloneTest
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
 from tsbench.drive.webui.page import WebPage, WorkerReporter
@@ -44,7 +44,7 @@ def standalone() -> None:
         events.init.remove_listener(expect_standalone)
     except ValueError:  # another of several locustfiles has called it
         return
-    signing.install()
+    encryption.install()
     forked_workers.end_with_master()
     events.init_command_line_parser.add_listener(options.add_options)
     events.init.add_listener(_init)
@@ -72,6 +72,9 @@ def _init(environment: Environment, **_: Any) -> None:
     environment.events.quit.add_listener(lambda **_: test.say_last())
     atexit.register(test.give_up, "Locust ended before the test did", state="interrupted")
     gevent.signal_handler(signal.SIGINT, _interrupt_main)
+    given = environment.parsed_options
+    if given is not None and (given.headless or given.autostart):  # else the start form has it
+        test.run_time_s = locust_internals.take_over_run_time(given)
     if environment.web_ui is not None:
         try:
             test.page = WebPage(environment, coordinator, test)
@@ -79,8 +82,7 @@ def _init(environment: Environment, **_: Any) -> None:
             logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
             sys.exit(2)
         return
-    # Prepared here, the initial data does not use up --run-time, which Locust counts from its own start; and its
-    # timers start from when the event loop last read the clock, which was before the imports.
+    # Timers of gevent start from when the event loop last read the clock, which was before the imports.
     try:
         test.prepare()
         _await_workers(environment)

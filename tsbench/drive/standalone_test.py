@@ -8,7 +8,7 @@ import time
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gevent
 from gevent.lock import RLock
@@ -19,8 +19,11 @@ from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.standalone_spec import spec_of, with_form
 from tsbench.errors import Broken, UserMistake
+from tsbench.measure.epoch import epoch_ns
 from tsbench.run.cleanup import left_lines
 from tsbench.run.helper import HelperProcess
+from tsbench.targets import credentials
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,8 +52,13 @@ class StandaloneTest:
 
     def __init__(self, environment: Environment) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
+        self.coordinator.running.append(self._start_timer)
+        environment.events.test_stop.add_listener(self._stop_timer)
         self.page: WebPage | None = None
         """tsbench's part of the web UI, None without one."""
+        self.run_time_s: float | None = None
+        """Time from a test's first user to its end; None: until it is stopped."""
+        self._timer: gevent.Greenlet | None = None
         self._environment = environment
         self._helper: HelperProcess | None = None
         self._prepared: RunPlan | None = None
@@ -104,7 +112,9 @@ class StandaloneTest:
             before.stop("the test was stopped before it began", interrupted=True)
         environment = self._environment
         asked = environment.parsed_options or Namespace()
-        spec = spec_of(environment, asked, options.endpoint_of(environment))
+        endpoint = options.endpoint_of(environment)
+        spec = spec_of(environment, asked, endpoint)
+        credentials.shed(endpoint)  # also for the helper process
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / f"{stamp}-locust", self._tell)
         ready = helper.await_ready()
@@ -130,6 +140,33 @@ class StandaloneTest:
         if phase in {"load", "check"} and (phase != name or time.monotonic() - at_s >= TELL_S):
             self._logged = phase, time.monotonic()
             logger.info("%s%s", PHASES[phase], f": {share:.0%}" if share else "")
+
+    # --- meanwhile ----------------------------------------------------------------------------------------------------
+
+    def _start_timer(self, go_ns: int) -> None:
+        if self.run_time_s is not None:
+            lead_s = max(0.0, (go_ns - epoch_ns()) / NS_PER_S)
+            self._timer = gevent.spawn_later(lead_s + self.run_time_s, self._time_is_up)
+
+    def _stop_timer(self, **_: Any) -> None:
+        if self._timer is not None and self._timer is not gevent.getcurrent():
+            self._timer.kill(block=False)
+        self._timer = None
+
+    def _time_is_up(self) -> None:
+        runner, given = self._environment.runner, self._environment.parsed_options or Namespace()
+        logger.info("the run time of %g s is over", self.run_time_s)
+        if runner is None:
+            return
+        if self.page is None:
+            runner.quit()
+            return
+        runner.stop()
+        if given.autostart and given.autoquit != -1:
+            gevent.sleep(given.autoquit)
+            runner.quit()
+            if self._environment.web_ui is not None:
+                self._environment.web_ui.stop()
 
     # --- after --------------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ class TimeSeriesUser(User):
         process = self._process = self._coordinator.process
         if process is None:  # the run could not begin; the coordinator has printed the reason
             raise gevent.GreenletExit  # as StopUser, of which Locust would log a traceback here
+        self._coordinator.user_started()
         try:
             self._session = process.connect(self._turn)
         except Exception as error:  # noqa: BLE001 - Locust would only log it, and no count would have the user

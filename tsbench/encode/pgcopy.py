@@ -42,7 +42,8 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     Raises
     ------
     tsbench.encode.sql.Inexact
-        If a time is not a whole number of microseconds, so that it could not be stored exactly.
+        If a time is not a whole number of microseconds or an integer no double precision number, so that it could not
+        be stored exactly.
     """
     texts = own_tags_json(batch) if extra_json else ()
     width = max(map(len, texts), default=0) if extra_json else _NO_COLUMN
@@ -53,7 +54,7 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     if batch.measurement.tags:
         table["tags_id"] = batch.series
     for column, field in enumerate(batch.measurement.field_names):
-        table["fields"]["value"][:, column] = batch.fields[field]
+        table["fields"]["value"][:, column] = float8(batch.fields[field])
     if texts:
         table["json"] = _padded(texts, width)[batch.series]
     return buffer
@@ -86,6 +87,21 @@ def times_us(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     if not np.array_equal(whole * 1_000, time_ns):
         raise Inexact("times are stored in microseconds, but the batch has one with a fraction of a microsecond")
     return whole
+
+
+def float8(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of a field if they are exact as double precision numbers, which all fields are stored as.
+
+    Raises
+    ------
+    tsbench.encode.sql.Inexact
+        If one is an integer that is not.
+    """
+    if values.dtype.kind == "i" and len(values) and max(int(values.max()), -int(values.min())) > 2**53:
+        for value in values.tolist():
+            if int(float(value)) != value:
+                raise Inexact(f"fields are stored in double precision, as TSBS does, which cannot express {value}")
+    return values
 
 
 @lru_cache(maxsize=32)

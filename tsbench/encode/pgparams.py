@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.pgcopy import EPOCH_2000_US, times_us
+from tsbench.encode.pgcopy import EPOCH_2000_US, float8, times_us
 from tsbench.encode.sql import own_tags_json
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _columns(batch: Batch) -> list[tuple[str, NDArray[Any]]]:
     found: list[tuple[str, NDArray[Any]]] = [(">i8", times_us(batch.time_ns) - EPOCH_2000_US)]
     if batch.measurement.tags:
         found.append((">i4", batch.series))
-    return found + [(">f8", batch.fields[name]) for name in batch.measurement.field_names]
+    return found + [(">f8", float8(batch.fields[name])) for name in batch.measurement.field_names]
 
 
 @lru_cache(maxsize=32)

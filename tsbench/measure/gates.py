@@ -12,7 +12,8 @@ A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
 - LIMIT: a duration (`50ms`), a share (`0.1%`) or a number (`3500`), by the figure.
 
 A gate fails when its condition does not hold. It is not judged when its figure is missing (without any op there is no
-percentile), or when the figure does not count because the run is not valid.
+percentile), when the figure is known to lie between two times only one of which meets the condition, or when the figure
+does not count because the run is not valid.
 
 Built-in gates apply to every run: failed ops (the limit is the scenario's check.failures), failed connections, and a
 server that died. Figures measured before a server's death remain valid.
@@ -27,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tsbench import units
+from tsbench.measure.latency import BURST_REACH, latency_of
 from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, TORN_READS, GateResult
 from tsbench.text import shortened
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from tsbench.measure.latency import Latency
     from tsbench.results.summary import Validity
 
 EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
@@ -145,13 +148,16 @@ def parse_figure(name: str, whole: str = "") -> Gate:
 def figure_of(name: str, summary: Mapping[str, Any]) -> tuple[float | None, str]:
     """Return a figure of a summary in its own unit and its basis; or None and the reason why it is missing."""
     gate = parse_figure(name)
-    return _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
+    if not gate.is_latency:
+        return _amount(gate, summary)
+    found, basis = _latency(gate, summary)
+    return (None if found is None else found.most_ns), basis
 
 
 def believed_figure(name: str, summary: Mapping[str, Any], validity: Validity) -> tuple[float | None, str]:
     """Return a figure that can be compared with others; or None and the reason.
 
-    A figure cannot be compared if it is missing, not valid, struck out, or only a lower bound.
+    A figure cannot be compared if it is missing, not valid, or only known to lie between two times.
     """
     gate = parse_figure(name)
     value, why = figure_of(name, summary)
@@ -159,10 +165,9 @@ def believed_figure(name: str, summary: Mapping[str, Any], validity: Validity) -
         return None, why
     if not validity.is_valid:
         return None, f"the run is {validity.state}"
-    if gate.is_latency and gate.figure in (_ops(gate, summary) or {}).get(f"{_time_of(gate, summary)}_at_least", ()):
-        return None, f"{gate.figure} is only known to be >= {units.format_duration(value)}"
-    if gate.is_latency and not validity.believes(gate.figure, _kind_of(gate, summary)):
-        return None, f"the load generator delayed ops, so {gate.figure} is not known"
+    found = _latency(gate, summary)[0] if gate.is_latency else None
+    if found is not None and (found.is_open_ended or found.is_interval):
+        return None, f"{gate.figure} is only known to be {found.text}"
     return value, ""
 
 
@@ -203,7 +208,7 @@ def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
 
 def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any], validity: Validity) -> list[GateResult]:
     """Evaluate gates on a run's summary, which must contain their percentiles."""
-    return [_result(gate, summary, validity).under(validity) for gate in gates]
+    return [_result(gate, summary).under(validity) for gate in gates]
 
 
 def failed_ops(
@@ -284,40 +289,41 @@ def _limit(gate: Gate, text: str) -> float:
     return units.parse_share(text) if gate.figure in _SHARES else units.parse_count(text)
 
 
-def _result(gate: Gate, summary: Mapping[str, Any], validity: Validity) -> GateResult:
-    measured, what = _latency(gate, summary) if gate.is_latency else _amount(gate, summary)
+def _result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
+    if gate.is_latency:
+        return _latency_result(gate, summary)
+    measured, what = _amount(gate, summary)
     if measured is None:
         return GateResult(gate.text, None, "not judged", what)
     holds = _HOLDS[gate.sign](measured, gate.limit)
-    basis = f" ({what})" if gate.is_latency or gate.figure == "failures" else ""
-    result = GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
-    if gate.is_latency and validity.is_valid and not validity.believes(gate.figure, _kind_of(gate, summary)):
-        return _struck_out(result, gate, summary)
-    return result
+    basis = f" ({what})" if gate.figure == "failures" else ""
+    return GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
 
 
-def _struck_out(result: GateResult, gate: Gate, summary: Mapping[str, Any]) -> GateResult:
-    """Return the result of a gate whose figure contains too much of the load generator's own delay.
-
-    The database's own figure lies between a lower bound and what was measured; the gate is judged if both agree.
-    """
-    ops = _ops(gate, summary) or {}
-    least = ops.get(f"{_time_of(gate, summary)}_own_ns", {}).get(gate.figure, 0.0)
-    if _HOLDS[gate.sign](least, gate.limit) == (result.state == "pass"):
-        return result
-    text = f"{result.text}, of which the database's own is at least {units.format_duration(least)}"
-    return replace(result, state="not judged", text=f"{text}: the load generator delayed ops, too")
-
-
-def _kind_of(gate: Gate, summary: Mapping[str, Any]) -> str:
-    return gate.of if gate.of in KINDS else str((_ops(gate, summary) or {}).get("kind", ""))
+def _latency_result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
+    """Return the result of a gate on a latency; it is not judged if the limit lies within the times that it can be."""
+    found, what = _latency(gate, summary)
+    if found is None:
+        return GateResult(gate.text, None, "not judged", what)
+    least_ns, most_ns = found.bounds_ns
+    doubt = what
+    if found.is_open_ended:
+        doubt = f"{(_ops(gate, summary) or {}).get('unsent')} arrivals were still waiting when the run ended"
+    elif share := float((summary.get("limit") or {}).get("sent_in_bursts") or 0.0):
+        least_ns /= BURST_REACH
+        doubt = f"{share:.0%} of the ops were sent in bursts, which slow the server"
+    ends = {_HOLDS[gate.sign](end_ns, gate.limit) for end_ns in (least_ns, most_ns)}
+    if len(ends) > 1:
+        text = f"{found.text} around the limit of {units.format_duration(gate.limit)}: {doubt}"
+        return GateResult(gate.text, found.most_ns, "not judged", text)
+    return GateResult(gate.text, found.most_ns, "pass" if ends.pop() else "fail", f"{found.text} ({what})")
 
 
 def _time_of(gate: Gate, summary: Mapping[str, Any]) -> str:
     return gate.time or ("response" if summary.get("loop") == "open" else "service")
 
 
-def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
+def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[Latency | None, str]:
     """Return the latency, and its kind and number of ops; or None and the reason why it is missing."""
     loop = summary.get("loop")
     time = _time_of(gate, summary)
@@ -326,12 +332,9 @@ def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]
     ops = _ops(gate, summary)
     if ops is None or not ops.get("count"):
         return None, f"no {gate.of} ended in the measured window"
-    found = ops.get(f"{time}_ns", {}).get(gate.figure)
+    found = latency_of(ops, time, gate.figure)
     if found is None:
         return None, f"the run kept no {gate.figure}"
-    if gate.figure in ops.get(f"{time}_at_least", ()) and _HOLDS[gate.sign](found, gate.limit) == ("<" in gate.sign):
-        why = f"{ops['unsent']} arrivals were still waiting when the run ended"
-        return None, f"{gate.figure} is only known to be >= {units.format_duration(found)}: {why}"
     return found, f"{time} time of {units.format_count(ops['count'])} ops, {loop} loop"
 
 

@@ -59,6 +59,7 @@ class OpTotals:
         """
         wanted = PERCENTS | dict(percents or {})
         response_ns, at_least = self._response(wanted)
+        undelayed_ns = _percentiles(_joined(self.response_undelayed, self.unsent), wanted)
         return {
             "count": len(self.response),
             "ok": self.done - self.failed - self.unknown - self.partial,
@@ -71,7 +72,9 @@ class OpTotals:
             "unsent": len(self.unsent),
             "response_ns": response_ns,
             "response_at_least": at_least,
+            "response_undelayed_ns": undelayed_ns,
             "service_ns": _percentiles(self.service, wanted),
+            "service_undelayed_ns": _percentiles(self.service_undelayed, wanted),
             "causes": dict(self.causes.most_common()),
         }
 
@@ -83,9 +86,7 @@ class OpTotals:
         """
         if not len(self.unsent):
             return _percentiles(self.response, wanted), []
-        due = Histogram()
-        for part in (self.response, self.unsent):
-            due.add(part)
+        due = _joined(self.response, self.unsent)
         shortest, total = _percentiles(due, wanted), len(due)
         longest = self.response.percentiles_ns(
             [100 * rank_of(p, total) / max(1, len(self.response)) for p in wanted.values()]
@@ -106,13 +107,15 @@ class Merged:
     """The merged result of all processes.
 
     `totals` covers the measured window, by op; `per_second` holds the rows of ops.parquet; `recorded` and `counted`
-    count every op, with warm-up.
+    count every op, with warm-up. `unsent` counts the arrivals whose ops never ended by the second of the window in
+    which they were due.
     """
 
     totals: dict[str, OpTotals]
     per_second: pl.DataFrame
     recorded: int
     counted: int
+    unsent: Mapping[int, int]
 
 
 def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
@@ -139,11 +142,13 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     for part in counters:
         table.add_counters(part)
     recorded, unsent = 0, Histogram()
+    unsent_per_s = Counter[int]()
     for second, op, kind, histogram in logs.histograms():
         is_measured = start_s <= second < end_s
         if f"{op}|{kind}" == UNSENT:
             if is_measured:
                 histogram.add_to(unsent)
+                unsent_per_s[second - start_s] += len(histogram)
             continue
         if kind in TIMES:
             table.set_latencies(second, op, kind, histogram.percentiles_ns(tuple(LATENCIES.values())))
@@ -152,7 +157,7 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
         recorded += len(histogram) if kind == "response" else 0
     _distribute(unsent, totals)
     counted = sum(int(part.numbers[:, COUNTS.index("done")].sum()) for part in counters)
-    return Merged(dict(totals), table.frame(start_s), recorded, counted)
+    return Merged(dict(totals), table.frame(start_s), recorded, counted, unsent_per_s)
 
 
 def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
@@ -193,6 +198,13 @@ def observation(directory: Path, process: str, *, start_s: int, end_s: int, serv
         used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50), service_p50_ns
     )
     return SelfObservation(evidence, seen["lag"], seen["timer"])
+
+
+def _joined(one: Histogram, other: Histogram) -> Histogram:
+    both = Histogram()
+    both.add(one)
+    both.add(other)
+    return both
 
 
 def _percentiles(histogram: Histogram, percents: Mapping[str, float]) -> dict[str, float]:

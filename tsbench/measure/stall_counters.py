@@ -3,7 +3,8 @@
 A counter is high if its highest value in the stall lies FAR or more robust standard deviations above the median of the
 run's other seconds (median and MAD, the median absolute deviation; for one that hardly ever moves, 1 % of its range),
 and above all but a twentieth of these seconds: a gauge that is 1 every now and then and else 0 has no deviation.
-Only rises count: a counter that falls in a stall follows from the ops that are missing. That both came at the same time
+Only rises count: a counter that falls in a stall follows from the ops that are missing, and a rate that rises behind
+one in an open loop, no more than the ops that are caught up, from these. That both came at the same time
 is all this says; which of them is the reason is for the reader to judge.
 """
 
@@ -59,7 +60,10 @@ class CounterRise:
 
 
 def counters_in_stalls(
-    counters: pl.DataFrame, panels: Iterable[Panel], stalls: Sequence[tuple[int, int]]
+    counters: pl.DataFrame,
+    panels: Iterable[Panel],
+    stalls: Sequence[tuple[int, int]],
+    caught_up: Sequence[float] | None = None,
 ) -> list[tuple[CounterRise, ...]]:
     """Return for each stall the counters that rose in it, those that rose most first.
 
@@ -71,8 +75,11 @@ def counters_in_stalls(
         The database's panels; only the counters of those that may explain a stall are looked at.
     stalls
         The first and the last second of each stall of one rate.
+    caught_up
+        The highest rate of ops in and shortly after each stall, as a multiple of the usual one; None means 1 for all.
     """
     found: list[list[CounterRise]] = [[] for _ in stalls]
+    factors = [1.0 for _ in stalls] if caught_up is None else [max(1.0, factor) for factor in caught_up]
     for panel in panels:
         if not panel.explains_stalls:
             continue
@@ -87,7 +94,8 @@ def counters_in_stalls(
             reached = float(np.percentile(outside, _USUAL_PERCENT, method="higher"))
             for number, chosen in enumerate(inside):
                 highest = float(values[chosen].max(initial=-np.inf))
-                if spread and highest > reached and highest - usual >= FAR * spread:
+                least = usual * (factors[number] if panel.kind == "rate" else 1.0) + FAR * spread
+                if spread and highest > reached and highest >= least:
                     deviations = (highest - usual) / spread
                     rise = CounterRise(name, panel.title, label, panel.unit, panel.kind, usual, highest, deviations)
                     found[number].append(rise)

@@ -5,8 +5,11 @@ merges files. The tests are standard ones, of batches of seconds, since neighbou
 
 - The start-up ends where the marginal standard error rule puts it (MSER; White, Simulation 69:6, 1997): at the first
   moment from which on the mean of the rest is known (nearly) best. It sees medians of thirtieths of the run, with
-  stalls filled in, since these are no start-up. If what comes before differs from the rest by 5 % at most, there was no
-  start-up; if the end is in the second half, the rate did not settle.
+  stalls filled in and without what was caught up after them, since these are no start-up. If what comes before differs
+  from the rest by 5 % at most, there was no start-up; if the end is in the second half, the rate did not settle.
+- A stall is a sudden fall below half of the usual rate. A start-up is no fall, and a drift is not sudden: what counts
+  is also the rate of the last seconds before that were not stalled. In an open loop no more can be done in a second
+  than was due until then, so that seconds with few arrivals are no stalls.
 - The rest drifts if the Mann-Kendall test finds a trend at the 1 % level; its size is Theil and Sen's slope.
 """
 
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import polars as pl
     from numpy.typing import NDArray
@@ -36,8 +39,18 @@ START_UP = 0.05
 STALLED = 0.5
 """A second is stalled if its rate is below this share of the median."""
 LEAST_PER_S = 20.0
-"""Minimum median rate for finding stalls: of fewer ops a second, half may be missing by chance."""
+"""Minimum median rate for finding stalls, in ops."""
+CHANCE = 4.0
+"""Least number of ops missing in a stall, in standard deviations of a number that comes by chance: of 30 ops a second,
+a second lacks half three times an hour."""
+RECOVERED = 0.75
+"""Least share of the usual rate that ends a stall: in a partial one, chance lifts a second above STALLED."""
 MOST_STALLS = 20
+BEFORE_S = 5
+"""Number of seconds before a stall whose median it must fall below, too."""
+FAST_S = 4
+"""Least number of seconds before a stall that is longer than them; after fewer, it belongs to the start-up. In an open
+loop half of them will do: that all was done that was due shows that the server had started."""
 
 _START_UP_BATCHES = 30
 _NEARLY = 1.5
@@ -79,7 +92,9 @@ class Steadiness:
     stalled_s: int
 
 
-def steadiness(per_s: NDArray[np.float64], first_s: int) -> Steadiness | None:
+def steadiness(
+    per_s: NDArray[np.float64], first_s: int, due_per_s: NDArray[np.float64] | None = None, *, of_op: float = 1.0
+) -> Steadiness | None:
     """Return how a rate went on; None if it has fewer than LEAST_S seconds, or is mostly 0.
 
     Parameters
@@ -88,22 +103,34 @@ def steadiness(per_s: NDArray[np.float64], first_s: int) -> Steadiness | None:
         The rate of every second, shape (seconds,), from the run's first whole second on.
     first_s
         The first of these seconds, negative in the warm-up.
+    due_per_s
+        In an open loop, what was due in every second, in the unit of the rate.
+    of_op
+        What an op contributes to the rate.
     """
-    if len(per_s) < LEAST_S:
+    usual = float(np.median(per_s)) if len(per_s) >= LEAST_S else 0.0
+    if not usual:
         return None
-    start = _start_up(per_s)
+    possible, by_chance = (np.full(len(per_s), usual), usual) if due_per_s is None else _possible(per_s, due_per_s)
+    stretches = _joined(per_s, possible) if usual >= LEAST_PER_S * of_op else []
+    slow = _slow_beginning(stretches, len(per_s), FAST_S if due_per_s is None else FAST_S // 2)
+    least = CHANCE * math.sqrt(of_op * by_chance)
+    found = [
+        (begin, end)
+        for begin, end in _sudden(per_s, stretches)
+        if begin >= slow and (possible - per_s)[begin:end].sum() >= least * math.sqrt(end - begin)
+    ]
+    start = _start_up(_without_catch_up(per_s, found, due_per_s), slow)
+    if start is not None and not np.median(per_s[start:]):
+        start = None  # it settled at nothing
     settled = per_s if start is None else per_s[start:]
     median = float(np.median(settled))
-    if not median:
-        return None
     change = drift(settled) / median
     has_settled = start is not None and abs(change) <= TOLERATED_DRIFT
-    offset = first_s + (start or 0)
-    found = _stalls(settled, median) if median >= LEAST_PER_S else []
-    stalls = [Stall(offset + begin, end - begin, float(settled[begin:end].min()) / median) for begin, end in found]
+    stalls = [Stall(first_s + begin, end - begin, float(per_s[begin:end].min()) / median) for begin, end in found]
     stalls.sort(key=lambda stall: stall.length_s * (1 - stall.lowest), reverse=True)
     return Steadiness(
-        settled_s=offset if has_settled else None,
+        settled_s=first_s + (start or 0) if has_settled else None,
         median_per_s=median,
         variation=float(settled.std() / settled.mean()),
         drift=change,
@@ -113,7 +140,9 @@ def steadiness(per_s: NDArray[np.float64], first_s: int) -> Steadiness | None:
     )
 
 
-def steadiness_by_kind(per_second: pl.DataFrame, kinds: Mapping[str, str], *, end_s: int) -> dict[str, Steadiness]:
+def steadiness_by_kind(
+    per_second: pl.DataFrame, kinds: Mapping[str, str], *, end_s: int, unsent: Mapping[int, int] | None = None
+) -> dict[str, Steadiness]:
     """Return how the rates of points written and of queries went on, by kind, where the run is long enough.
 
     Parameters
@@ -124,26 +153,38 @@ def steadiness_by_kind(per_second: pl.DataFrame, kinds: Mapping[str, str], *, en
         `write` or `query` by op.
     end_s
         The end of the measured window.
+    unsent
+        In an open loop, the number of arrivals whose ops never ended, by the second in which they were due.
     """
     seconds = per_second["second"].to_numpy()
     first_s = min(0, int(seconds.min(initial=0)) + 1)  # a warm-up's first second is hardly ever whole
     inside = (seconds >= first_s) & (seconds < end_s)
     found = {}
+    everything = max(1, int(per_second["count"].to_numpy()[inside].sum()))
+    missing = np.zeros(max(0, end_s - first_s))
+    for second, arrivals in (unsent or {}).items():
+        if first_s <= second < end_s:
+            missing[second - first_s] = arrivals / everything
     for kind in sorted({*kinds.values()}):
-        rows = inside & per_second["op"].is_in([op for op, of in kinds.items() if of == kind]).to_numpy()
-        per_s = np.zeros(max(0, end_s - first_s))
-        counts = per_second["points" if kind == "write" else "done"].to_numpy()
-        np.add.at(per_s, seconds[rows] - first_s, counts[rows])
-        steady = steadiness(per_s, first_s)
+        per_s, due, ops = np.zeros(len(missing)), np.zeros(len(missing)), 0.0
+        for op in (op for op, of in kinds.items() if of == kind):
+            rows = inside & (per_second["op"] == op).to_numpy()
+            rate, count, done = (
+                np.bincount(seconds[rows] - first_s, per_second[name].to_numpy()[rows], len(missing))
+                for name in ("points" if kind == "write" else "done", "count", "done")
+            )
+            per_s += rate
+            due += (count + missing * count.sum()) * rate.sum() / max(1.0, done.sum())
+            ops += done.sum()
+        steady = steadiness(per_s, first_s, None if unsent is None else due, of_op=per_s.sum() / max(1.0, ops))
         if steady is not None:
             found[kind] = steady
     return found
 
 
-def _start_up(per_s: NDArray[np.float64]) -> int | None:
-    """Return the number of seconds before the rate settled; None if it did not in the first half."""
-    slow, size = _slow_beginning(per_s), max(1, len(per_s) // _START_UP_BATCHES)
-    filled = without_stalls(per_s, most_s=len(per_s) // 10, after_s=slow)
+def _start_up(filled: NDArray[np.float64], slow: int) -> int | None:
+    """Return the number of seconds, at least `slow`, before the rate settled; None if it did not in the first half."""
+    size = max(1, len(filled) // _START_UP_BATCHES)
     medians = np.median(_batches(filled, size), axis=1)
     left = np.arange(len(medians), 0, -1)
     sums, squares = (np.cumsum(part[::-1])[::-1] for part in (medians, medians**2))
@@ -156,21 +197,70 @@ def _start_up(per_s: NDArray[np.float64]) -> int | None:
     return max(slow, best * size) if best <= len(medians) // 2 else None
 
 
-def _slow_beginning(per_s: NDArray[np.float64]) -> int:
-    """Return the end of a stretch of stalled seconds that is longer than all before it, which is no stall; 0 if none.
+def _possible(per_s: NDArray[np.float64], due: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return what an open loop could do in every second, and how much its seconds differ by chance.
 
-    A start-up of half a minute is less than a batch of an hour's run, whose median does not show it.
+    Possible is the usual rate, or what was due in the second and left from before, if that is less. Chance decides on
+    which side of a second's beginning and end the ops are that are on their way then.
     """
-    usual = float(np.median(per_s))
-    stretches = _stalls(per_s, usual) if usual >= LEAST_PER_S else []
-    return next((end for begin, end in reversed(stretches) if begin < end - begin and end <= len(per_s) // 2), 0)
+    left = np.maximum(0.0, np.cumsum(due - per_s))
+    usual = min(float(np.median(per_s)), float(np.median(due)))
+    return np.minimum(usual, due + np.concatenate([[0.0], left[:-1]])), min(usual, 2 * float(np.median(left)))
 
 
-def without_stalls(per_s: NDArray[np.float64], *, most_s: int, after_s: int = 0) -> NDArray[np.float64]:
-    """Return the rate with the median in place of stalls of at most `most_s` seconds, from `after_s` on."""
+def _joined(per_s: NDArray[np.float64], possible: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Return the stretches of stalled seconds, joined if the rate did not recover between them."""
+    found: list[tuple[int, int]] = []
+    for begin, end in _below(per_s, STALLED * possible):
+        last = found.pop() if found and (per_s < RECOVERED * possible)[found[-1][1] : begin].all() else (begin, end)
+        found.append((last[0], end))
+    return found
+
+
+def _slow_beginning(stretches: Sequence[tuple[int, int]], seconds: int, fast_s: int) -> int:
+    """Return the end of a start-up whose seconds are stalled; 0 without one.
+
+    That is a stretch with fewer seconds before it than `fast_s` or its own length. One of half a minute is less than a
+    batch of an hour's run, whose median does not show it.
+    """
+    early = [end for begin, end in stretches if begin < min(fast_s, end - begin) and end <= seconds // 2]
+    return max(early, default=0)
+
+
+def _sudden(per_s: NDArray[np.float64], stretches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of stalled seconds whose rate fell below half of that of the last other seconds before."""
+    others = np.ones(len(per_s), bool)
+    for begin, end in stretches:
+        others[begin:end] = False
+    for begin, end in stretches:
+        before = per_s[:begin][others[:begin]][-BEFORE_S:]
+        if len(before) and per_s[begin:end].mean() < STALLED * np.median(before):
+            yield begin, end
+
+
+def _without_catch_up(
+    per_s: NDArray[np.float64], stalls: Sequence[tuple[int, int]], due_per_s: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return the rate with the median in place of stalls, and at most what was due until their backlog was done.
+
+    If it is not known what was due, it was the median, provided that the backlog was done.
+    """
     usual, filled = float(np.median(per_s)), per_s.copy()
-    for begin, end in _stalls(per_s, usual):
-        if begin and begin >= after_s and end - begin <= most_s:
+    due = np.full(len(per_s), usual) if due_per_s is None else due_per_s
+    for begin, end in stalls:
+        behind = np.cumsum((due - per_s)[begin:])[end - begin :]
+        done = np.flatnonzero(behind <= 0)
+        until = end + int(done[0]) + 1 if len(done) else end if due_per_s is None else len(per_s)
+        filled[end:until] = np.minimum(filled, due)[end:until]
+        filled[begin:end] = usual
+    return filled
+
+
+def without_stalls(per_s: NDArray[np.float64], *, most_s: int) -> NDArray[np.float64]:
+    """Return the rate with the median in place of stalls of at most `most_s` seconds."""
+    usual, filled = float(np.median(per_s)), per_s.copy()
+    for begin, end in _below(per_s, STALLED * usual):
+        if begin and end - begin <= most_s:
             filled[begin:end] = usual
     return filled
 
@@ -193,8 +283,8 @@ def _batches(per_s: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     return per_s[: len(per_s) // size * size].reshape(-1, size)
 
 
-def _stalls(per_s: NDArray[np.float64], usual: float) -> list[tuple[int, int]]:
-    """Return the beginnings and ends of the stretches of stalled seconds."""
-    stalled = np.concatenate([[False], per_s < STALLED * usual, [False]])
+def _below(per_s: NDArray[np.float64], limit: NDArray[np.float64] | float) -> list[tuple[int, int]]:
+    """Return the beginnings and ends of the stretches of seconds below a limit."""
+    stalled = np.concatenate([[False], per_s < limit, [False]])
     edges = np.flatnonzero(np.diff(stalled)).tolist()
     return [edge for number, edge in enumerate(pairwise(edges)) if not number % 2]

@@ -123,7 +123,7 @@ def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -
         values = [_time(cell, op, part) for part in marks]
         compare.draw_span(panel, cell, place, values, list(marks.values()), GREY)
         if op:
-            compare.draw_struck(panel, cell, frames.kind_of(cell, op), place, dict(zip(marks, values, strict=True)))
+            compare.draw_struck(panel, cell, place, dict(zip(marks, values, strict=True)))
     label = textwrap.fill(f"{time_label(cells)}, lower is better", 38)
     panel.set(title=compare.shorten(title, _WIDEST), xlabel=label)
     style.duration_axis(panel, "x")

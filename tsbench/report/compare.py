@@ -59,7 +59,7 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
     for metric, panel in zip(used, axes, strict=True):
         metric_bars(panel, cells, metric)
         cell_axis(panel, cells)
-    if not all(cell.validity.is_valid for cell in cells):
+    if not all(cell.validity.stands for cell in cells):
         struck = Patch(facecolor="none", hatch=_STRUCK_BAR["hatch"], edgecolor=INK, linewidth=0, label=style.STRUCK)
         figure.legend(handles=[struck], loc="outside upper left")
     return figure
@@ -77,7 +77,7 @@ def latencies(cells: Sequence[Cell]) -> Figure | None:
         for place, cell in enumerate(cells):
             values = [METRICS[f"{kind}_{part}_ns"].value(cell) for part in _SPANNED]
             draw_span(panel, cell, place, values, list(_SPANNED.values()), lines[cell.name].colour)
-            draw_struck(panel, cell, kind, place, dict(zip(_SPANNED, values, strict=True)))
+            draw_struck(panel, cell, place, dict(zip(_SPANNED, values, strict=True)))
         panel.set(title=f"{KINDS[kind]}: {time_label(cells)}", xlabel="lower is better")
         cell_axis(panel, cells)
         style.duration_axis(panel, "x")
@@ -94,7 +94,7 @@ def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
 
     def draw(panel: Axes, kind: str, cell: Cell, look: dict[str, Any]) -> None:
         of_cell = merged[(merged["cell"] == cell.name) & (merged["kind"] == kind) & (merged["time"] == cell.time)]
-        percentile_line(panel, of_cell, cell.validity.believed_percent(kind), **look)
+        percentile_line(panel, of_cell, stands=cell.validity.stands, **look)
 
     def finish(panel: Axes, kind: str) -> None:
         panel.set(title=f"{KINDS[kind]}: {time_label(cells)}", ylabel="time")
@@ -120,7 +120,7 @@ def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
     def draw(panel: Axes, column: str, cell: Cell, look: dict[str, Any]) -> None:
         series = drawn[column].get(cell.name)
         if series is not None:
-            style.line(panel, series.index, series, stands=cell.validity.is_valid, linewidth=1.2, **look)
+            style.line(panel, series.index, series, stands=cell.validity.stands, linewidth=1.2, **look)
 
     def finish(panel: Axes, column: str) -> None:
         panel.set(title=titles[column][0], ylabel=titles[column][1])
@@ -145,7 +145,7 @@ def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
         look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": GRID, "linewidth": 0}
         bars = panel.barh(range(len(cells)), widths, left=left, height=0.62, label=name, **look)
         for bar, cell in zip(bars, cells, strict=True):
-            bar.set_alpha(1 if cell.validity.is_valid else _PALE)
+            bar.set_alpha(1 if cell.validity.stands else _PALE)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for place, cell in enumerate(cells):
         per_point = METRICS["bytes_per_point"].text(cell)
@@ -201,23 +201,22 @@ def draw_span(
         at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
         panel.annotate("none", (0.02, place), **at)
         return
-    alpha = 1 if cell.validity.is_valid else _PALE
+    alpha = 1 if cell.validity.stands else _PALE
     panel.plot([min(there), max(there)], [place, place], linewidth=2, color=line, alpha=alpha)
     for value, mark in zip(there, marks, strict=True):
         panel.plot([value], [place], **{"color": line, "alpha": alpha, "linestyle": "none", **mark})
 
 
-def draw_struck(panel: Axes, cell: Cell, kind: str, place: int, values: Mapping[str, float | None]) -> None:
-    """Draw a cross on those times (ns by percentile) of a kind of ops that tables strike out."""
-    struck = [value for part, value in values.items() if value and not cell.validity.believes(part, kind)]
-    if struck and all(values.values()):
+def draw_struck(panel: Axes, cell: Cell, place: int, values: Mapping[str, float | None]) -> None:
+    """Draw a cross on the times (ns by percentile) of a run whose figures are struck out."""
+    struck = [value for value in values.values() if value]
+    if len(struck) == len(values) and not cell.validity.stands:
         panel.plot(struck, [place] * len(struck), **_CROSS)
 
 
 def struck_keys(cells: Sequence[Cell]) -> list[Line2D]:
     """Return the legend of the crosses that `draw_struck` draws, if any run has one."""
-    any_struck = any(cell.validity.believed_percent(kind) < 100 for cell in cells for kind in KINDS)
-    return [style.struck_key()] if any_struck else []
+    return [] if all(cell.validity.stands for cell in cells) else [style.struck_key()]
 
 
 def mark_keys(marks: Iterable[Mapping[str, Any]]) -> list[Line2D]:
@@ -251,7 +250,7 @@ def draw_bars(
     lines = style.lines_of([cell.name for cell in cells])
     for bar, cell in zip(drawn, cells, strict=True):
         bar.set_facecolor(colour or lines[cell.name].colour)
-        if not cell.validity.is_valid:
+        if not cell.validity.stands:
             bar.set(alpha=_PALE, **_STRUCK_BAR)
     texts = ["none" if value is None else form(value) for value in values]
     panel.bar_label(drawn, texts, padding=4, fontsize=8 if height > 0.5 else 7, color=INK)
@@ -287,7 +286,7 @@ def _look(cell: Cell, line: style.Line) -> dict[str, Any]:
     return {
         "color": line.colour,
         "linestyle": line.dashes,
-        "alpha": 1 if cell.validity.is_valid else _PALE,
+        "alpha": 1 if cell.validity.stands else _PALE,
         "label": _label(cell),
     }
 

@@ -54,6 +54,7 @@ LATENCY_COLUMNS = {
     "time": "string",  # response (from when the op was due) or service (from when it was sent)
     "percentile": "double",
     "value_ns": "int64",
+    "least_ns": "int64",  # without the time by which each op was sent too late, which is the client's
     "total": "int64",  # number of ops in the spectrum
 }
 USAGE_COLUMNS = {
@@ -142,14 +143,16 @@ def latency(results: Path) -> pd.DataFrame:
     return _each(results, latency_of, LATENCY_COLUMNS)
 
 
-def spectrum(histogram: Histogram) -> pd.DataFrame:
+def spectrum(histogram: Histogram, undelayed: Histogram | None = None) -> pd.DataFrame:
     """Return a histogram's values at 0 .. 99.999 %, in steps that halve with the distance to 100 %, and at 100 %.
 
-    Columns: `percentile`, `value_ns`, `total` (number of counted values). The value at 100 % is the maximum.
+    Columns: `percentile`, `value_ns`, `least_ns` (the values of `undelayed`, by default the same), `total` (number of
+    counted values). The value at 100 % is the maximum.
     """
     percents = _percents()
-    values = histogram.percentiles_ns(percents)
-    return pd.DataFrame({"percentile": percents, "value_ns": values, "total": len(histogram)})
+    values = np.array(histogram.percentiles_ns(percents))
+    least = values if undelayed is None else np.minimum(values, undelayed.percentiles_ns(percents))
+    return pd.DataFrame({"percentile": percents, "value_ns": values, "least_ns": least, "total": len(histogram)})
 
 
 def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
@@ -247,8 +250,11 @@ def sar_of(cell: Cell) -> pd.DataFrame:
 def latency_of(cell: Cell) -> pd.DataFrame:
     """Return the frame of `latency` for one run."""
     parts = []
-    for (kind, op, time), histogram in measured_histograms(cell).items():
-        part = spectrum(histogram)
+    found = measured_histograms(cell)
+    for (kind, op, time), histogram in found.items():
+        if time not in TIMES:
+            continue
+        part = spectrum(histogram, found.get((kind, op, f"{time}-undelayed")))
         part.insert(0, "cell", cell.name)
         for place, (name, value) in enumerate((("kind", kind), ("op", op), ("time", time)), 1):
             part.insert(place, name, value)
@@ -259,7 +265,7 @@ def latency_of(cell: Cell) -> pd.DataFrame:
 def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     """Return the measured window's histograms by kind (write or query), op (also ALL) and time.
 
-    The time is `response` or `service`.
+    The time is `response` or `service`, or one of these followed by `-undelayed`: without the client's lateness.
 
     Raises
     ------
@@ -283,7 +289,7 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     merged: dict[tuple[str, str, str], Histogram] = {}
     for tag, histogram in by_tag.items():
         op, _, time = tag.rpartition("|")
-        if time not in TIMES:
+        if not op:
             continue
         kind = kind_of(cell, op)
         for key in {(kind, op, time), (kind, ALL, time)}:

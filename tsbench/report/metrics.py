@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tsbench.measure.bottleneck import QUIET
+from tsbench.measure.latency import latency_of
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
 from tsbench.report.cells import Cell, lookup
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Better = Literal["higher", "lower"]
-AT_LEAST = ">= "
 MISSING = "\N{EN DASH}"
 _TIME = "<time>"  # in a path: response_ns in an open loop, service_ns in a closed one
 
@@ -39,20 +39,17 @@ class Metric:
 
     def stands(self, cell: Cell) -> bool:
         """Return True if the figure was measured validly; otherwise it is printed struck out."""
-        return cell.validity.believes(self.path[-1], self.path[1] if self.path[0] == "measured" else "")
+        return cell.validity.stands
 
     def text(self, cell: Cell) -> str:
         """Return the figure as it is printed."""
         found = self.value(cell)
         if found is None:
             return MISSING
-        return f"{AT_LEAST}{self.format(found)}" if self._is_at_least(cell) else self.format(found)
-
-    def _is_at_least(self, cell: Cell) -> bool:
-        """Return True for a percentile that falls among arrivals that were never sent."""
-        if _TIME not in self.path or cell.time != "response":
-            return False
-        return self.path[-1] in (lookup(cell.summary, (*self.path[:-2], "response_at_least")) or ())
+        if _TIME in self.path:
+            latency = latency_of(lookup(cell.summary, self.path[:-2]), cell.time, self.path[-1])
+            return MISSING if latency is None else latency.text
+        return self.format(found)
 
     @property
     def direction(self) -> str:
@@ -155,13 +152,9 @@ def load_texts(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(load_text(cell) for cell in cells if cell.summary))
 
 
-NEAR_FLOOR = 5.0
-"""A median below this multiple of the client's floor is shown with the floor."""
-
-
 def remarks(cell: Cell) -> list[str]:
-    """Return sentences that help to read a run: a rate that never settled, latencies struck out, the client's floor."""
-    return [*unsettled_texts(cell), *struck_texts(cell), *floor_texts(cell)]
+    """Return sentences that help to read a run: a rate that never settled, ops sent in bursts."""
+    return [*unsettled_texts(cell), *burst_texts(cell)]
 
 
 def unsettled_texts(cell: Cell) -> list[str]:
@@ -183,26 +176,12 @@ def unsettled_texts(cell: Cell) -> list[str]:
     return [f"{never}: {', '.join(figures)}; what follows was measured while it changed"]
 
 
-def struck_texts(cell: Cell) -> list[str]:
-    """Return a sentence for each kind of op of which latencies are struck out: which, why, and what to do."""
-    if not cell.validity.is_valid:  # all of them are, and the validity's reason says why
+def burst_texts(cell: Cell) -> list[str]:
+    """Return a sentence on a run whose client sent its ops in bursts, with the cure."""
+    share = lookup(cell.summary, ("limit", "sent_in_bursts"))
+    if not share or not cell.validity.stands:
         return []
     disturbed = lookup(cell.summary, ("limit", "disturbed"))
-    while_ = f" while {disturbed}" if isinstance(disturbed, str) and disturbed else ""
-    cure = QUIET if while_ else "use more processes or fewer users"
-    why = f"the load generator's own delays changed them by more than a tenth{while_}; {cure}"
-    return [
-        f"{kind} latencies {f'above p{percent:g}' if percent else 'of all percentiles'} are struck out: {why}"
-        for kind, percent in cell.validity.believable_percentile.items()
-    ]
-
-
-def floor_texts(cell: Cell) -> list[str]:
-    """Return a sentence for each op of a run whose median service time is near the client's floor."""
-    found = []
-    for op, floor_ns in (lookup(cell.summary, ("client_floor_ns",)) or {}).items():
-        median_ns = lookup(cell.summary, ("measured", "ops", op, "service_ns", "p50"))
-        if isinstance(median_ns, (int, float)) and median_ns < NEAR_FLOOR * floor_ns:
-            times = f"{format_duration(floor_ns)}; its median service time here is {format_duration(median_ns)}"
-            found.append(f"the client's floor for {op} is {times}")
-    return found
+    cure = f"{disturbed}: {QUIET}" if isinstance(disturbed, str) and disturbed else "use more processes or fewer users"
+    why = "were sent later than the mean time between two, in bursts, which slow the server"
+    return [f"{share:.0%} of the ops {why}; {cure}"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
+from tsbench.measure.latency import NOTICEABLE
 from tsbench.report import frames, style
 from tsbench.report.style import PALETTE, styled
 
@@ -49,7 +50,7 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
     }
     written = "write" in sums and bool(sums["write"]["points"].any())
     figure, axes = style.panels(1, 2 if written else 1, height=2.7)
-    stands = cell.validity.is_valid
+    stands = cell.validity.stands
     for kind in ("write", "query"):
         if kind not in sums:
             continue
@@ -91,7 +92,7 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
     found = frames.stalls(ops, cell.time)
     span = (float(ops["second"].min()), float(ops["second"].max()))
     for place, (name, panel) in enumerate(zip(names, axes, strict=True)):
-        _latency_panel(panel, cell, name, ops[ops["op"] == name], found[found["op"] == name])
+        _latency_panel(panel, cell, ops[ops["op"] == name], found[found["op"] == name])
         panel.set(title=name, ylabel=f"{cell.time} time")
         bottom = place + columns >= len(names)
         panel.tick_params(labelbottom=bottom)
@@ -100,23 +101,23 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
     return figure
 
 
-def latency_lines(panel: Axes, cell: Cell, kind: str, by_second: pd.DataFrame, **look: Any) -> None:
-    """Draw highest, p99 and median latency of a kind of ops; `by_second` has the columns of `frames.ops`."""
+def latency_lines(panel: Axes, cell: Cell, by_second: pd.DataFrame, **look: Any) -> None:
+    """Draw highest, p99 and median latency by second; `by_second` has the columns of `frames.ops`."""
     lines = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
     for part, label, colour, width in lines:
         values = by_second[f"{cell.time}_{part}_ns"].clip(lower=1)
         whole = {"color": colour, "linewidth": width, "label": label, **look}
-        style.line(panel, by_second.index, values, stands=cell.validity.believes(part, kind), **whole)
+        style.line(panel, by_second.index, values, stands=cell.validity.stands, **whole)
 
 
-def _latency_panel(panel: Axes, cell: Cell, op: str, rows: pd.DataFrame, found: pd.DataFrame) -> None:
+def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFrame) -> None:
     seconds = np.arange(int(rows["second"].min()), int(rows["second"].max()) + 1)
     # a second without ops is a gap in the line: it has no measurement
     rows = rows[rows["count"] > 0].set_index("second").reindex(seconds)
     has_ops = rows["count"].notna()
     alone = has_ops & ~has_ops.shift(1, fill_value=False) & ~has_ops.shift(-1, fill_value=False)
     dots = {"marker": ".", "markersize": 4} if alone.any() else {}  # no line shows a second between two gaps
-    latency_lines(panel, cell, frames.kind_of(cell, op), rows, **dots)
+    latency_lines(panel, cell, rows, **dots)
     if len(found):
         marked = [
             s for start, n in zip(found["start_s"], found["length_s"], strict=True) for s in range(start, start + n)
@@ -148,8 +149,7 @@ def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
         for name, line in style.lines_of(sorted(chosen["op"].unique())).items():
             of_op = chosen[chosen["op"] == name]
             look: dict[str, Any] = {"label": name, "color": line.colour, "linestyle": line.dashes}
-            believed = cell.validity.believed_percent(kind)
-            percentile_line(panel, of_op[of_op["time"] == cell.time], believed, **look)
+            percentile_line(panel, of_op[of_op["time"] == cell.time], stands=cell.validity.stands, **look)
             if cell.time == "response":
                 thin: dict[str, Any] = {"color": line.colour, "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
                 percentile_line(panel, of_op[of_op["time"] == "service"], **thin)
@@ -169,31 +169,29 @@ def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
     return figure
 
 
-def percentile_line(panel: Axes, spectrum: pd.DataFrame, believed: float = 100.0, **look: Any) -> None:
+def percentile_line(panel: Axes, spectrum: pd.DataFrame, *, stands: bool = True, **look: Any) -> None:
     """Draw one spectrum up to the percentile that its number of ops supports: 500 ops have no 99.99th one.
 
-    What is above the percentile `believed` is struck out.
+    Where the client's part in the times is noticeable, the area from the times without it to the measured ones is pale.
     """
     if spectrum.empty:
         return
     total = int(spectrum["total"].iloc[0])
     kept = spectrum[(spectrum["percentile"] < 100) & (1 - spectrum["percentile"] / 100 >= 1 / total)]
     distance = [*(1 / (1 - kept["percentile"] / 100)), float(total)]
-    values = [*kept["value_ns"].clip(lower=1), max(1, int(spectrum["value_ns"].max()))]
+    ends = {column: max(1, int(spectrum[column].max())) for column in ("value_ns", "least_ns")}
+    values, least = (np.array([*kept[column].clip(lower=1), end]) for column, end in ends.items())
+    between = {"where": values - least > NOTICEABLE * values, "color": look.get("color"), "alpha": 0.2, "linewidth": 0}
+    panel.fill_between(distance, least, values, **between)
     whole: dict[str, Any] = {"markevery": [len(values) - 1], "marker": "o", "markersize": 3.5, **look}
-    if believed >= 100:
-        panel.plot(distance, values, **whole)
-        return
-    standing = int((kept["percentile"] <= believed).sum())
-    panel.plot(distance[:standing], values[:standing], **look)
-    struck = slice(max(0, standing - 1), None)
-    panel.plot(distance[struck], values[struck], **{**look, **style.STRUCK_LINE})
+    style.line(panel, distance, values, stands=stands, **whole)
 
 
 def percentile_axis(panel: Axes) -> None:
     """Set a logarithmic axis of the distance to 100 %, as in HdrHistogram's plots, and a vertical one of durations."""
     panel.set_xscale("log")
-    most = max((float(np.max(np.asarray(line.get_xdata(), dtype=float))) for line in panel.lines), default=100.0)
+    drawn = (np.asarray(line.get_xdata(), dtype=float) for line in panel.lines)
+    most = max((float(np.max(distance)) for distance in drawn if distance.size), default=100.0)
     decades = [10.0**n for n in range(int(np.ceil(np.log10(max(most, 100)))) + 1)]
     panel.set_xlim(1, max(most * 1.15, 100))
     ticks = [1.0, *([2.0] if most < 20_000 else []), *decades[1:]]  # 0 % and 50 % would touch

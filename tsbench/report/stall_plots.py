@@ -91,6 +91,6 @@ def _rate(axis: Axes, kind: str, ops: pd.DataFrame, seconds: np.ndarray[Any, Any
 
 def _latency(axis: Axes, cell: Cell, kind: str, ops: pd.DataFrame, seconds: np.ndarray[Any, Any]) -> None:
     slowest = ops[ops["count"] > 0].groupby("second").max(numeric_only=True).reindex(seconds)
-    plots.latency_lines(axis, cell, kind, slowest, marker=".", markersize=3)
+    plots.latency_lines(axis, cell, slowest, marker=".", markersize=3)
     axis.set(title=f"{kind.capitalize()} {cell.time} time", ylabel=f"{cell.time} time")
     style.duration_axis(axis, most=5)

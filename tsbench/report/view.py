@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tsbench.measure.latency import latency_of
 from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import AT_LEAST, MISSING
+from tsbench.report.metrics import MISSING
 from tsbench.units import NS_PER_S, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -144,19 +145,11 @@ def facts(cell: Cell, part: str) -> list[tuple[str, str]]:
         if part == owner and value is not None:
             found.append((label, text_of(value, "s")))
     if part == "limit":
-        for kind, percent in _items(lookup(cell.summary, ("limit", "believable_percentile"))):
-            found.append((f"{kind} latencies believed", _believed(percent)))
+        if share := lookup(cell.summary, ("limit", "sent_in_bursts")):
+            found.append(("ops sent in bursts", text_of(100 * share, "percent")))
         if disturbed := lookup(cell.summary, ("limit", "disturbed")):
             found.append(("meanwhile", str(disturbed)))
-        floors = _items(lookup(cell.summary, ("client_floor_ns",)))
-        found.extend((f"the client's floor for {op}", text_of(floor_ns, "ns")) for op, floor_ns in floors)
     return found
-
-
-def _believed(percent: object) -> str:
-    if not isinstance(percent, (int, float)) or percent <= 0:
-        return "none"
-    return "all" if percent >= 100 else f"up to p{percent:g}"
 
 
 def text_of(value: object, form: Format) -> str:
@@ -218,8 +211,8 @@ def _op_row(
 
 
 def _latency(op: dict[str, Any], time: str, part: str) -> str:
-    text = text_of(lookup(op, (f"{time}_ns", part)), "ns")
-    return f"{AT_LEAST}{text}" if part in (op.get(f"{time}_at_least") or ()) else text
+    found = latency_of(op, time, part)
+    return MISSING if found is None else found.text
 
 
 def causes(cell: Cell) -> list[tuple[str, str]]:

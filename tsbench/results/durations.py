@@ -17,7 +17,7 @@ PHASES = {
     "load processes": "load processes started and ended",
     "warm-up": "warm-up",
     "measured window": "measured window",
-    "figures": "results merged, client's floor",
+    "figures": "results merged",
     "check": "writes and answers checked",
 }
 """All phases in the order of a run, with their labels in reports. A run has those that it reached."""

@@ -15,7 +15,7 @@ _COUNTS: Shape = {"*": "number"}
 _OP: Shape = {
     "kind": "text",
     "causes": _COUNTS,
-    **{f"{time}_{what}": _COUNTS for time in ("response", "service") for what in ("ns", "own_ns")},
+    **{f"{time}_{what}": _COUNTS for time in ("response", "service") for what in ("ns", "undelayed_ns")},
     **{f"{time}_at_least": ["text"] for time in ("response", "service")},
     "*": "number",
 }
@@ -34,7 +34,6 @@ SUMMARY: dict[str, Shape] = {
     "validity": {
         "state": "text",
         "reason": "text",
-        "believable_percentile": "any",  # format 2 had a number
         "checks": {"*": {"state": "text", "reason": "text", "counts": _COUNTS}},
     },
     "gates": [{"gate": "text", "state": "text", "text": "text", "measured": "number", "built_in": "flag"}],

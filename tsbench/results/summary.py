@@ -6,7 +6,6 @@ struck out: the figure of a failed gate is as true as any other.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 ValidityState = Literal["valid", "invalid", "inconclusive"]
 GateState = Literal["pass", "fail", "not judged"]
 
-_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 _GATE_WORDS: Mapping[str, str] = {"pass": "passed", "fail": "failed", "not judged": "was not judged"}
 SERVER_DEATHS = "server deaths<=0"
 FAILED_CONNECTIONS = "failed connections<=0"
@@ -28,55 +26,39 @@ TORN_READS = "torn reads<=0"
 _NOT_CHECKED = "the run ended before its figures were checked"
 
 
-def highest_percentile(figure: str) -> float:
-    """Return the highest percentile that a figure depends on: 99 for `p99`, 100 for `max` and `mean`, 0 for a rate."""
-    found = _PERCENTILE.fullmatch(figure)
-    return float(found[1]) if found else 100.0 if figure in {"max", "mean"} else 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """Validity of a run's figures, and the checks behind it.
-
-    Latencies of a kind of ops (`write`, `query`) above its `believable_percentile` are struck out one by one; a kind
-    that is not in it can be believed whole.
-    """
+    """Validity of a run's figures, and the checks behind it."""
 
     state: ValidityState
     reason: str = ""
     checks: Mapping[str, Verdict] = field(default_factory=dict)
-    believable_percentile: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, checks: Mapping[str, Verdict], believable_percentile: Mapping[str, float] | None = None) -> Validity:
+    def of(cls, checks: Mapping[str, Verdict]) -> Validity:
         """Return the worst validity among the checks."""
         worst = merge_verdicts(checks.values())
-        return cls(worst.state, worst.reason, dict(checks), believable_percentile or {})
+        return cls(worst.state, worst.reason, dict(checks))
 
     @property
     def is_valid(self) -> bool:
         """True if the figures are valid."""
         return self.state == "valid"
 
-    def believes(self, figure: str, kind: str = "") -> bool:
-        """Return True if a figure (`p99`, `max`, `ops_per_s`) of a kind of ops (`write`, `query`) is not struck out.
+    @property
+    def stands(self) -> bool:
+        """True if the figures are true of the load that was offered; otherwise they are struck out.
 
-        Without a kind, it is a figure of all ops.
+        That holds also where the load generator was the limit, if nothing else is in doubt: then the load is its own.
         """
-        percent = highest_percentile(figure)
-        limits = [limit for of, limit in self.believable_percentile.items() if kind in {"", of}]
-        return self.is_valid and all(percent <= limit for limit in limits)
-
-    def believed_percent(self, kind: str) -> float:
-        """Return the percentile up to which latencies of a kind of ops are not struck out: 100 all, 0 none."""
-        return self.believable_percentile.get(kind, 100.0) if self.is_valid else 0.0
+        doubted = {name for name, check in self.checks.items() if check.valid is not True}
+        return self.is_valid or (self.state == "inconclusive" and doubted == {"limit"})
 
     def to_json(self) -> dict[str, Any]:
         """Return the validity in the form of summary.json."""
         return {
             "state": self.state,
             "reason": self.reason,
-            "believable_percentile": dict(self.believable_percentile),
             "checks": {name: check.to_json() for name, check in self.checks.items()},
         }
 
@@ -86,7 +68,7 @@ class Validity:
         if not isinstance(content, Mapping) or content.get("state") not in _VALID:
             return cls("inconclusive", _NOT_CHECKED)
         checks = {str(name): _check(found, _VALID[found["state"]]) for name, found in _states(content.get("checks"))}
-        return cls(content["state"], str(content.get("reason") or ""), checks, _believable(content))
+        return cls(content["state"], str(content.get("reason") or ""), checks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +192,6 @@ _VALID: Mapping[object, bool | None] = {"valid": True, "invalid": False, "inconc
 def _states(checks: object) -> list[tuple[str, Mapping[str, Any]]]:
     found = checks.items() if isinstance(checks, Mapping) else ()
     return [(name, one) for name, one in found if isinstance(one, Mapping) and one.get("state") in _VALID]
-
-
-def _believable(content: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the percentiles by kind of op; format 2 had one for all kinds."""
-    found = content.get("believable_percentile")
-    if isinstance(found, (int, float)):
-        return {"write": float(found), "query": float(found)}
-    limits = found.items() if isinstance(found, Mapping) else ()
-    return {str(kind): float(limit) for kind, limit in limits if isinstance(limit, int | float)}
 
 
 def _check(content: Mapping[str, Any], valid: bool | None) -> Verdict:

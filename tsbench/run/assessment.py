@@ -35,7 +35,7 @@ def conclude(
     parts = {**heading, "server_version": _server_version(run), **found.parts}
     if phases is not None:
         parts["durations_s"] = phases.durations(found.parts.get("measured")).to_json()
-    validity = Validity.of(checks, (found.parts.get("limit") or {}).get("believable_percentile"))
+    validity = Validity.of(checks)
     built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
     summary = Summary.of(parts, validity, [*built_in, *evaluate_gates(spec.demands, parts, validity)])
     run.write_json("summary.json", summary.to_json())

@@ -1,7 +1,8 @@
 """The objects that a run creates on a server which tsbench did not start: their record in the manifest, their removal.
 
 The record is `created` in env.json: `found` has the containers (a namespace, a database, a file) that existed before
-the run, `made` what existed after its tables had been created and not before, by name with the database's own id.
+the run, `others` the tables like ours that existed before and are of no measurement of its scenario, `made` what
+existed after its tables had been created and not before, by name with the database's own id.
 `found` is written before anything is created. A run that was killed before it wrote `made` may have made all that
 exists now and is not in `found`.
 """
@@ -22,6 +23,7 @@ from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.embedded import makes_file
 from tsbench.targets import registry
+from tsbench.targets.inventory import HasInventory
 from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
@@ -44,8 +46,11 @@ def note_found(spec: RunSpec, session: Session, *, new: bool) -> dict[str, Any]:
     """Return `created` for the manifest before anything is created; `new` as `is_new` was before the session."""
     if not spec.target.endpoint:
         return {}
-    there = () if new else session.objects(spec.world_at().measurements)
-    return {"endpoint": spec.target.endpoint, "found": {one.name: one.id for one in there if one.holds is not None}}
+    measurements = spec.world_at().measurements
+    there = () if new else session.objects(measurements)
+    others = session.inventory(measurements, series=False).tables if isinstance(session, HasInventory) else ()
+    found = {one.name: one.id for one in there if one.holds is not None}
+    return {"endpoint": spec.target.endpoint, "found": found, "others": others}
 
 
 def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:

@@ -19,7 +19,7 @@ from tsbench.errors import UserMistake, one_line
 from tsbench.measure.gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
-from tsbench.results.manifest import check_world
+from tsbench.results.manifest import Manifest, check_world
 from tsbench.run.figures import Processes
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import LimitedSession, Limits
@@ -152,7 +152,9 @@ class Examiner:
         count, rows = spec.check.answers, spec.check.readback
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
         if rows:
-            guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers)))
+            manifest = Manifest.read(self._run)
+            known = frozenset(manifest.created.get("others", ())) if manifest else frozenset()
+            guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers, known)))
         answers.compare(gold, lambda query: server.ask(lambda session: _rows_of(session, schema, query)))
         self._answers = answers
         return answers

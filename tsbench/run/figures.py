@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tsbench.measure.believable import believable_percentile, own_percentiles_ns
+import numpy as np
+
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
-from tsbench.measure.recorder import TIMES
 from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
@@ -119,23 +119,27 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     profile = _load_profile(spec, processes, everything, schedule)
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
 
-    def figures(totals: OpTotals) -> dict[str, Any]:
-        return {**totals.summary(duration_s, percents), **client.lower_bounds(totals, percents)}
-
     summary = {
         "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
             "window": processes.window,
-            "ops": {name: {"kind": kind, **figures(merged.totals[name])} for name, kind in of_kind.items()},
-            **{kind: figures(totals) for kind, totals in sums.items() if len(totals.response)},
+            "ops": {
+                name: {"kind": kind, **merged.totals[name].summary(duration_s, percents)}
+                for name, kind in of_kind.items()
+            },
+            **{kind: totals.summary(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
         },
         "schedule": schedule,
         "limited_by": limit_name,
-        "limit": {**client.summary(spec, sums, percents), **disturbed.summary()},
+        "limit": {**client.summary(), **disturbed.summary()},
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "steadiness": steadiness_with_counters(
-            run, merged.per_second, of_kind, min(duration_s, int(processes.stopped_s) - processes.start_s)
+            run,
+            merged.per_second,
+            of_kind,
+            min(duration_s, int(processes.stopped_s) - processes.start_s),
+            merged.unsent if spec.drive.loop == "open" else None,
         ),
         **_warmup(run),
         "failures": _failures(processes),
@@ -156,7 +160,11 @@ def _warmup(run: RunDir) -> dict[str, Any]:
 
 
 def steadiness_with_counters(
-    run: RunDir, per_second: pl.DataFrame, kinds: Mapping[str, str], end_s: int
+    run: RunDir,
+    per_second: pl.DataFrame,
+    kinds: Mapping[str, str],
+    end_s: int,
+    unsent: Mapping[int, int] | None = None,
 ) -> dict[str, Any]:
     """Return the part `steadiness` of a run's summary: how the rates went on, and which counters rose in their stalls.
 
@@ -164,12 +172,15 @@ def steadiness_with_counters(
     """
     import polars as pl  # noqa: PLC0415 - load workers do without
 
-    found = steadiness_by_kind(per_second, kinds, end_s=end_s)
+    found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
     if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
         counters, panels = pl.read_parquet(run / "counters.parquet", glob=False), read_panels(run)
+        done = dict(per_second.group_by("second").agg(pl.col("done").sum()).iter_rows())
+        usual = float(np.median([*done.values()])) or 1.0
         for kind, steady in found.items():
             seconds = [(stall.start_s, stall.start_s + stall.length_s - 1) for stall in steady.stalls]
-            high = counters_in_stalls(counters, panels, seconds)
+            caught_up = [max(done.get(s, 0) for s in range(first, last + 3)) / usual for first, last in seconds]
+            high = counters_in_stalls(counters, panels, seconds, None if unsent is None else caught_up)
             stalls = (replace(stall, counters=rises) for stall, rises in zip(steady.stalls, high, strict=True))
             found[kind] = replace(steady, stalls=tuple(stalls))
     return {kind: asdict(steady) for kind, steady in found.items()}
@@ -188,11 +199,10 @@ class _ClientDelays:
 
     evidence: list[Evidence]
     lag: Histogram
-    timer_lag: Histogram
 
     @classmethod
     def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
-        evidence, lag, timer_lag = [], Histogram(), Histogram()
+        evidence, lag = [], Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
         users_ns = processes.users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
         for share in processes.shares:
@@ -200,27 +210,11 @@ class _ClientDelays:
             waited = share["payload_wait_ns"] / max(1.0, users_ns)
             evidence.append(replace(seen.evidence, payload_wait_share=waited))
             lag.add(seen.lag)
-            timer_lag.add(seen.timer_lag)
-        return cls(evidence, lag, timer_lag)
+        return cls(evidence, lag)
 
-    def lower_bounds(self, totals: OpTotals, percents: Mapping[str, float]) -> dict[str, Any]:
-        """Return the times that percentiles without the delays do not fall below; gates need them."""
-        return {
-            f"{time}_own_ns": own_percentiles_ns(getattr(totals, f"{time}_undelayed"), self.timer_lag, percents)
-            for time in TIMES
-        }
-
-    def summary(self, spec: RunSpec, sums: Mapping[str, OpTotals], percents: Mapping[str, float]) -> dict[str, Any]:
+    def summary(self) -> dict[str, float]:
         """Return the part `limit` of a run's summary."""
-        time = "response" if spec.drive.loop == "open" else "service"
-        believable = {
-            kind: believable_percentile(
-                getattr(totals, time), getattr(totals, f"{time}_undelayed"), self.timer_lag, percents.values()
-            )
-            for kind, totals in sums.items()
-        }
         return {
-            "believable_percentile": {kind: percent for kind, percent in believable.items() if percent < 100.0},
             "hub_lag_p50_ns": self.lag.percentile_ns(50),
             "hub_lag_p99_ns": self.lag.percentile_ns(99),
             "hub_cpu_percent": 100 * max((one.hub_cpu_share for one in self.evidence), default=0.0),

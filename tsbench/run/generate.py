@@ -12,14 +12,16 @@ from typing import IO, TYPE_CHECKING
 
 from tsbench.encode.formats import FORMATS
 from tsbench.errors import Broken, UserMistake, require
+from tsbench.text import listed
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from tsbench.encode.formats import Format
     from tsbench.model import Batch, Measurement
+    from tsbench.scenario.spec import RunSpec
     from tsbench.workload.world import WorldSpec
 
 # Rows of a batch: enough to amortise the cost of a batch, few enough that memory hardly grows with the scale.
@@ -85,6 +87,22 @@ def generate(
         progress(len(batch))
     out.write(form.end)
     return GenerateResult(points, values, nbytes, time.perf_counter() - started)
+
+
+def loaded_by(cells: Sequence[RunSpec]) -> tuple[WorldSpec, int]:
+    """Return the world of a scenario's runs and the end of its initial load, for `generate`.
+
+    Raises
+    ------
+    UserMistake
+        If the runs do not load the same points.
+    """
+    loads = {(cell.world.spec(), cell.load.window): cell.id for cell in cells}
+    if len(loads) > 1:
+        ids = listed([*loads.values()])
+        raise UserMistake(f"the scenario's runs load different points; choose one with --only; there are {ids}")
+    ((world, window_ns),) = loads
+    return world, world.start_ns + window_ns
 
 
 def checked(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from tsbench.errors import Unreachable, typed_line
 from tsbench.model import OpError, Outcome
 from tsbench.targets.base import timed
+from tsbench.targets.inventory import HasInventory, Inventory
 from tsbench.targets.op_context import MEANT
 from tsbench.targets.plans import Explaining
 from tsbench.units import NS_PER_S, format_duration
@@ -156,6 +157,12 @@ class LimitedSession:
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         with self.limits.step(self.key, "listing what exists on the server"):
             return self.session.objects(measurements)
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        if not isinstance(self.session, HasInventory):
+            return Inventory()
+        with self.limits.step(self.key, "listing what else is stored"):
+            return self.session.inventory(measurements, series=series)
 
     def close(self) -> None:
         self.session.close()

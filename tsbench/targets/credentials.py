@@ -3,7 +3,8 @@
 A secret comes from an environment variable (`TSBENCH_PASSWORD`) or from the file that `<variable>_FILE` names, never
 from a URL. The environment variable TSBENCH_CREDENTIALS_FOR lists the endpoints to which it may be sent: `none`, or,
 one per line, those that the user passed when the process was started. Child processes inherit both. Without that
-variable, a process may send secrets to all endpoints that it connects to: its user chose them.
+variable, a process may send secrets to all endpoints that it connects to: its user chose them. While a process
+connects to an endpoint that may receive none, its environment holds none (`shed`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ _NOBODY = "none"
 
 WITHIN = frozenset({"bucket", "consistency", "gzip", "org", "retention", "rp", "shard"})
 """Options that select something within a server. Any other may name another server (`host`) or a local file."""
-_HARMLESS = WITHIN | {"application_name", "connect_timeout", "options", "sslmode"}
+_HARMLESS = WITHIN | {"application_name", "connect_timeout", "options", "ssl-mode", "sslmode", "tls"}
+
+NOWHERE = "/nonexistent"
+"""Home directory of a process that connects to an endpoint which may receive no secrets."""
+_PUBLIC = re.compile(
+    r"PATH|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|(?:COVERAGE|GEVENT|PYTHON|SSL_CERT)_?\w*"
+    r"|TSBENCH_(?:CREDENTIALS_FOR|SERVERS)"
+)
+"""Environment variables that say nothing about the user: all that remain while another server is tested."""
+_removed: dict[str, str] = {}
+"""Variables that `shed` has removed: like the environment, one for the whole process."""
 
 # Strict on purpose: URLs that libpq and urllib may parse differently (`@` or `#` after the host) do not match.
 _URL = re.compile(
@@ -151,24 +162,40 @@ def _key(part: str) -> str:
 
 
 def check_foreign(endpoint: str, place: str) -> None:
-    """Refuse an endpoint from a web form that would receive another server's secrets.
+    """Refuse an endpoint from a web form that may receive no secrets and names files of this machine in its options.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If secrets are set and belong to another server, or if the endpoint's options may name files of this machine.
+        If the endpoint has any option but those known to be harmless.
     """
-    known = entitled()
-    if not endpoint or known is None or is_entitled(endpoint):
+    if not endpoint or is_entitled(endpoint):
         return
-    if known and is_set(*DATABASE):
-        text = f"{' and '.join(name for name in DATABASE if is_set(name))} stay with {' and '.join(known)}"
-        raise UserMistake(f"{place}: {text}; for another server start tsbench with that --endpoint")
     found = _URL.fullmatch(endpoint)
     query = endpoint.partition("?")[2] if found is None else found["query"] or ""
     odd = sorted({_key(part) for part in query.split("&") if part} - _HARMLESS)
     if odd:
         raise UserMistake(f"{place}: the option '{odd[0]}' cannot be given here; start tsbench with that --endpoint")
+
+
+def shed(endpoint: str) -> None:
+    """Remove from this process's environment what an endpoint may not receive; put back what an earlier call removed.
+
+    For an endpoint that may receive no secrets only harmless variables stay, so that no driver finds anything to send,
+    here or in a child process that is started from now on, and no home directory with files of its own.
+    """
+    os.environ.update(_removed)
+    _removed.clear()
+    if endpoint and not is_entitled(endpoint):
+        _removed.update({name: text for name, text in os.environ.items() if not _PUBLIC.fullmatch(name)})
+        for name in _removed:
+            del os.environ[name]
+        os.environ["HOME"] = NOWHERE
+
+
+def whole_environment() -> dict[str, str]:
+    """Return this process's environment with what `shed` has removed, for a child that connects to no server."""
+    return {**os.environ, **_removed}
 
 
 # --- texts that must hold no secret -----------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.model import OTHERS, Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Rows, Stored
 from tsbench.targets.base import Operation, ServerObject, Statement, others_text
+from tsbench.targets.inventory import Inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tsbench.model import Aggregate, Kind, Measurement
@@ -47,6 +48,22 @@ def objects_in_file(path: Path, tables: Iterable[str], holds: int) -> list[Serve
 def table_names(measurements: Iterable[Measurement]) -> list[str]:
     """Return the names of the tables of measurements, with that of the tags."""
     return [*(measurement.name for measurement in measurements), "tags"]
+
+
+Fetch: TypeAlias = "Callable[[str], tuple[Sequence[str], Sequence[tuple[Any, ...]]]]"
+"""Executes a statement and returns the names of the answer's columns, and its rows."""
+
+
+def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+    """Return the inventory of a database; the statement `like_ours` finds the tables with a time as ours have it."""
+    ours = table_names(measurements)
+    tables = tuple(sorted({name for (name,) in fetch(like_ours)[1]} - {*ours}))
+    tags = next((m.tags for m in measurements if m.tags), ())
+    if not series or not tags:
+        return Inventory(tables)
+    columns = ("id", *tags, OTHERS)
+    of, found = fetch('SELECT * FROM "tags"')
+    return Inventory(tables, Rows(columns, stored_records(found, of, columns)))
 
 
 def quoted(name: str) -> str:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.cli.support import Command, content, nothing_left, only
-from tests.drive.cluster.test_signing import SECRET, master, worker
+from tests.drive.cluster.test_encryption import SECRET, master, worker
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:

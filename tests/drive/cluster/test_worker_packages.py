@@ -81,7 +81,7 @@ def test_a_worker_takes_part_with_its_own_dependencies_alone(place: Path, target
     if target == "null":
         file = place / "null.py"
         file.write_text(NULL_LOCUSTFILE)
-    port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef"}
+    port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}
     words = "--master --headless --expect-workers 1 -u 4 -r 4 -t 600s --load-window 2h --scale 4 --warmup 0s "
     words += f"--only-summary --master-bind-port {port}"
     master = Command(place, "locust", "-f", str(file), *words.split(), env=env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -83,6 +84,17 @@ class Served:
                 return Answer(answer.status, answer.read().decode(), answer.headers)
         except urllib.error.HTTPError as error:
             return Answer(error.code, error.read().decode(), error.headers)
+
+    def raw(self, method: str, path: str, *headers: bytes, body: bytes = b"") -> tuple[int, bytes]:
+        """Send a request as it is, without a check of its headers; return the status and the body."""
+        named = {header.partition(b":")[0] for header in headers}
+        more = [b"Connection: close", b"Content-Length: %d" % len(body)]
+        more += [] if b"Host" in named else [b"Host: 127.0.0.1:%d" % self.port]
+        head = b"\r\n".join([f"{method} {path} HTTP/1.1".encode(), *more, *headers, b"", b""])
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(head + body)
+            answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+        return int(answer.split(b" ", 2)[1]), answer.partition(b"\r\n\r\n")[2]
 
     def start(self, users: int = 4, **form: str) -> None:
         answer = self.post("/swarm", {"user_count": users, "spawn_rate": users, **form})

@@ -216,6 +216,43 @@ def test_pages_of_other_sites_are_refused(one: Served) -> None:
     assert one.post("/swarm", form, Origin="null").status == 403
 
 
+BROKEN = (
+    b"[",
+    b"http://[",
+    b"null",
+    b"http://[::1",
+    b"http://a:b@",
+    b"\xff\xfe",
+    b"http://\xe2\x84\x80/",
+    b"",
+    b"x" * 3000,
+)
+
+
+def test_a_request_that_cannot_be_read_is_refused_and_is_no_error_of_the_page(served: Callable[..., Served]) -> None:
+    for locust in (served().ready(), served(TSBENCH_WEB_PASSWORD=SENTINEL).ready()):
+        for path in ("/", "/stats/requests", "/tsbench/live", "/swarm", "/tsbench/login"):
+            method = "POST" if path in {"/swarm", "/tsbench/login"} else "GET"
+            for odd in BROKEN:
+                assert locust.raw(method, path, b"Origin: " + odd)[0] == 403, odd
+                assert locust.raw(method, path, b"Sec-Fetch-Site: same-origin", b"Origin: " + odd)[0] == 403, odd
+            for odd in (b"[", b"[::1", b"", b"a b", b"\xff", b"x" * 3000):
+                assert locust.raw(method, path, b"Host: " + odd)[0] == 403, odd
+            for odd in (b"tsbench=\xff", b"tsbench=.eJx.x.y", b"=;;=", b"remember_token=\xff|"):
+                assert locust.raw(method, path, b"Cookie: " + odd)[0] < 500, odd
+        for path in ("/swarm", "/user", "/tsbench/login", "/stop", "/stats/reset"):
+            for kind in (b"multipart/form-data", b"multipart/form-data; boundary=\xff", b"application/json", b"\xff;;"):
+                for body in (b"\xff\xfe", b"{", b"null", b"[" * 100_000, b"--x\r\n", b"x" * 2_000_000):
+                    assert locust.raw("POST", path, b"Content-Type: " + kind, body=body)[0] < 500, (
+                        path,
+                        kind,
+                        body[:9],
+                    )
+        assert "Traceback" not in locust.log()
+        form = b"Content-Type: application/x-www-form-urlencoded"
+        assert locust.raw("POST", "/swarm", form, body=b"a" * 2_000_000)[0] in {302, 413}
+
+
 @pytest.mark.parametrize(
     ("method", "headers", "status"),
     [

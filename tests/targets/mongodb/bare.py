@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pymongo
+from bson import Int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,14 +99,14 @@ def _alter_point(database: Database[Document], alteration: Alteration) -> None:
         case "duplicate":
             points.insert_one({**points.find_one(where, {"_id": 0})})  # type: ignore[dict-item]
         case "change":
-            points.update_one(where, {"$set": {alteration.field: alteration.value}})
+            points.update_one(where, {"$set": {alteration.field: Int64(alteration.value)}})
         case "tag":
             points.update_one(where, {"$set": {f"tags.{last_tag}": "elsewhere"}})
         case "more":
             points.update_one(where, {"$set": {"more": 1}})
         case "part":
             point = {"time": at(alteration.time_ns), "tags": dict(alteration.tags)}
-            points.insert_one({**point, alteration.field: alteration.value})
+            points.insert_one({**point, alteration.field: Int64(alteration.value)})
 
 
 def _alter_values(database: Database[Document], alteration: Alteration) -> None:
@@ -121,13 +122,13 @@ def _alter_values(database: Database[Document], alteration: Alteration) -> None:
         case "duplicate":
             values.insert_many([{**one} for one in values.find(where, {"_id": 0})])
         case "change":
-            values.update_one({**where, "field": alteration.field}, {"$set": {"value": alteration.value}})
+            values.update_one({**where, "field": alteration.field}, {"$set": {"value": Int64(alteration.value)}})
         case "tag":
             values.update_many(where, {"$set": {f"tags.{last_tag}": "elsewhere"}})
         case "more":
             values.insert_one({**new, "field": "more", "value": 1})
         case "part":
-            values.insert_one({**new, "field": alteration.field, "value": alteration.value})
+            values.insert_one({**new, "field": alteration.field, "value": Int64(alteration.value)})
 
 
 def _alter_hours(database: Database[Document], alteration: Alteration) -> None:
@@ -142,13 +143,13 @@ def _alter_hours(database: Database[Document], alteration: Alteration) -> None:
         case "delete":
             change = {"$unset": {name: ""}}
         case "change":
-            change = {"$set": {f"{name}.{alteration.field}": alteration.value}}
+            change = {"$set": {f"{name}.{alteration.field}": Int64(alteration.value)}}
         case "tag":
             change = {"$set": {f"tags.{last_tag}": "elsewhere"}}
         case "more":
             change = {"$set": {f"{name}.more": 1}}
         case "part":
-            point = {"time": time, alteration.field: alteration.value}
+            point = {"time": time, alteration.field: Int64(alteration.value)}
             change = {"$set": {name: point, "tags": dict(alteration.tags)}}
         case "duplicate":
             raise AssertionError("a later point replaces an earlier one")

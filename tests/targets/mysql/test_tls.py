@@ -3,13 +3,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.targets.mysql.support import bare
+from tests.targets import data
+from tests.targets.data import CPU, DISK, START_NS, S
+from tests.targets.mysql.support import bare, new_database
 from tsbench.errors import UserMistake
+from tsbench.model import WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.targets.mysql.server import MariadbServer
@@ -94,3 +98,27 @@ def test_a_server_that_demands_tls_is_answered_with_the_option(mysql_server: Cal
             assert cipher(MYSQL, f"{url}&ssl-mode=REQUIRED").startswith("TLS_")
         finally:
             cursor.execute("SET GLOBAL require_secure_transport = OFF")
+
+
+@pytest.mark.mysql
+def test_rows_loaded_over_tls_are_those_loaded_without(mysql_server: Callable[[str], Any]) -> None:
+    schema, shared = MYSQL.schemas["innodb"], data.shared_tags(len(data.ODD))
+    times = [START_NS + i * S for i in range(8_000)]
+    cpu = data.batch(CPU, shared, time_ns=times)
+    disk = data.batch(DISK, shared, time_ns=times[:7], series=[*range(7)])
+    disk = replace(disk, tags={**disk.tags, "path": data.codes([*data.ODD])})
+    found = []
+    with new_database(mysql_server("mysql").endpoint) as url:
+        for options in ("", "&ssl-mode=REQUIRED"):
+            session = MYSQL.connect(url + options, schema)
+            session.run(schema.create([CPU, DISK], shared))
+            payload = schema.encode(cpu, WriteMode.BULK)
+            assert len(payload.data) > 256 * 1024  # several statements
+            assert session.write(payload) == len(cpu)
+            assert session.write(schema.encode(disk, WriteMode.BULK)) == len(disk)
+            for name in ("cpu", "disk"):
+                text = f'SELECT * FROM "{name}" ORDER BY "time", "tags_id"'
+                found.append(session.query(Statement(text), ("x",)).records)
+            session.close()
+    assert [*map(len, found)] == [len(cpu), len(disk)] * 2
+    assert found[:2] == found[2:]

@@ -75,8 +75,25 @@ def test_nobody_logs_in_without_the_password(server: PostgresServer, monkeypatch
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(server.endpoint.partition("?")[0], passfile="/nonexistent")
     assert stat.S_IMODE(server._passfile.stat().st_mode) == 0o600
-    assert stat.S_IMODE((server.data.parent / "socket").stat().st_mode) == 0o700
+    assert ask(server, "SHOW unix_socket_directories") == ""
     assert not (server.data.parent / "password").exists()
+
+
+def test_a_unix_socket_is_a_setting_and_needs_the_same_password(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": "."})
+    server.start()
+    try:
+        by_socket = f"host='{server.data}' port={server._port} user=postgres"
+        with psycopg.connect(by_socket, password=server._password()) as connection:
+            assert connection.execute("SELECT inet_client_addr()").fetchall() == [(None,)]
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(by_socket, passfile="/nonexistent")
+    finally:
+        server.kill()
+        server.remove()
 
 
 def test_it_does_not_outlive_a_killed_parent(postgres_server: PostgresServer, tmp_path: Path) -> None:

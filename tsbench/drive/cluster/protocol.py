@@ -1,7 +1,7 @@
 """The messages between a Locust master and its workers: shares, clocks, the start, the end, and files.
 
-`MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message: they are signed
-(see `signing`), not encrypted.
+`MasterProtocol` is the master's side, `WorkerProtocol` a worker's. Nothing secret is ever in a message, although
+they are encrypted (see `encryption`).
 
 A worker sends its secrets only to those endpoints of its master to which the master would send its own.
 """
@@ -36,6 +36,8 @@ from tsbench.targets.op_context import caused_line
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from locust.runners import MasterRunner, WorkerRunner
 
     from tsbench.drive.run_plan import RunPlan
@@ -43,8 +45,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-PING, PONG, SHARE, READY, GO, RATE, DRAINED, STOP, FILE, STOPPED = (
-    f"tsbench-{word}" for word in ("ping", "pong", "share", "ready", "go", "rate", "drained", "stop", "file", "stopped")
+PING, PONG, SHARE, READY, USER, GO, RATE, DRAINED, STOP, FILE, STOPPED = (
+    f"tsbench-{word}"
+    for word in ("ping", "pong", "share", "ready", "user", "go", "rate", "drained", "stop", "file", "stopped")
 )
 PINGS = 8
 PING_TIMEOUT_S = 2.0
@@ -62,8 +65,9 @@ turn on the processor.
 class MasterProtocol:
     """The workers of a run, from their master's side."""
 
-    def __init__(self, runner: MasterRunner) -> None:
+    def __init__(self, runner: MasterRunner, user_started: Callable[[], None]) -> None:
         self._runner = runner
+        self._user_started = user_started
         self.shares: list[dict[str, Any]] = []
         self.drained = Event()
         self.watch: SettlingWatch | None = None
@@ -80,6 +84,7 @@ class MasterProtocol:
         listeners = {
             PONG: self._on_pong,
             READY: self._on_ready,
+            USER: self._on_user,
             RATE: self._on_rate,
             DRAINED: self._on_drained,
             FILE: self._on_file,
@@ -196,6 +201,10 @@ class MasterProtocol:
         """Send the start signal to all workers; after it, another measured window."""
         self._runner.send_message(GO, {"go_ns": clock.go_ns, "start_ns": clock.start_ns, "end_ns": clock.end_ns})
 
+    def _on_user(self, msg: Any, **_: Any) -> None:
+        del msg
+        self._user_started()
+
     def _on_rate(self, msg: Any, **_: Any) -> None:
         if self.watch is not None:
             self.watch.add(msg.node_id, msg.data["counts"], msg.data["through_s"])
@@ -275,6 +284,7 @@ class WorkerProtocol:
         """True if the master has assigned streams for the test that begins next."""
         self.unable = ""
         """Why this worker cannot take the streams that the master assigned; "" if it can."""
+        self._has_user = False
         self._sends_from: Path | None = None
         self._master_pid: int | None = None
         """The master's process, while a test is running, if this process can see it."""
@@ -318,12 +328,13 @@ class WorkerProtocol:
         except Exception as why:  # noqa: BLE001 - whatever it is: the master would wait for a minute
             error = caused_line(why)
             self._role.cannot_take_part(error)
-        self.has_share, self.unable = not error, error
+        self.has_share, self.unable, self._has_user = not error, error, False
         self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})
 
     def _take(self, given: dict[str, Any]) -> None:
         if given["entitled"]:
             credentials.entitle(given["endpoint"])
+        credentials.shed(given["endpoint"])
         place, sends = files.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
         self._master_pid = given["pid"] if _machine() == given["machine"] != "" else None
@@ -334,6 +345,12 @@ class WorkerProtocol:
         # Its users would only be counted as failed connections: a password or a driver that this machine lacks is said.
         Limits(spec.timeout, given["endpoint"]).connect(target, schema_of(spec, target)).close()
         self._role.begin(spec, given["endpoint"], place, own, share["clock_offset_ns"])
+
+    def user_started(self) -> None:
+        """Report the first user of a test to the master, once."""
+        if not self._has_user:
+            self._has_user = True
+            self._runner.send_message(USER, {})
 
     def report_rate(self, counts: list[tuple[int, int]], through_s: int) -> None:
         """Send the master the number of ops that succeeded by second, whole up to the second `through_s`."""

@@ -6,7 +6,6 @@ tabs, and draws a page of its own, `/tsbench`.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +29,7 @@ from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures
 from tsbench.drive.webui.live_updates import News, Outbox
 from tsbench.drive.webui.stage import Stage, TestState
+from tsbench.targets import credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -84,6 +84,8 @@ def _attach(test: str, process: LoadProcess) -> Outbox:
 class Test(Protocol):
     """The test of a bare Locust, as its page needs it."""
 
+    run_time_s: float | None
+
     def server_pids(self) -> Sequence[int]:
         """Return the processes of the server that was started here."""
         ...
@@ -107,8 +109,6 @@ class WebPage:
         self.figures = Figures(delay_s=0 if self._master is None else WORKERS_LATE_S)
         self._outbox: Outbox | None = None
         self._state = TestState()
-        self._run_time_s: float | None = None
-        self._timer: gevent.Greenlet | None = None
         self._building = Semaphore()
         self._watcher: gevent.Greenlet | None = None
         coordinator.patient = True
@@ -135,13 +135,11 @@ class WebPage:
     def end_after(self, run_time_s: float | None) -> None:
         """Set the run time of the test that begins next; one that is running keeps its own."""
         if not self._running:
-            self._run_time_s = run_time_s
+            self._test.run_time_s = run_time_s
 
     def planning(self) -> None:
         """Prepare for a test that is about to begin."""
         self._state.enter(Stage.PREPARING)
-        if self._timer is not None:
-            self._timer.kill(block=False)
         if self._master is not None:  # should it not begin, its workers need not end
             self._master.send_message(WATCH, {"test": ""})
 
@@ -150,14 +148,12 @@ class WebPage:
         self._state.step, self._state.share = step, share
 
     def planned(self, run: RunPlan) -> None:
-        """Start the figures of a test whose plan is known, and its run time."""
+        """Start the figures of a test whose plan is known."""
         test = str(run.directory)
         self.figures.begin(test)
         if self._master is not None:
             self._master.send_message(WATCH, {"test": test})
         self._watcher = self._watcher or gevent.spawn(self._watch)
-        if self._run_time_s is not None:
-            self._timer = gevent.spawn_later(self._run_time_s, self._runner.stop)
 
     def checking(self) -> None:
         """Show that a test has ended and is being checked."""
@@ -176,8 +172,6 @@ class WebPage:
             self.figures.take(News.unpacked(data.pop("tsbench")))
 
     def _on_test_stop(self, **_: Any) -> None:
-        if self._timer is not None and self._timer is not gevent.getcurrent():
-            self._timer.kill(block=False)
         self._take()
         if self._state.results is None:
             self._state.end(None, "The test ended before it had begun to measure.")
@@ -307,9 +301,8 @@ class WebPage:
             path = results / "report.html"
             if not path.exists():
                 # A child process: drive may not import report, and plotting would delay the event loop.
-                hidden = {
-                    name: text for name, text in os.environ.items() if not name.startswith(("LOCUST_", "TSBENCH_"))
-                }
+                whole = credentials.whole_environment()
+                hidden = {name: text for name, text in whole.items() if not name.startswith(("LOCUST_", "TSBENCH_"))}
                 command = [sys.executable, "-c", REPORT, str(results)]
                 try:
                     child = subprocess.run(

@@ -92,6 +92,6 @@ def _keys(body: bytes) -> set[str]:
     """Return the keys of a JSON object; for any other body a name that no form has."""
     try:
         content = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"(not JSON)"}
     return set(content) if isinstance(content, dict) else {"(no object)"}

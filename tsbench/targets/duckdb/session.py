@@ -14,7 +14,7 @@ from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
 from tsbench.targets.duckdb.schemas import BATCH, meaning_of
 from tsbench.targets.op_context import decoded
-from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
+from tsbench.targets.sql import DeleteFile, inventory, objects_in_file, stored_records, table_names
 from tsbench.targets.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.targets.base import ServerObject
+    from tsbench.targets.inventory import Inventory
 
 
 class DuckdbSession:
@@ -102,6 +103,18 @@ class DuckdbSession:
             there = {name for (name,) in self._connection.execute(ours).fetchall()}
             ((holds,),) = self._connection.execute(all_of_them).fetchall()
         return objects_in_file(self._path, [name for name in table_names(measurements) if name in there], holds)
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        def fetch(text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+            found = self._connection.execute(text).fetchall()
+            return [column[0] for column in self._connection.description], found
+
+        like_ours = (
+            "SELECT table_name FROM duckdb_columns() WHERE schema_name = current_schema()\n"
+            "AND column_name = 'time' AND data_type = 'TIMESTAMP'"
+        )
+        with self._errors(self._timeout_s):
+            return inventory(fetch, like_ours, measurements, series=series)
 
     def close(self) -> None:
         """Close the connection; the last one of a process writes the log into the file and unlocks it."""

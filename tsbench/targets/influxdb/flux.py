@@ -86,6 +86,14 @@ def with_tags_renamed(stored: str) -> str:
     return stored.replace(_PIVOT, f"{_RENAME_TAGS}\n  |> {_PIVOT}")
 
 
+def other_measurements(measurements: Sequence[Measurement]) -> str:
+    """Return the text for the names of all measurements but these that have points, as a column `_value`."""
+    known = " and ".join(f'r["_measurement"] != {text_literal(m.name)}' for m in measurements)
+    steps = [f"range(start: {_EARLIEST}, stop: {_FOREVER})", f"filter(fn: (r) => {known})", "limit(n: 1)"]
+    steps += ['keep(columns: ["_measurement"])', "group()", 'distinct(column: "_measurement")']
+    return "\n  |> ".join(["from(bucket: bucket)", *steps])
+
+
 def _column(name: str) -> str:
     return f"r[{text_literal(name)}]"
 

@@ -8,7 +8,7 @@ import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tsbench.encode import line_protocol
@@ -17,7 +17,9 @@ from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Operation, Payload, Unsupported, expressible
+from tsbench.targets.endpoint import check_text, open_or_name
 from tsbench.targets.op_context import decoded
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from tsbench.model import Batch, Measurement, Query
     from tsbench.net.http_parser import Response
     from tsbench.targets.base import Command
+
+S = TypeVar("S")
 
 _QUIET_S = 0.2
 
@@ -66,8 +70,7 @@ def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
     tsbench.errors.UserMistake
         If the endpoint is malformed or holds a secret.
     """
-    credentials.refuse_secrets(endpoint, "the endpoint")
-    shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped URL may hold a password
+    shown = check_text(endpoint)
     try:
         url = urlsplit(endpoint)
         port = url.port
@@ -161,6 +164,17 @@ def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, ver
     except UserMistake:
         session.close()
         raise
+    except Exception as error:
+        session.close()
+        text = f"{place}: an answer cannot be decoded ({type(error).__name__}: {shortened(str(error))})"
+        raise Unreachable(f"cannot connect to {text}; is InfluxDB {version} running there?") from error
+
+
+def opened(open_session: Callable[[float], S], limit_s: float, place: Place) -> S:
+    """Return what `open_session` returns, called with its limit in seconds; see `endpoint.open_or_name`."""
+    shown = f"{'https' if place.tls else 'http'}://{place}"
+    own = {"an HTTPS server"} if place.tls else {"an InfluxDB server", "an HTTP server"}
+    return open_or_name(open_session, limit_s, (place.host, place.port), own, shown)
 
 
 def settle(busy: Callable[[float], float], timeout_s: float) -> None:
@@ -217,7 +231,7 @@ def error_text(response: Response) -> str:
 
 
 def _message(response: Response) -> str:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         document = json.loads(response.body)
         if isinstance(document, dict) and (text := document.get("error") or document.get("message")):
             return str(text)

@@ -68,6 +68,11 @@ def compile_query(query: Query) -> str:
     return "\n".join([*lines, *rest])
 
 
+def any_point(measurements: Sequence[str]) -> str:
+    """Return the text for a point of each measurement that has one."""
+    return "\n".join(["SELECT *", f"FROM {_names(measurements)}", "LIMIT 1"])
+
+
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 

@@ -23,7 +23,8 @@ from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
 from tsbench.targets.base import Access, Driver, ServerObject, Statement, others_text, statement_of, timed
 from tsbench.targets.influxdb import counters, http_api
-from tsbench.targets.influxdb.influxql import compile_query, quoted
+from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
+from tsbench.targets.inventory import Inventory
 from tsbench.targets.op_context import decoded
 from tsbench.targets.requirements import LocalServer, Part
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _FORM = "http://user@host:8086/database"
 _OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
 _DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
+_AT_ONCE = 50
+"""Measurements of which one statement asks whether they have points."""
 _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -174,6 +177,18 @@ class Influx1Session(Counting):
         holds = len({*policies} - own) + len(shards) + len(queries)
         return (*ours, ServerObject(f"database {database}", (Statement("DROP DATABASE $database"),), holds=holds))
 
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        """Return the other measurements that have points in the policy; points carry their tags, so no `series`."""
+        del series
+        if self._place["database"] not in self._column("SHOW DATABASES", "databases"):
+            return Inventory()
+        names = sorted({*self._column("SHOW MEASUREMENTS ON $database")} - {m.name for m in measurements})
+        found: set[str] = set()
+        for first in range(0, len(names), _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            found |= {one["name"] for one in self._execute(any_point(some))}
+        return Inventory(tuple(sorted(found)))
+
     def _column(self, text: str, series: str = "", *, column: str = "name") -> list[Any]:
         """Return one column of a statement's answer, of the series of that name (default: of all)."""
         found = [one for one in self._execute(self._filled(text)) if series in {"", one.get("name")}]
@@ -280,10 +295,15 @@ class Influx1Target:
         """Open a session and verify that the server accepts our credentials."""
         del schema  # the layout is in the statements
         password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
-        session = Influx1Session(_parse(endpoint), password, timeout_s, waiter)
-        with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
-            session.run([Statement("SHOW DATABASES")], timeout_s=connect_timeout_s)
-        return session
+        found = _parse(endpoint)
+
+        def opened(limit_s: float) -> Influx1Session:
+            session = Influx1Session(found, password, timeout_s, waiter)
+            with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
+                session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
+            return session
+
+        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
 
 
 def _parse(endpoint: str) -> Endpoint:

@@ -30,6 +30,7 @@ from tsbench.targets.base import (
     timed,
 )
 from tsbench.targets.influxdb import counters, flux, http_api
+from tsbench.targets.inventory import Inventory
 from tsbench.targets.op_context import decoded
 from tsbench.targets.requirements import LocalServer
 
@@ -175,6 +176,14 @@ class Influx2Session(Counting):
             return ()
         return (ServerObject(f"bucket {self._bucket}", (DeleteBucket(),), bucket["id"]),)
 
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        """Return the other measurements that have points in the bucket; points carry their tags, so no `series`."""
+        del series
+        if self._found() is None:
+            return Inventory()
+        text = self._flux(flux.other_measurements(measurements))
+        return Inventory(tuple(sorted(name for (name,) in flux.records(text, ("_value",)))))
+
     @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of requests, writes, storage and memory."""
@@ -300,10 +309,14 @@ class Influx2Target(KeepsAll):
         require_driver(self)
         found = _parse(endpoint)
         token = _token(endpoint, found.options.get("token_file", ""))
-        session = Influx2Session(found, token, timeout_s, waiter)
-        with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
-            session.claim(connect_timeout_s)
-        return session
+
+        def opened(limit_s: float) -> Influx2Session:
+            session = Influx2Session(found, token, timeout_s, waiter)
+            with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
+                session.claim(limit_s)
+            return session
+
+        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
 
 
 def _token(endpoint: str, file: str) -> str | None:

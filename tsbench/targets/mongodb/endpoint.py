@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from ssl import SSLError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -14,11 +18,24 @@ from pymongo.uri_parser import parse_uri
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
+from tsbench.targets.endpoint import check_text, product_at
 from tsbench.targets.mongodb import options
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+_TELLING = frozenset({"PLAIN", "MONGODB-OIDC"})
+"""Mechanisms that hand over what a listener could log in with; they are used only if an endpoint names them."""
+_PRODUCT = "a MongoDB server"
+_LOOKED_S = 0.01
+_SILENT_S = 1.0
+"""Seconds until a silent port is looked at: another product may wait for its own clients' words."""
+_MOST = 300
+_KNOWN = re.compile(r"\[Errno (?:111|113|101|-\d+)\]|CERTIFICATE")
+"""Causes that need no look at the port: refused, no route, a name that nobody knows, or a certificate."""
+_LONG = re.compile(r" \(configured timeouts: [^)]*\)|, Timeout: .*|, full error: .*", re.DOTALL)
+"""Parts of pymongo's messages that say nothing of the cause."""
 FORM = "mongodb://user@host:27017/tsbench"
 
 
@@ -60,8 +77,7 @@ def parse(endpoint: str) -> Endpoint:
     tsbench.errors.UserMistake
         If it is malformed, holds a password, or has an option that does not exist.
     """
-    credentials.refuse_secrets(endpoint, "the endpoint")
-    shown = endpoint.rpartition("@")[2].partition("?")[0]  # a mistyped URL may hold a password
+    shown = check_text(endpoint)
     if not endpoint.startswith(("mongodb://", "mongodb+srv://")):
         raise UserMistake(f"{shown} is not a MongoDB endpoint; write {FORM}")
     try:
@@ -69,18 +85,31 @@ def parse(endpoint: str) -> Endpoint:
         given = parse_qsl(parts.query, keep_blank_values=True)
         user = parts.username or ""
         bare = parts.netloc.rpartition("@")[2]
+        if parts.scheme == "mongodb" and "," not in bare and not credentials.is_entitled(endpoint):
+            given.append(("directConnection", "true"))  # or the driver would connect to all hosts that the server names
         url = urlunsplit(
             (parts.scheme, bare, parts.path or "/", urlencode([g for g in given if g[0] not in options.OURS]), "")
         )
         # A service record would be looked up in the domain name system: it is, when a session is opened.
         known = parse_uri(url.replace("mongodb+srv://", "mongodb://"), warn=False)
+    except OSError as error:  # of a file that an option names
+        raise UserMistake(f"{shown}: {error.filename or 'a file'} cannot be read: {error.strerror}") from None
     except (ValueError, InvalidURI, ConfigurationError) as error:
-        raise UserMistake(f"{shown} is not a MongoDB endpoint ({error}); write {FORM}") from None
+        raise UserMistake(f"{shown} is not a MongoDB endpoint ({shortened(str(error), _MOST)}); write {FORM}") from None
     database = known["database"] or ""
     if not database.startswith("tsbench"):
         raise UserMistake(f"{shown}: tsbench drops collections; name a database that begins with tsbench, as in {FORM}")
     options.check(shown, dict(given))
+    _keep_from_listeners(shown, parts.scheme, known["options"])
     return Endpoint(url, user, database, {name: value for name, value in given if name in options.OURS})
+
+
+def _keep_from_listeners(shown: str, scheme: str, given: Mapping[str, Any]) -> None:
+    """Refuse a mechanism that sends the password or token itself, where the endpoint says nothing of TLS."""
+    mechanism = given.get("authMechanism")
+    if mechanism in _TELLING and given.get("tls") is None and scheme == "mongodb":
+        text = f"authMechanism={mechanism} sends the password as it is, and anybody on the way could read it"
+        raise UserMistake(f"{shown}: {text}; add tls=true, or tls=false if that is meant")
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------
@@ -137,7 +166,7 @@ def _client(endpoint: Endpoint, password: str | None) -> pymongo.MongoClient[dic
         login = {"username": endpoint.user, **({"password": password} if password is not None else {})}
     return pymongo.MongoClient(
         endpoint.url,
-        connect=False,
+        connect=True,  # it looks for its servers in the background
         appname="tsbench",
         maxPoolSize=0,  # no limit: every user has a connection of its own, as with other databases
         retryWrites=False,  # an op is one attempt; a second one could store its points twice
@@ -146,12 +175,68 @@ def _client(endpoint: Endpoint, password: str | None) -> pymongo.MongoClient[dic
     )
 
 
-def refused(shown: str, error: PyMongoError) -> UserMistake | Unreachable:
-    """Return the error for a connection that failed: one line with the cure."""
-    last = " ".join(str(error).split())[:200]
+def await_server(client: pymongo.MongoClient[dict[str, Any]], timeout_s: float) -> None:
+    """Wait until a server has answered a client, for at most `timeout_s`; pymongo would go on where none can.
+
+    Raises
+    ------
+    pymongo.errors.ConnectionFailure
+        If no server can be reached, or another product listens there; the text has host, port and cause.
+    """
+    began = time.monotonic()
+    silent_at = began + _SILENT_S
+    while time.monotonic() - began < timeout_s:
+        servers = client.topology_description.server_descriptions()
+        failures = [(*place, server.error) for place, server in servers.items() if server.error is not None]
+        if any(server.is_server_type_known for server in servers.values()):
+            return
+        for host, port, error in failures[: len(failures) == len(servers)]:
+            product = "" if _KNOWN.search(str(error)) else _other_product(host, port)
+            text = f"{product} answers there, not MongoDB" if product else _reason(error)
+            raise ConnectionFailure(text if f"{host}:{port}" in text else f"{host}:{port}: {text}") from error
+        if servers and time.monotonic() >= silent_at:
+            silent_at = float("inf")
+            host, port = next(iter(servers))
+            if product := _other_product(host, port):
+                raise ConnectionFailure(f"{host}:{port}: {product} answers there, not MongoDB")
+        time.sleep(_LOOKED_S)
+    raise ConnectionFailure(f"no answer within {timeout_s:g} s")
+
+
+def _other_product(host: str, port: int | None) -> str:
+    found = "" if port is None else product_at(host, port)  # without a port it is a Unix socket
+    return "" if found == _PRODUCT else found
+
+
+@contextmanager
+def connecting(endpoint: str) -> Iterator[None]:
+    """Convert whatever pymongo raises while a connection is opened to one line with the cure."""
+    try:
+        yield
+    except UserMistake:
+        raise
+    except Exception as error:
+        raise _refused(endpoint, error) from error
+
+
+def _refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
+    """Return the error for a connection that failed."""
+    secret_cure = credentials.cure(endpoint, "TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
+    last, shown = _reason(error), f"cannot connect to {shortened(endpoint, _MOST)}"
+    if isinstance(error, ConfigurationError) and "password is required" in last:
+        return UserMistake(f"{shown}: the endpoint has a user, and there is no password; {secret_cure}")
     if isinstance(error, OperationFailure):
-        cure = credentials.cure(shown, "TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
-        return UserMistake(f"cannot connect to {shown}: {last}; {cure}")
+        return UserMistake(f"{shown}: {last}; {secret_cure}")
+    if isinstance(error, ConnectionFailure) and "certificate" in last:
+        cure = "name the file of the authority's certificate with tlsCAFile, and the server by the name in its own"
+        return UserMistake(f"{shown}: {last}; {cure}")
     if isinstance(error, ConnectionFailure):
-        return Unreachable(f"cannot connect to {shown}: {last}; is the server running there?")
-    return UserMistake(f"cannot connect to {shown}: {last}")
+        cure = "" if "not MongoDB" in last else "; is the server running there?"
+        return Unreachable(f"{shown}: {last}{cure}")
+    if isinstance(error, (PyMongoError, OSError)):
+        return UserMistake(f"{shown}: {last}{'; look at the files in its options' * isinstance(error, SSLError)}")
+    return Unreachable(f"{shown}: an answer cannot be decoded ({type(error).__name__}: {last}); is it MongoDB?")
+
+
+def _reason(error: BaseException) -> str:
+    return shortened(_LONG.sub("", str(error)), _MOST) or type(error).__name__

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tsbench.encode.bson_columns import FIELD, MEASUREMENT, POINT, TAGS, TIME, VALUE
-from tsbench.encode.bson_hours import HOUR, KEY, POINTS
+from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TAGS, TIME, VALUE
+from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.model import Above, Latest
 from tsbench.targets.mongodb.pipelines import Pipeline, among, bound_of, key_path, limited, named, plain, within
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 VALUES = "point_values"
 """The collection of all measurements' values."""
+HOUR_NS = HOUR_MS * NS_PER_MS
 HOUR_PATH, KEY_PATH = f"_id.{HOUR}", f"_id.{KEY}"
 
 
@@ -78,18 +80,8 @@ class ValuePipeline(Pipeline):
         ]
 
     def stored(self, query: Stored) -> list[Stage]:
-        m = query.measurement
-        known = list(m.field_names)
-        others = {"$filter": {"input": "$values", "as": "one", "cond": {"$not": [{"$in": ["$$one.f", known]}]}}}
-        pairs = {"$map": {"input": others, "as": "one", "in": {"k": {"$ifNull": ["$$one.f", "?"]}, "v": "$$one.v"}}}
-        point = {TIME: f"$_id.{TIME}", TAGS: f"$_id.{TAGS}", **_row_values(known)}
-        return [
-            {"$match": {MEASUREMENT: m.name}},
-            *within(TIME, query),
-            *_rows({TIME: f"${TIME}", TAGS: f"${TAGS}"}, known, {"others": {"$arrayToObject": pairs}}),
-            {"$replaceRoot": {"newRoot": {"$mergeObjects": ["$others", point]}}},
-            *limited(query),
-        ]
+        of_points = None if query.limit is None else replace(query, limit=query.limit * len(query.measurement.fields))
+        return [{"$match": {MEASUREMENT: query.measurement.name}}, *within(TIME, query), *limited(of_points or query)]
 
 
 def _of(query: Read, window: Stage, fields: Sequence[str]) -> Stage:
@@ -100,7 +92,7 @@ def _of(query: Read, window: Stage, fields: Sequence[str]) -> Stage:
     }
 
 
-def _rows(by: Stage, fields: Sequence[str], more: Stage | None = None) -> list[Stage]:
+def _rows(by: Stage, fields: Sequence[str]) -> list[Stage]:
     """Return the stages that put values together: one document with an array `rows` per point.
 
     Points of a series at the same time differ in their numbers; those of the same number have the same values.
@@ -117,7 +109,7 @@ def _rows(by: Stage, fields: Sequence[str], more: Stage | None = None) -> list[S
     ]
     return [
         {"$group": {"_id": {**by, POINT: f"${POINT}"}, "values": {"$push": {"f": f"${FIELD}", "v": f"${VALUE}"}}}},
-        {"$project": {"rows": {"$zip": {"inputs": arrays, "useLongestLength": True}}, **(more or {})}},
+        {"$project": {"rows": {"$zip": {"inputs": arrays, "useLongestLength": True}}}},
         {"$unwind": {"path": "$rows", "preserveNullAndEmptyArrays": True}},
     ]
 
@@ -147,7 +139,9 @@ class HourPipeline(Pipeline):
         ]
 
     def stored(self, query: Stored) -> list[Stage]:
-        return [*_UNWOUND, *within(TIME, query), *limited(query)]
+        """Return the stages for the whole hours that have points in a query's time; its limit is the reader's."""
+        first = None if query.start_ns is None else query.start_ns // HOUR_NS * HOUR_NS
+        return within(HOUR_PATH, replace(query, start_ns=first))
 
 
 def _newest(m: Measurement) -> list[Stage]:

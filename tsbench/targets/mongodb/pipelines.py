@@ -40,7 +40,7 @@ class Pipeline:
             case Count():
                 stages = self.count(query.measurement)
             case Stored():
-                stages = self.stored(query)
+                return statement(self.collection(query.measurement), self.stored(query), query)
         return statement(self.collection(query.measurement), stages)
 
     # --- what other layouts replace
@@ -117,11 +117,11 @@ class Pipeline:
         return {"$avg" if aggregate == "mean" else f"${aggregate}": self.value(field)}
 
 
-def statement(collection: str, stages: Sequence[Stage]) -> Statement:
-    """Return a pipeline as a statement."""
+def statement(collection: str, stages: Sequence[Stage], *stored: Stored) -> Statement:
+    """Return a pipeline as a statement, and with a query for whole documents, as which they are read."""
     text = ",\n  ".join(json.dumps(stage, default=_shown, ensure_ascii=False) for stage in stages)
     return Statement(
-        f"db[{json.dumps(collection, ensure_ascii=False)}].aggregate([\n  {text}\n])", (collection, stages)
+        f"db[{json.dumps(collection, ensure_ascii=False)}].aggregate([\n  {text}\n])", (collection, stages, *stored)
     )
 
 
@@ -155,12 +155,12 @@ def named(names: Mapping[str, Any], fields: Sequence[str]) -> Stage:
 
 
 def within(path: str, query: Stored) -> list[Stage]:
-    """Return the stage for the times of a query; without a start, also for what has no time."""
+    """Return the stage for the times of a query; without a start, also for what has none or no date as one."""
     bounds = {name: bound for name, bound in (("$gte", query.start_ns), ("$lt", query.end_ns)) if bound is not None}
     if not bounds:
         return []
     found = {path: {name: bound_of(bound) for name, bound in bounds.items()}}
-    return [{"$match": found if query.start_ns is not None else {"$or": [found, {path: None}]}}]
+    return [{"$match": found if query.start_ns is not None else {"$or": [found, {path: {"$not": {"$type": "date"}}}]}}]
 
 
 def limited(query: Stored) -> list[Stage]:

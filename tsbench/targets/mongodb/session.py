@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import bson
 import pymongo
-from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import (
     ConnectionFailure,
     ExecutionTimeout,
@@ -20,14 +21,17 @@ from pymongo.errors import (
 )
 
 from tsbench.collect.counters import Counting
-from tsbench.encode.bson_columns import NS_PER_MS, TAGS, TIME
+from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
-from tsbench.targets.base import ServerObject, Statement, not_mine, others_text, statement_of, timed
+from tsbench.targets.base import ServerObject, Statement, not_mine, statement_of, timed
+from tsbench.targets.inventory import Inventory
 from tsbench.targets.mongodb import counters, explain
+from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
 from tsbench.targets.mongodb.durability import YES, durability, majority_journals
-from tsbench.targets.mongodb.endpoint import CLIENTS, parse, refused
+from tsbench.targets.mongodb.endpoint import CLIENTS, await_server, connecting, parse
+from tsbench.targets.mongodb.layouts import VALUES
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
 from tsbench.targets.mongodb.wire import Messages
@@ -46,8 +50,7 @@ if TYPE_CHECKING:
     from tsbench.targets.mongodb.schemas import DocumentSchema
     from tsbench.targets.plans import Plan
 
-_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
-"""Times beyond the year 9999, which Python's datetimes do not have, are numbers of milliseconds."""
+_RAW: CodecOptions[RawBSONDocument] = CodecOptions(RawBSONDocument)
 _BATCH_ROWS = 100_000
 """Rows that the server may send at once; its default is 101, which costs every larger answer another request."""
 _OPTIONAL_CODES = frozenset({13, 26, 59, 115})
@@ -73,18 +76,18 @@ def connect(
         If no server answers.
     """
     of = parse(endpoint)
-    shared = CLIENTS.take(of, credentials.read_for(endpoint, "TSBENCH_PASSWORD"))
-    try:
-        with pymongo.timeout(timeout_s if connect_timeout_s is None else connect_timeout_s):
-            about = shared.client[of.database].command("buildInfo")
-            kind = FerretdbSession if "ferretdb" in about else MongodbSession
-            return kind(of, schema, shared, about, timeout_s, waiter)
-    except PyMongoError as error:
-        shared.close()
-        raise refused(endpoint, error) from error
-    except BaseException:
-        shared.close()
-        raise
+    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+    with connecting(endpoint):
+        shared = CLIENTS.take(of, credentials.read_for(endpoint, "TSBENCH_PASSWORD"))
+        try:
+            with pymongo.timeout(limit_s):
+                await_server(shared.client, limit_s)
+                about = shared.client[of.database].command("buildInfo")
+                kind = FerretdbSession if "ferretdb" in about else MongodbSession
+                return kind(of, schema, shared, about, timeout_s, waiter)
+        except BaseException:
+            shared.close()
+            raise
 
 
 class MongodbSession(Counting, Explaining):
@@ -107,7 +110,7 @@ class MongodbSession(Counting, Explaining):
     ) -> None:
         self._of, self._schema, self._shared, self._about = of, schema, shared, about
         self._timeout_s, self._waiter = timeout_s, waiter
-        self._database = shared.client.get_database(of.database, codec_options=_OPTIONS)
+        self._database = shared.client.get_database(of.database, codec_options=OPTIONS)
         self._bodies: dict[str, tuple[bytes, bytes]] = {}
         self._messages: Messages | None = Messages(shared.client, waiter)
 
@@ -218,16 +221,25 @@ class MongodbSession(Counting, Explaining):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Run an aggregation pipeline and fetch every document."""
+        if columns[-1] == OTHERS:
+            return Rows(columns, self._stored(statement))
         if len(statement.params) != 2:
             raise not_mine(statement)
         collection, stages = statement.params
         with _errors(self._timeout_s), self._database[collection].aggregate(stages, batchSize=_BATCH_ROWS) as cursor:
             found = cursor.to_list() if hasattr(cursor, "to_list") else list(cursor)
-            if columns[-1] == OTHERS:
-                return Rows(columns, [_stored_record(document, columns) for document in found])
         if not found and TIME not in columns:  # a count of nothing is no document
             found = [dict.fromkeys(columns, 0)]
         return Rows(columns, [tuple(map(document.get, columns)) for document in found])
+
+    def _stored(self, statement: Statement) -> list[tuple[Any, ...]]:
+        if len(statement.params) != 3:
+            raise not_mine(statement)
+        name, stages, query = statement.params
+        documents = READERS[type(self._schema.pipeline)](query, is_ordered=not self._schema.is_timeseries)
+        collection: Any = self._database.get_collection(name, _RAW)  # of documents of another class than the others
+        with _errors(self._timeout_s), collection.aggregate(stages, batchSize=_BATCH_ROWS) as cursor:
+            return documents.rows(document.raw for document in cursor)
 
     def explain(self, statement: Statement) -> Plan:
         """Execute an aggregation pipeline and return how the server did that."""
@@ -304,6 +316,23 @@ class MongodbSession(Counting, Explaining):
             for one in found
         ]
 
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        """Return the collections whose first document has a time in one of our places, and the other measurements.
+
+        Documents carry their tags, so that no `series` lie beside them.
+        """
+        del series
+        names = self._schema.collections(measurements)
+        with _errors(self._timeout_s):
+            others = sorted({*self._database.list_collection_names()} - {*names})
+            others = [name for name in others if not name.startswith("system.")]
+            found = [name for name in others if is_like_ours(self._database[name].find_one() or {})]
+            for name in {*names} & {VALUES}:
+                known = [{"$match": {MEASUREMENT: {"$nin": [m.name for m in measurements]}}}]
+                unknown = self._database[name].aggregate([*known, {"$group": {"_id": f"${MEASUREMENT}"}}])
+                found += sorted(str(one["_id"]) for one in unknown)
+        return Inventory(tuple(found))
+
     def counters(self) -> Mapping[str, float]:
         with _errors(self._timeout_s):
             return counters.of(self._shared.client.admin.command("serverStatus"))
@@ -335,22 +364,6 @@ class FerretdbSession(MongodbSession):
             about = self._shared.client.admin.command("serverStatus").get("ferretdb", {})
         below = {name: str(about[name]).partition(" on ")[0] for name in ("documentdb", "postgresql") if name in about}
         return {**super().facts(), **below}
-
-
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
-def _stored_record(document: dict[str, Any], columns: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return a document under the columns of `Stored`: tags and fields by name, and whatever else it has."""
-    left = {name: value for name, value in document.items() if name not in {"_id", TIME, TAGS}}
-    tags = document.get(TAGS)
-    others = dict(tags) if isinstance(tags, dict) else {} if tags is None else {TAGS: tags}
-    values = [others.pop(name) if name in others else left.pop(name, None) for name in columns[1:-1]]
-    return (_time_ns(document.get(TIME)), *values, others_text({**others, **left}))
-
-
-def _time_ns(value: Any) -> Any:
-    return None if value is None else int(bson.DatetimeMS(value)) * NS_PER_MS
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

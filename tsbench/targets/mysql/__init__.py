@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
+from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.mysql.endpoint import parse
 from tsbench.targets.mysql.schemas import SCHEMAS, MysqlSchema
 from tsbench.targets.requirements import LocalServer, Part, Requirement
@@ -58,7 +59,13 @@ class MysqlTarget(KeepsAll):
         from tsbench.targets.mysql.session import connect
 
         of = parse(endpoint, self.name, self.product)
-        return connect(of, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, waiter=waiter)
+        return open_or_name(
+            lambda limit_s: connect(of, timeout_s=timeout_s, connect_timeout_s=limit_s, waiter=waiter),
+            timeout_s if connect_timeout_s is None else connect_timeout_s,
+            (of.host, of.port),
+            {"a MariaDB server", "a MySQL server"},
+            endpoint.partition("?")[0],
+        )
 
 
 _DRIVER = Requirement("mysqlclient", "MySQLdb", "make mysql (docs/databases/mysql.md)", is_optional=True)

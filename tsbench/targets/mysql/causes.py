@@ -10,20 +10,27 @@ from typing import TYPE_CHECKING
 from tsbench.errors import Unreachable, UserMistake, is_disk_full, one_line
 from tsbench.model import Outcome
 from tsbench.targets import credentials
-from tsbench.targets.mysql.endpoint import REQUIRED, SSL_MODE, VERIFIED
+from tsbench.targets.mysql.endpoint import AUTH_PLUGINS, DISABLED, PUBLIC_KEY, REQUIRED, SSL_MODE, VERIFIED
 
 if TYPE_CHECKING:
     import MySQLdb
 
     from tsbench.targets.mysql.endpoint import Endpoint
 
+_CLEARER = {
+    "Load data local infile forbidden": "the server asked for a file of this machine, which it does not get; do you "
+    "know that server?",
+}
+"""What the client library says, and what users read instead."""
 PERMISSION = frozenset({1044, 1142, 1143, 1227, 1410, 4166})
 _NEEDS_TLS = 3159
+_UNKNOWN_ERROR, _PLUGIN_REFUSED = 2000, 5010
+"""The client library's; the first one is also all that it says where it has no key to encrypt a password with."""
 _TIMEOUT = frozenset({1969, 3024})
 """The server's own time limit for a statement."""
 _CONNECTION = frozenset(
-    {1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
-)
+    {1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2000, 2006, 2013, 2014, 2027, 2055}
+) | {3169, 4031}
 _CAUSES = {
     1040: "connections",
     1203: "connections",
@@ -70,7 +77,8 @@ def code_of(error: MySQLdb.Error) -> int:
 
 def text_of(error: MySQLdb.Error) -> str:
     """Return the error's message as one line."""
-    return " ".join(str(error.args[1]).split()) if len(error.args) > 1 else one_line(error)
+    text = " ".join(str(error.args[1]).split()) if len(error.args) > 1 else one_line(error)
+    return _CLEARER.get(text, text)
 
 
 def meaning(error: MySQLdb.Error) -> tuple[Outcome, str]:
@@ -100,6 +108,18 @@ def refused(of: Endpoint, error: MySQLdb.Error) -> UserMistake | Unreachable:
         return UserMistake(
             f"cannot connect to {shown}: {text}; add {SSL_MODE}={REQUIRED} or {VERIFIED} to the endpoint"
         )
-    if code in {1044, 1130, 2019, 2026, 2059, 2061}:
+    if code == _PLUGIN_REFUSED or (code == _UNKNOWN_ERROR and text not in _CLEARER.values()):
+        return UserMistake(f"cannot connect to {shown}: {_refused_plugin(of)}")
+    if code in {1044, 1130, 2000, 2019, 2026, 2059, 2061}:
         return UserMistake(f"cannot connect to {shown}: {text}")
     return Unreachable(f"cannot connect to {shown}: {text}; is the server running there?")
+
+
+def _refused_plugin(of: Endpoint) -> str:
+    """Return why the password was not sent, and the cure."""
+    if of.ssl_mode == DISABLED:
+        return (
+            f"the server asks for the password itself, which it does not get without TLS; add {SSL_MODE}={REQUIRED} or "
+            f"{VERIFIED} to the endpoint, or, for caching_sha2_password, {PUBLIC_KEY}=FILE"
+        )
+    return f"the server asks for a login other than {', '.join(of.plugins)}; {AUTH_PLUGINS} of the endpoint allows more"

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import _socket
 import os
+import re
 import socket
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import MySQLdb
-from MySQLdb import _mysql
+from MySQLdb.constants import CLIENT
 from MySQLdb.constants import FIELD_TYPE as TYPE
 
+from tsbench.targets.mysql import login
 from tsbench.targets.mysql.answers import is_whole
 from tsbench.targets.watchdog import new_lock
 
@@ -30,7 +32,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
-_UNKNOWN_DATABASE = 1049
+_UNKNOWN_ERROR, _LOST = 2000, 2013
+_QUERY, _OK, _LOCAL_FILE, _ERROR = 0x03, 0x00, 0xFB, 0xFF
+"""First bytes of a client's and of a server's packets."""
+_PROGRESS = b"\xff\xff\xff"
+"""Begins what MariaDB says of its progress: an error by its form."""
+_FILE = b"rows of tsbench"
+"""What LOAD DATA names, and the only name that a server may ask for; no file is opened for it."""
+_PACKET_BYTES = 65_536
+"""Of LOAD DATA's rows; smaller if the server takes only smaller ones."""
+_LONGEST_ANSWER_BYTES = 4_096
 _PEEKED_BYTES = 16_384
 """A longer answer is read in a thread, since the rest may come while the first part is read."""
 _NEVER = float("inf")
@@ -64,7 +75,7 @@ class Connection:
         self.is_interrupted = False
         self.max_packet_bytes = 1 << 24
         """Largest statement that the server takes, set by the session."""
-        self._raw: Any = _open(of, password, connect_timeout_s)
+        self._raw: Any = login.connect(of, password, connect_timeout_s, _CONVERSIONS)
         # Not Python's own class, which gevent replaces by one that makes the descriptor non-blocking.
         self._socket = _socket.socket(fileno=os.dup(self._raw.fileno()))
         self._new_waiter: NewWaiter | None = None
@@ -73,14 +84,18 @@ class Connection:
         self._sent_at_once = 0
 
     @property
+    def is_encrypted(self) -> bool:
+        """True if the client library has started TLS."""
+        return bool(self._raw.client_flag & CLIENT.SSL)
+
+    @property
     def server(self) -> str:
         """The version that the server sent when the connection was opened."""
         return str(self._raw.get_server_info())
 
     def set_charset(self) -> None:
         """Send and receive UTF-8."""
-        with self._lock:
-            self._raw.set_character_set("utf8mb4")
+        self._alone(self._raw.set_character_set, "utf8mb4")
 
     def wait_by(self, new_waiter: NewWaiter) -> None:
         """Wait by a waiter from now on; statements and answers too long for that are sent and read in a thread."""
@@ -109,7 +124,7 @@ class Connection:
         """Call a function while no other thread closes the connection, and close it then if that was asked for."""
         with self._lock:
             try:
-                return function(*args)
+                return login.called(function, *args)
             finally:
                 if self._closing:
                     self._close()
@@ -119,7 +134,12 @@ class Connection:
         return self._answer()
 
     def _answer(self) -> tuple[list[str], list[tuple[Any, ...]]]:
-        self._raw.read_query_result()
+        try:
+            self._raw.read_query_result()
+        except MySQLdb.Error as error:
+            if error.args[0] == _UNKNOWN_ERROR:  # the server asked for a file, which the library refused
+                self._break_off()
+            raise
         result = self._raw.store_result()
         if result is None:
             return [], []
@@ -160,16 +180,75 @@ class Connection:
             if not self._closing:
                 self._waiter = new_waiter(self._socket.fileno())
 
-    def load(self, text: bytes) -> str:
-        """Execute a LOAD DATA statement; return the server's summary (`Records: 3  Deleted: 0 ...`)."""
-        self.execute(text)
-        return str(self._raw.info() or "")
+    def load(self, options: bytes, rows: bytes | memoryview) -> bytes:
+        """Execute a LOAD DATA statement on these rows; return the server's summary (`Records: 3  Deleted: 0 ...`).
+
+        The library is not asked, since it sends any file that a server names: the rows are sent from memory, once, and
+        only if the server asks for them by our name. Not for an encrypted connection.
+        """
+        return self._alone(self._load, b"LOAD DATA LOCAL INFILE '%b' %b" % (_FILE, options), memoryview(rows))
+
+    def _load(self, statement: bytes, rows: memoryview) -> bytes:
+        try:
+            self._send(0, bytes((_QUERY,)) + statement)
+            answer, number = self._receive()
+            if answer[0] == _LOCAL_FILE:
+                if answer[1:] != _FILE:
+                    text = f"the server asked for the file {answer[1:]!r} in place of the rows to load"
+                    raise MySQLdb.OperationalError(_UNKNOWN_ERROR, text)
+                size = min(_PACKET_BYTES, self.max_packet_bytes - 1)
+                for start in range(0, len(rows), size):
+                    self._send(number, rows[start : start + size])
+                    number += 1
+                self._send(number, b"")
+                answer, _ = self._receive()
+        except OSError as error:
+            self._break_off()
+            raise MySQLdb.OperationalError(_LOST, f"lost connection to the server during LOAD DATA: {error}") from error
+        except MySQLdb.Error:
+            self._break_off()
+            raise
+        if answer[0] == _ERROR:
+            text = answer[3:].decode(errors="replace")
+            raise MySQLdb.OperationalError(int.from_bytes(answer[1:3], "little"), re.sub(r"^#.{5}", "", text))
+        if answer[0] != _OK:
+            self._break_off()
+            asked = "asked for a second file" if answer[0] == _LOCAL_FILE else "sent what is no answer to LOAD DATA"
+            raise MySQLdb.OperationalError(_UNKNOWN_ERROR, f"the server {asked}")
+        return answer
+
+    def _send(self, number: int, payload: bytes | memoryview) -> None:
+        header = len(payload).to_bytes(3, "little") + bytes((number & 0xFF,))
+        self._socket.sendall(b"".join((header, payload)))
+
+    def _receive(self) -> tuple[bytes, int]:
+        """Return the payload of the server's next packet, and the number of the packet after it."""
+        while True:
+            header = self._receive_bytes(4)
+            length = int.from_bytes(header[:3], "little")
+            if not 0 < length <= _LONGEST_ANSWER_BYTES:
+                raise OSError(f"an answer of {length:,} bytes")
+            payload = self._receive_bytes(length)
+            if not payload.startswith(_PROGRESS):
+                return payload, header[3] + 1
+
+    def _receive_bytes(self, count: int) -> bytes:
+        found = b""
+        while len(found) < count:
+            more = self._socket.recv(count - len(found))
+            if not more:
+                raise OSError("the server ended it")
+            found += more
+        return found
+
+    def _break_off(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def interrupt(self) -> None:
         """End a running query with the error of a lost connection."""
         self.is_interrupted = True
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._break_off()
 
     def close(self) -> None:
         """Close the connection, or let the thread do it that uses it; closing twice is harmless."""
@@ -194,24 +273,3 @@ class Connection:
         with suppress(MySQLdb.Error):
             self._raw.close()
         self._socket.close()
-
-
-def _open(of: Endpoint, password: str, timeout_s: float) -> Any:
-    """Connect; without the database if it does not exist, which `CreateDatabase` then makes."""
-    arguments: dict[str, Any] = {
-        "host": of.host,
-        "port": of.port,
-        "user": of.user,
-        "password": password,
-        "conv": _CONVERSIONS,
-        "connect_timeout": max(1, round(timeout_s)),
-        "local_infile": 1,
-        "ssl_mode": of.ssl_mode,
-        **({"ssl": {"ca": of.ssl_ca}} if of.ssl_ca else {}),
-    }
-    try:
-        return _mysql.connect(database=of.database, **arguments)
-    except MySQLdb.OperationalError as error:
-        if error.args[0] != _UNKNOWN_DATABASE:
-            raise
-        return _mysql.connect(**arguments)

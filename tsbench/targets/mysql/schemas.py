@@ -27,6 +27,8 @@ _COLUMN_TYPE = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
 _EPOCH = "TIMESTAMP'1970-01-01 00:00:00'"
 _PIECE_BYTES = 256 * 1024
 """About the size of the pieces of a write, between which the session may divide it into several statements."""
+_LINES = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY x'09' ESCAPED BY x'5c' LINES TERMINATED BY x'0a'"
+"""The form of LOAD DATA's lines; hexadecimal, since no backslash escapes a delimiter in a text."""
 _TAG_ROWS = 1_000
 """Rows of one INSERT into the table of tags."""
 
@@ -217,9 +219,24 @@ def _replace(m: Measurement) -> str:
 
 
 def _load(m: Measurement) -> str:
-    # The name of the file is the session's; delimiters are hexadecimal, since no backslash escapes them in a text.
-    form = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY x'09' ESCAPED BY x'5c' LINES TERMINATED BY x'0a'"
-    return f"REPLACE INTO TABLE {quoted(m.name)} {form} ({_columns(m)})"
+    return f"REPLACE INTO TABLE {quoted(m.name)} {_LINES} ({_columns(m)})"
+
+
+def loaded_as_values(payload: Payload) -> tuple[bytes, list[bytes]]:
+    """Return lines for LOAD DATA as REPLACE statements: their beginning, and the rows in pieces of a statement.
+
+    Every value is a text, which a server converts as it does those of lines.
+    """
+    head = payload.text.replace("INTO TABLE", "INTO", 1).replace(_LINES, "", 1) + " VALUES "
+    found, lines, start = [], bytes(payload.data), 0
+    while start < len(lines):
+        end = lines.find(b"\n", start + _PIECE_BYTES)
+        piece = lines[start : end if end >= 0 else len(lines) - 1]
+        for old, new in ((b"\\\\", b"\\"), (b"'", b"''"), (b"\t", b"','"), (b"\n", b"'),('")):
+            piece = piece.replace(old, new)
+        found.append(b"('%b')" % piece)
+        start = end + 1 if end >= 0 else len(lines)
+    return head.encode(), found
 
 
 _COMPRESSED = "ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8"

@@ -17,7 +17,7 @@ from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program
-from tsbench.targets.mysql.endpoint import local
+from tsbench.targets.mysql.endpoint import local, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,12 @@ class _Server(ManagedServer):
     @property
     def endpoint(self) -> str:
         """URL for TCP; it has a port after the first start."""
-        return local(self.product.lower(), _USER, self._port, str(self._password_file))
+        return local(self.product.lower(), _USER, self._port, str(self._password_file), self._public_key)
+
+    @property
+    def _public_key(self) -> str:
+        """File with the key by which the password is encrypted; "" where logging in needs none."""
+        return ""
 
     @property
     def _password_file(self) -> Path:
@@ -126,10 +131,14 @@ class _Server(ManagedServer):
     def _ready(self) -> None:
         import MySQLdb  # noqa: PLC0415 - settings are checked without it
 
-        password = self._password_file.read_text(encoding="utf-8").strip()
+        from tsbench.targets.mysql import login  # noqa: PLC0415
+
+        of = parse(self.endpoint, self.product.lower(), self.product)
         try:
-            MySQLdb.connect(host="127.0.0.1", port=self._port, user=_USER, password=password, connect_timeout=5).close()
-        except MySQLdb.OperationalError as error:
+            login.connect(of, of.password(), 5).close()
+        except UserMistake as error:  # the key is made at the first start
+            raise NotReady(str(error)) from error
+        except MySQLdb.Error as error:
             code, *text = error.args
             if code in {2002, 2003, 2013}:
                 raise NotReady(" ".join(map(str, text))) from error
@@ -186,6 +195,10 @@ class MysqlServer(_Server):
     product = "MySQL"
     cure = "run .ci/servers mysql-9, or "
     defaults: Mapping[str, str] = {"innodb_redo_log_capacity": "1G"}
+
+    @property
+    def _public_key(self) -> str:
+        return str(self.data / "public_key.pem")
 
     def _programs(self) -> Path:
         tree = cached_program("mysql-9")

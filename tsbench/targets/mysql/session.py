@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from contextlib import contextmanager, nullcontext, suppress
@@ -18,12 +17,11 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
 from tsbench.targets.mysql import causes, counters, every_series
 from tsbench.targets.mysql.connection import Connection
-from tsbench.targets.mysql.endpoint import DISABLED, SSL_MODE
 from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
 from tsbench.targets.mysql.rest import compact, purge
-from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge
+from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge, loaded_as_values
 from tsbench.targets.op_context import MEANT, OpContext, undecodable
-from tsbench.targets.sql import names, quoted, stored_records, table_names
+from tsbench.targets.sql import inventory, names, quoted, stored_records, table_names
 from tsbench.targets.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -32,11 +30,12 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
+    from tsbench.targets.inventory import Inventory
     from tsbench.targets.mysql.endpoint import Endpoint
 
 _MODES = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 """Without the last, a server without an engine makes a table of InnoDB instead."""
-_LOADED = re.compile(r"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
+_LOADED = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
 _GRACE_S = 1.0
 """Time after the server's own limit, in seconds, until the connection is broken off."""
 
@@ -59,6 +58,10 @@ def connect(
     except MySQLdb.Error as error:
         session.close()
         raise causes.refused(of, error) from error
+    except (LookupError, TypeError, ValueError) as error:
+        session.close()
+        shown = of.url.partition("?")[0]
+        raise UserMistake(f"{shown}: the answers of that server are not those of {of.product}") from error
     except BaseException:
         session.close()
         raise
@@ -99,7 +102,6 @@ class MysqlSession(Counting):
         _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
         try:
             opened.set_charset()
-            _verify_encrypted(opened, self._of)
             opened.execute(f"SET SESSION {', '.join(filter(None, settings))}".encode())
             ((opened.max_packet_bytes, engines),) = opened.execute(
                 b"SELECT @@max_allowed_packet, (SELECT count(*) FROM information_schema.engines\n"
@@ -176,22 +178,21 @@ class MysqlSession(Counting):
 
     @staticmethod
     def _load(connection: Connection, payload: Payload) -> None:
-        """Load lines from a file in memory, all or none.
+        """Load lines, all or none.
 
-        With LOCAL, a value or row that the server does not take is only a warning.
+        With LOCAL, a value or row that the server does not take is only a warning. An encrypted connection is the
+        client library's alone, so that its rows are sent as values.
         """
-        file = os.memfd_create("tsbench")
-        try:
-            rest = memoryview(payload.data)
-            while rest:
-                rest = rest[os.write(file, rest) :]
-            with _transaction(connection):
-                said = connection.load(f"LOAD DATA LOCAL INFILE '/proc/self/fd/{file}' {payload.text}".encode())
-                found = _LOADED.match(said)
-                if found is None or (int(found[1]), found[3], found[4]) != (payload.points, "0", "0"):
-                    raise _not_loaded(connection, said)
-        finally:
-            os.close(file)
+        with _transaction(connection):
+            if connection.is_encrypted:
+                head, pieces = loaded_as_values(payload)
+                for statement in _statements(head, pieces, connection.max_packet_bytes):
+                    connection.execute(statement)
+                return
+            said = connection.load(payload.text.encode(), payload.data)
+            found = _LOADED.search(said)
+            if found is None or (int(found[1]), found[3], found[4]) != (payload.points, b"0", b"0"):
+                raise _not_loaded(connection, (found[0] if found else said).decode(errors="replace"))
 
     # --- queries
 
@@ -251,6 +252,14 @@ class MysqlSession(Counting):
                 found.append(ServerObject(f"database {self._of.database}", (drop,), "", number))
         return found
 
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        like_ours = (
+            f"SELECT table_name FROM information_schema.columns WHERE table_schema = {literal(self._of.database)}\n"
+            "AND column_name = 'time' AND column_type = 'datetime(6)'"
+        )
+        with self._op(self._timeout_s) as connection:
+            return inventory(lambda text: connection.fetch(text.encode()), like_ours, measurements, series=series)
+
     def counters(self) -> Mapping[str, float]:
         """Return the server's status variables and metrics of InnoDB that mean something to readers."""
         with self._op(self._timeout_s) as connection:
@@ -291,6 +300,10 @@ class MysqlSession(Counting):
         _watchdog.limit(self, float("inf"))
         if connection.is_interrupted:
             self._drop()
+        if isinstance(error, LookupError | TypeError | ValueError):
+            self._drop()
+            text = f"{self._product.name}: the server's answer is not one to what was asked: {one_line(error)}"
+            raise OpError(Outcome.UNKNOWN, "answer", text) from error
         if isinstance(error, MySQLdb.Error):
             if connection.is_interrupted:
                 raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
@@ -307,18 +320,12 @@ class MysqlSession(Counting):
             return self.reconnect(self._timeout_s)
         except Exception as error:  # also whatever the driver raises for an answer that it cannot decode
             self._drop()
-            text = causes.text_of(error) if isinstance(error, MySQLdb.Error) else one_line(error)
+            text = str(causes.refused(self._of, error) if isinstance(error, MySQLdb.Error) else one_line(error))
+            text = text.removeprefix("cannot connect to ")
             raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {text}") from error
 
 
 _watchdog = Watchdog()
-
-
-def _verify_encrypted(connection: Connection, of: Endpoint) -> None:
-    """Verify that TLS is used where the endpoint asks for it: MariaDB's client library connects without it else."""
-    if of.ssl_mode != DISABLED and not connection.execute(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0][1]:
-        shown = of.url.partition("?")[0]
-        raise UserMistake(f"{shown}: the server offers no TLS, which {SSL_MODE}={of.ssl_mode} asks for")
 
 
 def _has_database(connection: Connection) -> bool:

@@ -9,30 +9,46 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
+from tsbench.targets.endpoint import check_text
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIXES = ("postgresql://", "postgres://")
+_NOTHING = {
+    "password": "",  # overrides PGPASSWORD
+    "passfile": f"{credentials.NOWHERE}/passfile",  # and this ~/.pgpass
+    "sslcertmode": "disable",
+    "gssencmode": "disable",
+    "require_auth": "none",  # a server that asks for anything is left, whatever libpq might have found
+}
 _UNREACHABLE = "is the server running there?"
+_MOST = 300
+_ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
+"""Modes without which a connection may be unencrypted, as with libpq's default (`prefer`)."""
+_PROOF_ONLY = "!password,!md5"
+"""Methods that a server may ask for on such a connection: not the password, nor its MD5 hash, which can be cracked."""
 
 
 def parameters(endpoint: str) -> dict[str, Any]:
     """Return an endpoint's connection parameters by libpq's names, with the environment's password for it if any.
 
     The password is taken from TSBENCH_PASSWORD, from the file in TSBENCH_PASSWORD_FILE, or from libpq's own sources
-    (PGPASSWORD, PGPASSFILE). For an endpoint with a `passfile` only that is used; for one that may not receive the
-    environment's secrets, nothing.
+    (PGPASSWORD, PGPASSFILE). It is sent as it is, or as MD5 hash, only if `sslmode` demands TLS or `require_auth`
+    allows that. For an endpoint with a `passfile` only that is used. One that may not receive secrets gets none of
+    libpq's own either: password, client certificate, Kerberos ticket, or the name of this machine's user.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If the endpoint is malformed or holds a password.
+        If the endpoint is malformed, holds a password, or may not receive secrets and names no user.
     """
-    credentials.refuse_secrets(endpoint, "the endpoint")
+    check_text(endpoint)
     if not endpoint.startswith(_PREFIXES):
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL endpoint; write postgresql://user@host:port/db")
     try:
@@ -46,27 +62,53 @@ def parameters(endpoint: str) -> dict[str, Any]:
         password = _passfile_password(found)
     elif credentials.is_entitled(endpoint):
         password = credentials.read("TSBENCH_PASSWORD")
-    else:  # an empty password overrides PGPASSWORD, a missing file ~/.pgpass
-        return found | {"password": "", "passfile": "/nonexistent/passfile"}
-    return found | ({"password": password} if password is not None else {})
+    elif not found.get("user"):  # libpq would send the name of whoever runs tsbench
+        raise UserMistake(f"{endpoint}: name the user, as in postgresql://user@host:5432/db")
+    else:
+        return found | _NOTHING
+    return _kept_from_listeners(found) | found | ({"password": password} if password is not None else {})
 
 
-def refused(endpoint: str, error: psycopg.Error) -> UserMistake | Unreachable:
+def _kept_from_listeners(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the option that lets no server have the password without TLS, for a connection that may be without."""
+    # What a service says of TLS is known only if the environment names it.
+    known = () if "service" in found else Conninfo.get_defaults()
+    given = {**{one.keyword.decode(): one.val.decode() for one in known if one.val is not None}, **found}
+    return {} if "require_auth" in given or given.get("sslmode") in _ENCRYPTED else {"require_auth": _PROOF_ONLY}
+
+
+def refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
     """Return the error for a connection that failed: one line with the cure."""
     # After the reason libpq may say where the password came from, which is in our cure.
     lines = [line for line in str(error).strip().splitlines() if not line.startswith("password retrieved from file")]
-    last = lines[-1] if lines else type(error).__name__
+    last = shortened(lines[-1], _MOST) if lines else type(error).__name__
+    shown = shortened(endpoint, _MOST)
+    if not isinstance(error, psycopg.Error):
+        text = f"an answer cannot be decoded ({type(error).__name__}: {last})"
+        return Unreachable(f"cannot connect to {shown}: {text}; is it PostgreSQL?")
     cure = _cure(last, endpoint)
     kind = Unreachable if cure == _UNREACHABLE else UserMistake
-    return kind(f"cannot connect to {endpoint}: {last}; {cure}")
+    return kind(f"cannot connect to {shown}: {last}; {cure}")
 
 
 def _cure(message: str, endpoint: str) -> str:
+    if "authentication method requirement" in message and _PROOF_ONLY in message:
+        return "without TLS anybody on the way could read it: add sslmode=verify-full, or require_auth=password or md5"
     if "password" in message or "authentication" in message:
         return credentials.cure(endpoint, "TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE")
     if "does not exist" in message:
         return "create it, or name one that is there"
+    if "does not support SSL" in message:
+        return "the endpoint's sslmode asks for TLS, which has to be switched on there"
+    if "certificate" in message:
+        return "name the file of the authority's certificate with sslrootcert, and the server by the name in its own"
     return _UNREACHABLE
+
+
+def place_of(found: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return host and port of the first server in connection parameters; None if it is on a Unix socket."""
+    host, port = (str(found.get(name, "")).split(",")[0] for name in ("host", "port"))
+    return None if not host or host.startswith(("/", "@")) else (host, int(port or 5432))
 
 
 def _hidden(endpoint: str) -> str:

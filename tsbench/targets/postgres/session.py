@@ -15,12 +15,13 @@ from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.errors import one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
+from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.op_context import MEANT, OpContext, undecodable
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
-from tsbench.targets.postgres.login import parameters, refused
+from tsbench.targets.postgres.login import parameters, place_of, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
-from tsbench.targets.sql import quoted, stored_records, table_names
+from tsbench.targets.sql import inventory, quoted, stored_records, table_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload
+    from tsbench.targets.inventory import Inventory
 
 
 class _Nanoseconds(Loader):
@@ -54,12 +56,18 @@ def connect(
     tsbench.errors.Unreachable
         If no server answers.
     """
-    session = PostgresSession(parameters(endpoint), timeout_s, waiter)
-    try:
-        session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
-    except psycopg.Error as error:
-        raise refused(endpoint, error) from error
-    return session
+    found = parameters(endpoint)
+
+    def opened(limit_s: float) -> PostgresSession:
+        session = PostgresSession(found, timeout_s, waiter)
+        try:
+            session.reconnect(limit_s)
+        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+            raise refused(endpoint, error) from error
+        return session
+
+    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+    return open_or_name(opened, limit_s, place_of(found), {"a PostgreSQL server"}, endpoint)
 
 
 class PostgresSession(Counting):
@@ -186,6 +194,21 @@ class PostgresSession(Counting):
                 drop = Statement(f"DROP SCHEMA {quoted(NAMESPACE)}")  # which fails if anything is in it
                 found.append(ServerObject(f"schema {NAMESPACE}", (drop,), number, holds))
         return found
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        like_ours = (
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace\n"
+            "JOIN pg_attribute t ON t.attrelid = c.oid AND t.attname = 'time' AND t.atttypid = 'timestamptz'::regtype\n"
+            "JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'additional_tags'\n"
+            "WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND o.atttypid = 'jsonb'::regtype"
+        )
+
+        def fetch(text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+            cursor = connection.execute(text, prepare=False)  # a column may have been added to it since
+            return [column.name for column in cursor.description or ()], cursor.fetchall()
+
+        with self._op(self._timeout_s) as connection:
+            return inventory(fetch, like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters of this database, its checkpoints and its write-ahead log.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tsbench.collect.counters import Counting
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
@@ -14,7 +14,7 @@ from tsbench.results.panels import Panel
 from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
 from tsbench.targets.op_context import decoded
-from tsbench.targets.sql import DeleteFile, objects_in_file, stored_records, table_names
+from tsbench.targets.sql import DeleteFile, inventory, objects_in_file, stored_records, table_names
 from tsbench.targets.sqlite.schemas import Checkpoint, cause_of, wait_for_locks
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.targets.base import ServerObject
+    from tsbench.targets.inventory import Inventory
 
 
 PANELS = (
@@ -122,6 +123,18 @@ class SqliteSession(Counting):
         there = [name for name in found if not name.startswith("sqlite_")]  # those are SQLite's own
         ours = [name for name in table_names(measurements) if name in there]
         return objects_in_file(self._path, ours, len(there))
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        def fetch(text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+            cursor = self._connection.execute(text)
+            return [column[0] for column in cursor.description], cursor.fetchall()
+
+        like_ours = (
+            "SELECT s.name FROM sqlite_schema s JOIN pragma_table_info(s.name) c\n"
+            "WHERE s.type = 'table' AND c.name = 'time' AND c.type = 'INTEGER'"
+        )
+        with self._errors(self._timeout_s):
+            return inventory(fetch, like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
         """Return the sizes of the file and of its write-ahead log in bytes, without asking the database."""

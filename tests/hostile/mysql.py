@@ -1,0 +1,400 @@
+"""A server that speaks MySQL's protocol by hand and attacks its client, in chosen ways or with random legal packets.
+
+`python -m tests.hostile.mysql --dialogues 10000` lets clients talk to such servers, and prints what the servers got.
+Source: https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import ctypes
+import os
+import random
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.hostile.doors import SECRET, USER, Channel, Ended, FakeServer, environment, holds_secret
+from tests.targets import data
+from tests.targets.data import CPU, START_NS
+from tsbench.errors import Unreachable, UserMistake
+from tsbench.model import Count, OpError, WriteMode
+from tsbench.targets.mysql import MARIADB
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterator, Sequence
+
+LONG_PASSWORD, SSL, LOCAL_FILES, TRACK = 1, 1 << 11, 1 << 7, 1 << 23
+_CAPABILITIES = 0x0008_F7DF | LOCAL_FILES | LONG_PASSWORD  # protocol 4.1, plug-ins; neither SSL nor compression
+_CAPABILITIES &= ~(SSL | 1 << 5)
+_LONGLONG, _STRING = 8, 253
+NATIVE, CLEAR = "mysql_native_password", "mysql_clear_password"
+PLUGINS = (NATIVE, CLEAR, "dialog", "mysql_old_password", "sha256_password", "caching_sha2_password",
+           "client_ed25519", "auth_gssapi_client", "password", "", "../dialog", "no such plug-in")  # fmt: skip
+STEP_S = 0.5
+"""Longest wait for a client, in seconds, which may wait for the server itself."""
+
+
+def integer(number: int) -> bytes:
+    """Return an integer with its length (`lenenc`)."""
+    return bytes((number,)) if number < 251 else b"\xfc" + number.to_bytes(2, "little")
+
+
+def text(value: bytes) -> bytes:
+    """Return a text with its length."""
+    return integer(len(value)) + value
+
+
+def ok(info: bytes = b"") -> bytes:
+    """Return an OK packet."""
+    return b"\x00\x00\x00\x02\x00\x00\x00" + (text(info) if info else b"")
+
+
+def error(code: int = 1064, said: bytes = b"You have an error in your SQL syntax") -> bytes:
+    """Return an error packet."""
+    return b"\xff" + code.to_bytes(2, "little") + b"#42000" + said
+
+
+END = b"\xfe\x00\x00\x02\x00"
+
+
+def table(names: Sequence[bytes], rows: Sequence[Sequence[bytes | None]], kind: int = _STRING) -> list[bytes]:
+    """Return the packets of an answer with rows."""
+    columns = [
+        b"".join(map(text, (b"def", b"", b"", b"", name, name)))
+        + b"\x0c\x2d\x00\xff\xff\x00\x00" + bytes((kind,)) + b"\x00\x00\x00\x00\x00"
+        for name in names
+    ]  # fmt: skip
+    cells = [b"".join(b"\xfb" if cell is None else text(cell) for cell in row) for row in rows]
+    return [integer(len(names)), *columns, END, *cells, END]
+
+
+class Dialogue:
+    """A server's side of one connection; honest unless a subclass is not."""
+
+    capabilities = _CAPABILITIES
+    plugin = NATIVE
+    version = b"11.4.2-MariaDB"
+
+    def __init__(self, channel: Channel, rng: random.Random) -> None:
+        self.channel, self.rng, self.number = channel, rng, 0
+        self.statements: list[bytes] = []
+        self.took_password = False
+
+    def read(self) -> bytes:
+        """Return the payload of the client's next packet."""
+        header = self.channel.read(4)
+        self.number = header[3] + 1
+        return self.channel.read(int.from_bytes(header[:3], "little"))
+
+    def send(self, *payloads: bytes) -> None:
+        """Send packets."""
+        for payload in payloads:
+            self.channel.send(len(payload).to_bytes(3, "little") + bytes((self.number & 0xFF,)) + payload)
+            self.number += 1
+
+    def serve(self) -> None:
+        self.greet()
+        if self.log_in():
+            while True:
+                request = self.read()
+                if request[:1] == b"\x01":
+                    return
+                self.statements.append(request[1:])
+                self.answer(request[1:])
+
+    def greet(self) -> None:
+        """Send the first packet."""
+        offered = self.capabilities | (SSL if self.channel.context else 0)
+        scramble = bytes(self.rng.randrange(1, 128) for _ in range(20))
+        low, high = (offered & 0xFFFF).to_bytes(2, "little"), (offered >> 16).to_bytes(2, "little")
+        self.send(
+            b"\x0a" + self.version + b"\0\x01\0\0\0" + scramble[:8] + b"\0" + low + b"\x2d\x02\x00" + high
+            + b"\x15" + bytes(10) + scramble[8:] + b"\0" + self.plugin.encode() + b"\0"
+        )  # fmt: skip
+
+    def log_in(self) -> bool:
+        """Read the client's answer to the greeting, and let it in; False for a client that goes."""
+        response = self.read()
+        if len(response) == 32:  # it asks for TLS
+            self.channel.start_tls()
+            self.read()
+        return self.authenticate()
+
+    def authenticate(self) -> bool:
+        """Ask what is to be asked of a client that wants to log in."""
+        self.send(ok())
+        return True
+
+    def switch(self, plugin: str) -> bytes:
+        """Ask the client to log in by another plug-in; return its answer."""
+        self.send(b"\xfe" + plugin.encode() + b"\0" + bytes(self.rng.randrange(1, 128) for _ in range(20)) + b"\0")
+        return self.read()
+
+    def ask_for_file(self, name: bytes) -> bytes:
+        """Ask for a file, and return what comes."""
+        self.send(b"\xfb" + name)
+        found = b""
+        while piece := self.read():
+            found += piece
+        return found
+
+    def answer(self, statement: bytes) -> None:
+        """Answer a statement as a server does in whose tables is nothing."""
+        if statement.startswith(b"LOAD"):
+            name = re.match(rb"LOAD DATA LOCAL INFILE '([^']*)'", statement)
+            assert name is not None
+            rows = self.ask_for_file(name[1]).count(b"\n")
+            self.send(ok(b"Records: %d  Deleted: 0  Skipped: 0  Warnings: 0" % rows))
+        elif statement.startswith(b"SELECT @@max_allowed_packet"):
+            self.send(*table([b"packet", b"engines"], [(b"16777216", b"0")], _LONGLONG))
+        elif statement.startswith((b"SELECT", b"SHOW")):
+            self.send(*table([b"points"], [], _LONGLONG))
+        else:
+            self.send(ok())
+
+
+class Random(Dialogue):
+    """Often does something else that is legal there, or something that is legal elsewhere."""
+
+    files: Sequence[bytes] = (b"/proc/self/environ",)
+    key = b""
+
+    def __init__(self, channel: Channel, rng: random.Random) -> None:
+        super().__init__(channel, rng)
+        self.plugin = rng.choice((NATIVE, NATIVE, *PLUGINS))
+        self.version = rng.choice((b"11.4.2-MariaDB", b"11.4.2-MariaDB", b"9.7.0", b"5.5.5-10.11.2-MariaDB-log", b""))
+        if rng.random() < 0.2:
+            self.capabilities = _CAPABILITIES ^ (1 << rng.randrange(32))
+        self.sent_key = False
+
+    def read(self) -> bytes:
+        found = super().read()
+        if self.sent_key and len(found) == 256:  # what RSA makes of a password
+            self.took_password = True
+        return found
+
+    def send(self, *payloads: bytes) -> None:
+        if self.rng.random() < 0.02:
+            self.number = self.rng.randrange(256)
+        super().send(*payloads)
+
+    def greet(self) -> None:
+        if self.rng.random() < 0.03:
+            self.send(self.odd())
+        else:
+            super().greet()
+
+    def authenticate(self) -> bool:
+        while self.rng.random() < 0.5:
+            kind = self.rng.randrange(6)
+            if kind < 3:
+                self.switch(self.rng.choice(PLUGINS))
+            elif kind == 3:
+                self.send(b"\x01" + self.rng.choice((b"\x03", b"\x04", b"\x02", b"Password: ", self.rng.randbytes(9))))
+                with suppress(Ended):
+                    self.read()
+            elif kind == 4 and self.key:
+                self.sent_key = True
+                self.send(b"\x01" + self.key)
+                self.read()
+            else:
+                self.send(self.odd())
+        return super().authenticate()
+
+    def answer(self, statement: bytes) -> None:
+        kind = self.rng.random()
+        if kind < 0.8:
+            super().answer(statement)
+        elif kind < 0.9:
+            for _ in range(self.rng.randrange(1, 3)):
+                self.ask_for_file(self.rng.choice(self.files))
+            self.send(ok(b"Records: 1  Deleted: 0  Skipped: 0  Warnings: 0"))
+        else:
+            for _ in range(self.rng.randrange(1, 4)):
+                self.send(*self.odd_answer())
+
+    def odd(self) -> bytes:
+        """Return one packet."""
+        rng = self.rng
+        return rng.choice((
+            ok(), ok(rng.randbytes(5)), error(), error(rng.randrange(1, 65_536), rng.randbytes(9)), END, b"\xfe",
+            b"\xfb" + rng.choice(self.files), b"\xfe" + rng.choice(PLUGINS).encode() + b"\0" + rng.randbytes(21),
+            b"\x01" + self.key, rng.randbytes(rng.randrange(1, 40)), b"\x00",
+        ))  # fmt: skip
+
+    def odd_answer(self) -> list[bytes]:
+        """Return the packets of an answer that fits no question of ours."""
+        rng = self.rng
+        if rng.random() < 0.5:
+            return [self.odd()]
+        width = rng.randrange(1, 4)
+        rows = [[rng.choice((None, b"", b"0", b"x", rng.randbytes(4))) for _ in range(width)] for _ in range(3)]
+        made = table([b"a"] * width, rows[: rng.randrange(4)], rng.choice((_LONGLONG, _STRING, 5, 12, 246)))
+        return made[: rng.randrange(1, len(made) + 1)]
+
+
+# --- a client, and what the server got of it --------------------------------------------------------------------------
+
+
+def use(endpoint: str, timeout_s: float = 3.0) -> list[str]:
+    """Do with a session what runs do: connect, write, load, ask, look at counters; return the errors as users see them.
+
+    Raises
+    ------
+    Exception
+        If there is an error that no command would show in one line.
+    """
+    said: list[str] = []
+    schema = MARIADB.schemas["innodb"]
+    batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS])
+    try:
+        session = MARIADB.connect(endpoint, schema, timeout_s=timeout_s)
+    except (UserMistake, Unreachable) as failed:
+        return [str(failed)]
+    steps: tuple[Callable[[], Any], ...] = (
+        lambda: session.write(schema.encode(batch, WriteMode.SINGLE)),
+        lambda: session.write(schema.encode(batch, WriteMode.BULK)),
+        lambda: session.query(schema.compile(Count(CPU)), ("points",)),
+        session.counters,
+        session.facts,
+        lambda: session.sizes([CPU]),
+        lambda: session.objects([CPU]),
+    )
+    for step in steps:
+        try:
+            step()
+        except OpError as failed:
+            said.append(str(failed))
+    session.close()
+    return said
+
+
+@contextmanager
+def attacker(
+    make: Callable[[Channel], Dialogue], context: ssl.SSLContext | None = None
+) -> Iterator[tuple[FakeServer, str, list[Dialogue]]]:
+    """Yield a server that talks as `make` says, its endpoint, and the dialogues as they come."""
+    dialogues: list[Dialogue] = []
+
+    def serve(channel: Channel) -> None:
+        channel.limit(STEP_S)
+        dialogues.append(make(channel))
+        dialogues[-1].serve()
+
+    with FakeServer(serve, context) as server, environment(TSBENCH_PASSWORD=SECRET):
+        yield server, f"mariadb://{USER}@127.0.0.1:{server.port}/tsbench", dialogues
+
+
+class Watch:
+    """Notes which files are opened: by this thread in Python, and the bait by anybody, a library in C too."""
+
+    def __init__(self, place: Path) -> None:
+        self.bait = place / "bait"
+        self.bait.write_bytes(BAIT)
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._inotify = libc.inotify_init1(os.O_NONBLOCK)
+        assert libc.inotify_add_watch(self._inotify, bytes(self.bait), 0x20) >= 0  # IN_OPEN
+        self._opened: list[str] = []
+        self._thread = 0
+        sys.addaudithook(self._hook)
+        with attacker(lambda channel: Dialogue(channel, random.Random(0))) as (_, endpoint, _):
+            assert use(endpoint) == []  # modules are imported before anybody is watched
+
+    @property
+    def files(self) -> tuple[bytes, ...]:
+        """Names of files to ask for."""
+        return (b"/proc/self/environ", bytes(self.bait), b"", b"../x", os.path.relpath(self.bait).encode())
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and threading.get_ident() == self._thread:
+            self._opened.append(str(arguments[0]))
+
+    @contextmanager
+    def opened(self) -> Iterator[list[str]]:
+        """Yield a list that holds, at the end, the files that were opened within."""
+        found: list[str] = []
+        self._thread = threading.get_ident()
+        try:
+            yield found
+        finally:
+            self._thread = 0
+            with suppress(BlockingIOError):
+                os.read(self._inotify, 65_536)
+                self._opened.append(str(self.bait))
+            found += self._opened
+            self._opened.clear()
+
+
+BAIT = b"the contents of a file of this machine"
+
+
+def got_file(seen: bytes) -> bool:
+    """Return True if the bytes hold what was in one of the files."""
+    return BAIT in seen or b"PATH=" in seen
+
+
+def rsa_key(place: Path) -> bytes:
+    """Make a pair of keys for caching_sha2_password, `rsa.key` being the private one, and return the public one."""
+    command = ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "rsa.key"]
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    return subprocess.run(
+        ["openssl", "pkey", "-in", "rsa.key", "-pubout"], cwd=place, check=True, capture_output=True
+    ).stdout
+
+
+def random_dialogues(count: int, seed: str, place: Path) -> collections.Counter[str]:
+    """Let clients talk to so many random servers; return how often each thing happened."""
+    watch, key = Watch(place), rsa_key(place)
+    found: collections.Counter[str] = collections.Counter()
+    for number in range(count):
+        rng = random.Random(f"{seed}-{number}")
+
+        def make(channel: Channel, rng: random.Random = rng) -> Random:
+            made = Random(channel, rng)
+            made.files, made.key = watch.files, key
+            return made
+
+        with attacker(make) as (server, endpoint, dialogues), watch.opened() as opened:
+            try:
+                said = use(endpoint)
+            except Exception as raised:  # noqa: BLE001 - counted
+                said = [f"{type(raised).__name__}: {raised}"]
+                found["tracebacks"] += 1
+                print(f"dialogue {number}: {said[0]}")
+        heard = b"\n".join(bytes(channel.heard) for channel in server.channels)
+        found["dialogues"] += 1
+        found["connections"] += len(dialogues)
+        found["statements"] += sum(len(one.statements) for one in dialogues)
+        found["errors of one line"] += len(said)
+        found["files opened"] += len(opened)
+        found["files sent"] += got_file(heard)
+        found["passwords sent"] += holds_secret(heard) or any(one.took_password for one in dialogues)
+        if opened:
+            print(f"dialogue {number}: opened {opened}")
+        if bad := [line for line in said if "\n" in line]:
+            print(f"dialogue {number}: not one line: {bad}")
+            found["errors of several lines"] += 1
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dialogues", type=int, default=10_000)
+    parser.add_argument("--seed", default=secrets.token_hex(4))
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        found = random_dialogues(given.dialogues, given.seed, Path(place))
+    print(f"seed {given.seed}: {', '.join(f'{number:,} {what}' for what, number in found.items())}")
+
+
+if __name__ == "__main__":
+    main()

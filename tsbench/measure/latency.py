@@ -1,0 +1,87 @@
+"""One latency of a run, as its summary holds it: as measured, and without the lateness that the client added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsbench.units import format_duration, format_duration_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NOTICEABLE = 0.10
+"""Share of a measured time from which on the client's part in it is shown."""
+BURST_SHARE = 0.10
+"""Share of the ops above which a run's ops count as sent in bursts (see `sent_in_bursts`)."""
+BURST_REACH = 2.0
+"""Factor by which bursts may have raised a latency: within it, a gate that they missed is not judged."""
+AT_LEAST = ">= "
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A latency that lies between two times in ns.
+
+    `most_ns` is what was measured. `least_ns` is the same percentile of the ops without the time by which each was
+    sent too late: the client's, known exactly for each op, though not what the server would have done with it earlier.
+    If ops had not ended when the run did (`is_open_ended`), the time may also be longer than `most_ns`.
+    """
+
+    least_ns: float
+    most_ns: float
+    is_open_ended: bool = False
+
+    @property
+    def is_interval(self) -> bool:
+        """True if the client's part is noticeable, so that one number would hide it."""
+        return self.most_ns - self.least_ns > NOTICEABLE * self.most_ns
+
+    @property
+    def bounds_ns(self) -> tuple[float, float]:
+        """The least and the most that it can be; one number twice where the client's part is not noticeable."""
+        least_ns = self.least_ns if self.is_interval else self.most_ns
+        return least_ns, float("inf") if self.is_open_ended else self.most_ns
+
+    @property
+    def text(self) -> str:
+        """The time as printed: `5.90 ms`, `5.00-5.90 ms`, or `>= 5.90 ms`."""
+        if self.is_open_ended:
+            return f"{AT_LEAST}{format_duration(self.bounds_ns[0])}"
+        return format_duration_range(self.least_ns, self.most_ns) if self.is_interval else format_duration(self.most_ns)
+
+
+def latency_of(op: Mapping[str, Any], time: str, figure: str) -> Latency | None:
+    """Return a latency of an op; None if the run has none.
+
+    Parameters
+    ----------
+    op
+        The figures of an op, or of all writes or queries, in a run's summary.
+    time
+        `response` or `service`.
+    figure
+        A percentile (`p99`), `max` or `mean`.
+    """
+    measured_ns = (op.get(f"{time}_ns") or {}).get(figure)
+    if not isinstance(measured_ns, (int, float)) or isinstance(measured_ns, bool):
+        return None
+    least_ns = (op.get(f"{time}_undelayed_ns") or {}).get(figure, measured_ns)
+    return Latency(min(least_ns, measured_ns), measured_ns, figure in (op.get(f"{time}_at_least") or ()))
+
+
+def sent_in_bursts(lateness_ns: Iterable[tuple[float, int]], ops: int, duration_s: float) -> float:
+    """Return the share of a run's ops that were sent later than the mean time between two of them, if it is noticeable.
+
+    A client that catches up sends bursts, which slow the server. 0.0 if the share is not above BURST_SHARE.
+
+    Parameters
+    ----------
+    lateness_ns
+        How late ops were sent after they were due, ns, and the number of these ops.
+    """
+    if not ops:
+        return 0.0
+    gap_ns = duration_s * 1e9 / ops
+    share = sum(count for late_ns, count in lateness_ns if late_ns > gap_ns) / ops
+    return share if share > BURST_SHARE else 0.0

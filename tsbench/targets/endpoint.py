@@ -1,0 +1,134 @@
+"""Checks of the endpoints of all targets: texts that none may hold, and the product that listens at a port."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from tsbench.errors import Unreachable, UserMistake
+from tsbench.targets import credentials
+from tsbench.text import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+S = TypeVar("S")
+
+_MOST = 8_192
+"""Characters of an endpoint, enough for the longest path that Linux takes with some escapes."""
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+
+def check_text(endpoint: str) -> str:
+    """Return how messages may show an endpoint: its place, without user and options, since one may be a password.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If the endpoint holds a password or token, a control character (also one that is escaped, such as %00), or what
+        is no text; or if it is too long.
+    """
+    credentials.refuse_secrets(endpoint, "the endpoint")
+    shown = shortened(endpoint.rpartition("@")[2].partition("?")[0], 200)
+    if len(endpoint) > _MOST:
+        raise UserMistake(f"{shown}: the endpoint has {len(endpoint):,} characters; at most {_MOST:,} are taken")
+    try:
+        found = _CONTROL.search(unquote_to_bytes(endpoint))
+    except UnicodeEncodeError:
+        raise UserMistake(f"{shown}: the endpoint is not text in UTF-8; write other characters as %XX") from None
+    if found:
+        raise UserMistake(f"{shown}: the endpoint holds the control character %{found[0][0]:02X}; take it out")
+    return shown
+
+
+# --- what listens there -----------------------------------------------------------------------------------------------
+
+_FIRST_S, _LOOK_S, _ANSWER_S = 2.0, 1.2, 0.4
+"""Seconds until a silent server is looked at, for all looks at it, and for each of its answers."""
+_LONGEST = 1_024
+_HTTP = b"GET /ping HTTP/1.0\r\n\r\n"
+_SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"
+"""PostgreSQL answers with one letter, S or N, before it knows anything of the client."""
+_HELLO = (
+    b"\x34\0\0\0\x01\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0"  # a head, OP_MSG, no flags, one document
+    b"\x1f\0\0\0\x10hello\0\x01\0\0\0\x02$db\0\x06\0\0\0admin\0\0"
+)
+_PRODUCTS = (
+    (re.compile(rb"...\0\x0a[^\0]*MariaDB", re.DOTALL | re.IGNORECASE), "a MariaDB server"),
+    (re.compile(rb"...\0\x0a\d+\.\d", re.DOTALL), "a MySQL server"),
+    (re.compile(rb"...\0\xff[\s\S]*MariaDB", re.DOTALL), "a MariaDB server"),
+    (re.compile(rb"...\0\xff..(?:Host|#\d)", re.DOTALL), "a MySQL server"),
+    (re.compile(rb"HTTP/1\.\d [\s\S]*MongoDB", re.DOTALL), "a MongoDB server"),
+    (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Influxdb-", re.DOTALL | re.IGNORECASE), "an InfluxDB server"),
+    (re.compile(rb"HTTP/1\.\d 400 [\s\S]*HTTPS server", re.DOTALL), "an HTTPS server"),
+    (re.compile(rb"HTTP/1\.\d \d\d\d"), "an HTTP server"),
+    (re.compile(rb"SSH-"), "an SSH server"),
+    (re.compile(rb"220[ -]"), "a mail or FTP server"),
+    (re.compile(rb"-ERR|-DENIED"), "a Redis server"),
+    (re.compile(rb"[SN]\Z"), "a PostgreSQL server"),
+    (re.compile(rb".{12}\xdd\x07\0\0", re.DOTALL), "a MongoDB server"),
+)
+
+
+def open_or_name(
+    open_session: Callable[[float], S], limit_s: float, place: tuple[str, int] | None, own: Collection[str], shown: str
+) -> S:
+    """Return what `open_session` returns, called with its limit in seconds; if it fails, name what listens at `place`.
+
+    A server that is silent is looked at after 2 s: another product may wait for its own clients' words. Then
+    `open_session` is called again with the rest of `limit_s`. `own` are the endpoint's products.
+
+    Raises
+    ------
+    tsbench.errors.Unreachable
+        As `open_session`, or one line with the other product; `shown` is the endpoint.
+    """
+    began = time.monotonic()
+    first_s = min(limit_s, _FIRST_S)
+    try:
+        return open_session(first_s)
+    except Unreachable as error:
+        product = product_at(*place) if place else ""
+        if product and product not in own:
+            raise Unreachable(f"cannot connect to {shown}: {product} answers there; name its target") from error
+        if time.monotonic() - began < first_s or first_s == limit_s:
+            raise
+    return open_session(limit_s - first_s)
+
+
+def product_at(host: str, port: int) -> str:
+    """Return the product that answers at a port ("a MariaDB server"), or "" if its first bytes do not show it.
+
+    It takes at most about a second. Nothing of the user's is sent.
+    """
+    deadline = time.monotonic() + _LOOK_S
+    for request in (_HTTP, _SSL_REQUEST, _HELLO):
+        try:
+            found = _first_bytes(host, port, request, deadline)
+        except (OSError, UnicodeError):  # nobody listens; and such a name
+            return ""
+        for pattern, product in _PRODUCTS:
+            if pattern.match(found):
+                return product
+    return ""
+
+
+def _first_bytes(host: str, port: int, request: bytes, deadline: float) -> bytes:
+    """Return what a server sends by itself, or else to a request; b"" if that is nothing. Raises OSError."""
+    found = bytearray()
+    until = min(deadline, time.monotonic() + _ANSWER_S)
+    with socket.create_connection((host, port), max(0.01, until - time.monotonic())) as opened, suppress(OSError):
+        opened.settimeout(_ANSWER_S / 3)
+        with suppress(TimeoutError):
+            return opened.recv(_LONGEST)
+        opened.sendall(request)
+        while len(found) < _LONGEST and (left_s := until - time.monotonic()) > 0:
+            opened.settimeout(left_s)
+            if not (more := opened.recv(_LONGEST)):
+                break
+            found += more
+    return bytes(found)
