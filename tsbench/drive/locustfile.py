@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locust import between, events
+from locust.runners import MasterRunner
 
 from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.coordinator import Coordinator, read_spec
@@ -48,7 +49,9 @@ class SpecUser(TimeSeriesUser):
 @events.init.add_listener
 def _coordinate(environment: Environment, **_: Any) -> None:
     run = RunPlan(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, timed=True)
-    Coordinator(environment, lambda _environment: run)
+    coordinator = Coordinator(environment, lambda _environment: run)
+    if isinstance(environment.runner, MasterRunner):
+        forked_workers.expect_alive(lambda: coordinator.start_s is not None)
 
 
 if SPEC.drive.steps:
