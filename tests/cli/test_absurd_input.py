@@ -75,7 +75,7 @@ def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
         raise UserMistake("the input is good")
 
     monkeypatch.setattr("tsbench.run.campaign.run_cell", begun)
-    monkeypatch.setattr("tsbench.report.html.render", lambda results, cells: "")
+    monkeypatch.setattr("tsbench.report.html.render", lambda *_: "")
     monkeypatch.setattr("tsbench.servers.cgroup.create", lambda caps: begun())
 
 

@@ -282,9 +282,12 @@ def report(
             text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
             say(text)
     exports.write(results)
+    damaged: list[str] = []
     for result in results:
         print_summary(stdout, result)
-        say(f"report: {short(write_report(result))}")
+        say(f"report: {short(write_report(result, damaged))}")
+    if damaged:
+        raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

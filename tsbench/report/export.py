@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
 from tsbench.report.cells import claims_of, figures_of, load_cells, question_of
-from tsbench.results.rundir import read_json
+from tsbench.results.reading import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,6 +32,8 @@ from tsbench.measure.recorder import TIMES
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
 from tsbench.results.durations import Durations
+from tsbench.results.limits import LIMITS
+from tsbench.results.reading import damaged, files_of, read_table
 from tsbench.results.rundir import (
     ADDED_COLUMNS,
     COUNTER_COLUMNS,
@@ -278,19 +280,22 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     start_s, end_s = window
     by_tag: dict[str, Histogram] = {}
 
-    for path in sorted((cell.run / "latency").glob("*.hlog")):
+    for path in files_of(cell.run / "latency", "*.hlog"):
         try:
             for line in scan_log(path):
                 seen = line.decode()  # damage is found outside the window too
-                if start_s - _ROUNDED_S < line.start_s < end_s - _ROUNDED_S:
+                is_time = line.tag.rpartition("|")[2].removesuffix("-undelayed") in TIMES
+                if is_time and start_s - _ROUNDED_S < line.start_s < end_s - _ROUNDED_S:
                     seen.add_to(by_tag.setdefault(line.tag, Histogram()))
-        except (ValueError, OSError) as error:
+            if len(by_tag) > 2 * len(TIMES) * LIMITS.ops:
+                raise ValueError(f"{path}: damaged: more than {LIMITS.ops} ops")  # noqa: TRY301
+        except ValueError as error:
             raise UserMistake(f"{error}; run the cell again with --resume") from None
+        except OSError as error:
+            raise damaged(path, error) from None
     merged: dict[tuple[str, str, str], Histogram] = {}
     for tag, histogram in by_tag.items():
         op, _, time = tag.rpartition("|")
-        if not op:
-            continue
         kind = kind_of(cell, op)
         for key in {(kind, op, time), (kind, ALL, time)}:
             merged.setdefault(key, Histogram()).add(histogram)
@@ -367,14 +372,8 @@ def _empty(columns: Mapping[str, str]) -> pd.DataFrame:
 def _parquet(cell: Cell, name: str, columns: Mapping[str, str]) -> pd.DataFrame:
     if not cell.run.has(name):
         return _empty(columns)
-    try:
-        frame = pd.read_parquet(cell.run / name)
-        frame = frame.assign(**{name: 0 for name in ADDED_COLUMNS if name in columns and name not in frame})
-        frame = frame[list(columns)]
-        frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
-    except (ValueError, TypeError, ArithmeticError, NotImplementedError, OSError, KeyError) as error:
-        text = f"{cell.run / name} is damaged ({error}); run the cell again with --resume"
-        raise UserMistake(text) from None
+    frame: pd.DataFrame = read_table(cell.run / name, columns, ADDED_COLUMNS).to_pandas(ignore_metadata=True)
+    frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
     frame.insert(0, "cell", cell.name)
     return frame
 

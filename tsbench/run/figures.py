@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
@@ -17,11 +19,13 @@ from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
 from tsbench.results.panels import read_panels
+from tsbench.results.reading import damaged, files_of
+from tsbench.results.rundir import COUNTER_COLUMNS
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import polars as pl
 
@@ -52,8 +56,8 @@ class Processes:
         """Read the run's process files; a process that was killed has not written its own."""
         clock = run.read_json("process/clock.json")
         locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
-        names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
-        shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
+        names = [path.stem for path in files_of(run / "latency", "*.hlog")]
+        shares = [_share(run, name) for name in names if run.has(f"process/{name}.json")]
         window = int(clock["start_s"]), int(clock["end_s"])
         return cls(
             clock.get("go_s", window[0]),
@@ -99,6 +103,33 @@ class Processes:
         if texts:
             return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
         return Verdict(True, "", {"workers": max(1, len(self.planned))})
+
+
+_LISTED = ("answers", "unconnected", "failures", "firsts", "streams")
+_COUNTED = ("encode_ns", "payload_wait_ns")
+
+
+def _share(run: RunDir, name: str) -> dict[str, Any]:
+    """Return the last report of a process, which may have been sent by another machine; raises UserMistake."""
+    share = run.read_json(f"process/{name}.json")
+    lacking = [key for key in (*_LISTED, *_COUNTED) if share.get(key) is None]
+    firsts = [first for first in (share.get("firsts") or {}).values() if not (first or {}).get("began_ns")]
+    schedule = share.get("schedule") or dict.fromkeys(_SCHEDULE, 0)
+    if share.get("name") != name or lacking or firsts or {*schedule} != {*_SCHEDULE} or None in schedule.values():
+        raise damaged(run / f"process/{name}.json", f"not the whole report of {name}")
+    return share
+
+
+_SCHEDULE = ("scheduled", "done", "late", "generator_late", "dropped", "unfinished")
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Raise `Broken` for damage in what the load processes recorded, which other machines may have sent."""
+    try:
+        yield
+    except (UserMistake, ValueError) as error:
+        raise Broken(f"what the load processes recorded is damaged: {one_line(error)}") from error
 
 
 def measured(run: RunDir, spec: RunSpec) -> Findings:
@@ -177,11 +208,13 @@ def steadiness_with_counters(
 
     The parameters are those of `steadiness_by_kind`.
     """
-    import polars as pl  # noqa: PLC0415 - load workers do without
-
     found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
     if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
-        counters, panels = pl.read_parquet(run / "counters.parquet", glob=False), read_panels(run)
+        import polars as pl  # noqa: PLC0415 - load workers do without
+
+        from tsbench.results.tables import read_frame  # noqa: PLC0415
+
+        counters, panels = read_frame(run / "counters.parquet", COUNTER_COLUMNS), read_panels(run)
         done = dict(per_second.group_by("second").agg(pl.col("done").sum()).iter_rows())
         usual = float(np.median([*done.values()])) or 1.0
         for kind, steady in found.items():
