@@ -24,6 +24,7 @@ from tsbench.collect.counters import Counting
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows
+from tsbench.net.stamps import Arrival
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, statement_of, timed
 from tsbench.targets.inventory import Inventory
@@ -112,7 +113,8 @@ class MongodbSession(Counting, Explaining):
         self._timeout_s, self._waiter = timeout_s, waiter
         self._database = shared.client.get_database(of.database, codec_options=OPTIONS)
         self._bodies: dict[str, tuple[bytes, bytes]] = {}
-        self._messages: Messages | None = Messages(shared.client, waiter)
+        self.arrival = Arrival()
+        self._messages: Messages | None = Messages(shared.client, self.arrival, waiter)
 
     # --- commands
 
@@ -203,9 +205,10 @@ class MongodbSession(Counting, Explaining):
         return found
 
     def _reopened(self) -> Messages:
+        self.arrival.sending()
         try:
             with pymongo.timeout(self._timeout_s):
-                self._messages = Messages(self._shared.client, self._waiter)
+                self._messages = Messages(self._shared.client, self.arrival, self._waiter)
         except UserMistake:
             raise
         except Exception as error:  # also whatever pymongo raises for an answer that it cannot decode

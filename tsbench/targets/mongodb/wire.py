@@ -21,6 +21,7 @@ from tsbench.net import tcp
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter, Wire
 
 _OP_MSG = 2013
@@ -39,8 +40,8 @@ class Taken:
 class Messages:
     """Sends commands over a connection of its own and waits for their answers; one at a time."""
 
-    def __init__(self, client: pymongo.MongoClient[dict[str, Any]], waiter: NewWaiter | None) -> None:
-        self._wire = _taken(client, waiter)
+    def __init__(self, client: pymongo.MongoClient[dict[str, Any]], arrival: Arrival, waiter: NewWaiter | None) -> None:
+        self._wire = _taken(client, arrival, waiter)
         self._numbers = count(1)
 
     def send(self, body: bytes, documents: bytes | memoryview, field: bytes, deadline: float) -> Mapping[str, Any]:
@@ -80,12 +81,12 @@ class Messages:
         self._wire.close()
 
 
-def _taken(client: pymongo.MongoClient[dict[str, Any]], waiter: NewWaiter | None) -> Wire:
+def _taken(client: pymongo.MongoClient[dict[str, Any]], arrival: Arrival, waiter: NewWaiter | None) -> Wire:
     try:
         with client._conn_for_writes(None, "insert") as made:  # noqa: SLF001
             connection: Any = made
             opened = getattr(connection.conn, "sock", connection.conn)  # the socket itself, before pymongo 4.11
-            wire = tcp.taken_over(opened, waiter)
+            wire = tcp.taken_over(opened, arrival, waiter)
             connection.conn = Taken()
             connection.close_conn(None)  # the pool forgets it
             return wire
