@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import bson
 import pymongo
+from bson.codec_options import DEFAULT_CODEC_OPTIONS
 
 from tsbench.errors import UserMistake
 from tsbench.net import tcp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from bson.codec_options import CodecOptions
 
     from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter, Wire
@@ -52,14 +55,19 @@ class Messages:
         OSError
             If the connection breaks; TimeoutError, which is one, at the deadline. It can only be closed then.
         """
-        number = next(self._numbers)
         section = _SECTION.size - 1 + len(field) + len(documents)
-        length = _HEAD.size + len(body) + 1 + section
-        head = _HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + body + _SECTION.pack(1, section) + field
-        self._wire.put(head, documents, deadline)
-        return self._answer(number, deadline)
+        return self._exchange(body + _SECTION.pack(1, section) + field, documents, deadline, DEFAULT_CODEC_OPTIONS)
 
-    def _answer(self, number: int, deadline: float) -> Mapping[str, Any]:
+    def ask(self, command: Mapping[str, Any], deadline: float, options: CodecOptions[Any]) -> Mapping[str, Any]:
+        """Send a command without documents and return the server's answer, or raise as `send` does."""
+        return self._exchange(bson.encode(command), b"", deadline, options)
+
+    def _exchange(
+        self, lead: bytes, rest: bytes | memoryview, deadline: float, options: CodecOptions[Any]
+    ) -> Mapping[str, Any]:
+        number = next(self._numbers)
+        length = _HEAD.size + len(lead) + len(rest)
+        self._wire.put(_HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + lead, rest, deadline)
         found = self._more(deadline)
         while len(found) < _HEAD.size:
             found += self._more(deadline)
@@ -68,7 +76,7 @@ class Messages:
             raise ConnectionError("the server answered with another message than the protocol has here")
         while len(found) < length:
             found += self._more(deadline)
-        return bson.decode(found[_HEAD.size :])
+        return bson.decode(found[_HEAD.size :], options)
 
     def _more(self, deadline: float) -> bytes:
         found = self._wire.get(deadline)
