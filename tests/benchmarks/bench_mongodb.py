@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +24,12 @@ import bson
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks import bench_load
+
+from tests.benchmarks import bench_load, stub_servers
 from tests.benchmarks.bench_http import Rate, run_locust
 from tests.benchmarks.bench_load import START_NS
 from tsbench.encode import bson_columns
 from tsbench.targets.mongodb.server import FerretdbServer
-from tsbench.targets.mongodb.sink import SINK
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -118,7 +116,7 @@ def main() -> None:
     if "encode" in only:
         encoding()
     if "sink" in only:
-        with sink() as endpoint:
+        with stub_servers.serving("mongodb") as endpoint:
             print("load into a sink that acknowledges at once", flush=True)
             load(endpoint, "", "wanted: rate >= 3")
     if {*only} & {"load", "single"}:
@@ -265,20 +263,6 @@ def singles_plain(endpoint: str) -> Rate:
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def sink() -> Iterator[str]:
-    """Start a process that acknowledges every write at once; yield its endpoint."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        descriptor = listener.fileno()
-        command = [sys.executable, "-m", "tsbench.run.sink", "mongodb", str(descriptor)]
-        process = subprocess.Popen(command, pass_fds=[descriptor], stdin=subprocess.DEVNULL)
-        try:
-            yield SINK.endpoint.format(port=listener.getsockname()[1])
-        finally:
-            process.kill()
-            process.wait()
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:

@@ -206,10 +206,9 @@ def test_evidence_is_of_the_measured_seconds_only(tmp_path: Path) -> None:
         for second, cpu in ((START_S - 1, 1_000), (START_S, 300), (END_S - 1, 100), (END_S, 1_000))
     ]
     (tmp_path / "process" / "p0.cpu.jsonl").write_text("".join(lines) + '{"second": 1')
-    seen = observation(tmp_path, "p0", start_s=START_S, end_s=END_S, service_p50_ns=77)
+    seen = observation(tmp_path, "p0", start_s=START_S, end_s=END_S)
     evidence = seen.evidence
     assert (evidence.hub_cpu_share, evidence.hub_lag_p50_ns, evidence.pool_wait_p50_ns) == (0.2, 100, 200)
-    assert evidence.service_p50_ns == 77
     assert len(seen.lag) == 6
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.drive.fine_timer import FineTimer
 from tsbench.measure.pacing import Arrivals, Stripe
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,24 +46,26 @@ class Schedule:
 
 @dataclass(slots=True)
 class Turn:
-    """One user's turn: when its op is due (epoch ns), and how much of its delay this process caused.
-
-    `delayed_ns` is this process's delay of the previous op until this op begins, then that of this op: without it, the
-    user would have been ready that much earlier.
-    """
+    """One user's turn: when its op is due, and when the op before ended; epoch ns."""
 
     due_ns: int = 0
-    was_ready: bool = True
-    """The user asked for its turn before the op was due."""
-    delayed_ns: int = 0
+    next_ns: int = 0
+    """When the next op of a closed loop is due; 0: when the user asks for its turn."""
+    ended_ns: int = 0
+    lain_ns: int = 0
+    """How long after its end this process came to know of the op before."""
+    free_ns: int = 0
+    """When the user would have been free for its next op if this process had never been late."""
 
-    def began(self, started_ns: int) -> None:
-        """Update the delay when the op has begun: if the user was ready, all of its lateness is this process's delay.
+    def ended(self, started_ns: int, ended_ns: int, held_up_ns: int, lain_ns: int) -> int:
+        """Set an op's end, and return how much later it was sent, in ns, than it would have been by a perfect client.
 
-        A user that was not ready was held up by its previous op; at most this process's delay of that op counts.
+        That is the time since it was due, or since the user's op before would have ended then, and the time
+        `held_up_ns` for which the process was interrupted while it sent.
         """
-        late_ns = max(0, started_ns - self.due_ns)
-        self.delayed_ns = late_ns if self.was_ready else min(late_ns, self.delayed_ns)
+        delayed_ns = max(0, started_ns - max(self.due_ns, self.free_ns)) + held_up_ns
+        self.ended_ns, self.lain_ns, self.free_ns = ended_ns, lain_ns, ended_ns - delayed_ns
+        return delayed_ns
 
 
 class DueTimes:
@@ -109,9 +112,8 @@ class DueTimes:
         """Wait until the user's next op is due and set its turn. Return False if the schedule or the run has ended."""
         if self._is_stopping:
             return False
-        now_ns = perf_counter_ns() + self._timebase.origin_ns
         if self._stripe is None or self._clock is None:
-            turn.due_ns = now_ns
+            turn.due_ns, turn.next_ns = turn.next_ns or perf_counter_ns() + self._timebase.origin_ns, 0
             return True
         since_go_ns = self._stripe.take()
         if since_go_ns is None:
@@ -119,7 +121,6 @@ class DueTimes:
             self._look_for_the_end()
             return False
         turn.due_ns = due_ns = self._clock.go_ns + since_go_ns
-        turn.was_ready = now_ns <= due_ns
         is_measured = due_ns >= self._clock.start_ns
         self.schedule.scheduled += is_measured
         _add(self._waiting, due_ns, 1)
@@ -130,8 +131,20 @@ class DueTimes:
         _add(self._begun, due_ns, 1)
         is_late = self._timebase.now_ns() - due_ns > self._drive.late_after
         self.schedule.unfinished += is_measured
-        self.schedule.generator_late += is_measured and is_late and turn.was_ready
+        self.schedule.generator_late += is_measured and is_late and turn.free_ns <= due_ns
         return True
+
+    def think(self, turn: Turn, think_s: float, *, exactly: bool) -> None:
+        """Let a user of a closed loop wait until so long after its answer arrived, however late that was read.
+
+        `exactly`: its next op is due then. If not, the user may do something else before, and after its last op.
+        """
+        if self._stripe is not None or not turn.ended_ns:
+            return
+        since_ns = turn.ended_ns if exactly else self._timebase.now_ns() - turn.lain_ns
+        next_ns = since_ns + int(think_s * NS_PER_S)
+        turn.next_ns = next_ns if exactly else 0
+        self.sleep_until_ns(next_ns)
 
     def sleep_until_ns(self, moment_ns: int) -> None:
         """Sleep until a moment in epoch ns; return at once if it has passed."""
@@ -153,7 +166,6 @@ class DueTimes:
         if self._stripe is None:
             turn.due_ns = now_ns
             return
-        turn.delayed_ns += now_ns - since_ns
         if turn.due_ns >= measured_ns and since_ns - turn.due_ns <= self._drive.late_after < now_ns - turn.due_ns:
             self.schedule.generator_late += 1
 

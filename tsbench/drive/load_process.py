@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from tsbench.drive.cluster.clocks import Timebase
     from tsbench.model import Rows, WriteMode
+    from tsbench.net.stamps import Arrival
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
 
@@ -50,6 +51,8 @@ logger = logging.getLogger("tsbench")
 
 CONNECT = "connect"
 """Name of the op that a connection which failed counts as."""
+TIMEOUT = "timeout"
+"""Cause of an op that did not end in time."""
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
 
 
@@ -89,10 +92,8 @@ class LoadProcess:
         self.timebase = timebase
         self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
         self.probe = LoopMonitor(directory, share.name, timebase)
-        self._loop_clock = self.probe.clock
         self.caller = caller_for(cooperative=self.target.cooperative)
-        self._cooperative = self.target.cooperative
-        if not self._cooperative:
+        if not self.target.cooperative:
             self._import_driver()
         self.feed = self._make_feed()
         self.clock: Clock | None = None
@@ -149,7 +150,7 @@ class LoadProcess:
 
     def connect(self, turn: Turn) -> Session:
         """Open a session for one user."""
-        timed = self._call_in_flight(CONNECT, turn, None, self._open)
+        timed = self._call(CONNECT, turn, None, None, self._open)
         if timed.value is None:
             raise timed.error or RuntimeError("no session")
         return timed.value
@@ -190,7 +191,7 @@ class LoadProcess:
         payload = write.payload
         place = (write.stream, write.block, write.offset, payload.points)
         try:
-            result = self._call(name, turn, place, session.write, payload)
+            result = self._call(name, turn, place, session.arrival, session.write, payload)
         except BaseException:  # the user is killed while it waits: nobody knows whether the points arrived
             if not self.closed:
                 self.recorder.wrote(*place, Outcome.UNKNOWN, None, turn.due_ns, self.timebase.now_ns())
@@ -202,22 +203,22 @@ class LoadProcess:
         self.recorder.wrote(*place, outcome, result.error, result.began_ns + origin_ns, result.ended_ns + origin_ns)
         return result
 
-    def _call_in_flight(
-        self, name: str, turn: Turn, place: Place | None, function: Callable[[*A], T], *args: *A
+    def _call(
+        self,
+        name: str,
+        turn: Turn,
+        place: Place | None,
+        arrival: Arrival | None,
+        function: Callable[[*A], T],
+        *args: *A,
     ) -> Timed[T]:
         self._in_flight[id(turn)] = name, turn, place
         try:
-            return self.caller.call(function, *args)
+            return self.caller.call(arrival, function, *args)
         finally:
             self._in_flight.pop(id(turn), None)  # none is left after `abandon`
             if self._idle is not None and not self._in_flight:
                 self._idle.set()
-
-    def _call(self, name: str, turn: Turn, place: Place | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:
-        result = self._call_in_flight(name, turn, place, function, *args)
-        if self._cooperative and result.began_ns < self._loop_clock.poll_ns:  # else nothing was waited for
-            result.unread_ns = self.probe.unread_ns(name, result.began_ns, result.ended_ns)
-        return result
 
     def query(self, session: Session, kind: str, turn: Turn) -> Timed[Rows]:
         """Ask the next question of a kind; one that the schema cannot express is a failed op."""
@@ -230,9 +231,9 @@ class LoadProcess:
             statement = self.schema.compile(query)
         except (Unsupported, ValueError) as why:  # also a kind that does not fit the world of a bare locustfile
             now_ns = time.perf_counter_ns()
-            result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), now_ns, 0, now_ns)
+            result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), now_ns, now_ns)
         else:
-            result = self._call(kind, turn, None, session.query, statement, query.columns)
+            result = self._call(kind, turn, None, session.arrival, session.query, statement, query.columns)
         if self.closed:
             return result
         self._record(kind, turn, result)
@@ -253,22 +254,22 @@ class LoadProcess:
 
     def _record(self, name: str, turn: Turn, result: Timed[Any], points: int = 0) -> Outcome:
         origin_ns, due_ns = self.timebase.origin_ns, turn.due_ns
-        started_ns = result.began_ns + origin_ns
-        end_ns = max(result.ended_ns + origin_ns, due_ns)
-        result.response_ns = end_ns - due_ns
-        turn.began(started_ns)
-        turn.delayed_ns += result.ended_ns - result.began_ns - result.service_ns + result.unread_ns
         outcome, cause, acknowledged = _OK, "", points
         if result.error is not None:
             outcome, cause = _sort(result.error)
             acknowledged = result.error.acknowledged if isinstance(result.error, PartialWrite) else 0
             self._state.failures.add(result.error)
+            if cause == TIMEOUT:
+                result.end_by(result.began_ns + self.spec.drive.timeout)
         elif type(result.value) is int:  # a session knows better than its payload
             acknowledged = result.value
-        delays = turn.delayed_ns, result.unread_ns
-        self.recorder.op(name, due_ns, end_ns, result.service_ns, acknowledged, outcome, cause, *delays)
+        service_ns, started_ns = result.ended_ns - result.began_ns, result.began_ns + origin_ns
+        end_ns = max(result.ended_ns + origin_ns, due_ns)
+        result.response_ns = end_ns - due_ns
+        delayed_ns = turn.ended(started_ns, end_ns, result.held_up_ns, result.lain_ns)
+        self.recorder.op(name, due_ns, end_ns, service_ns, acknowledged, outcome, cause, delayed_ns, result.source)
         if self._firsts is not None:
-            self._firsts.ended(name, started_ns, end_ns - due_ns, result.service_ns, outcome)
+            self._firsts.ended(name, started_ns, end_ns - due_ns, service_ns, outcome)
         if result.wait_ns:
             self.probe.waited(result.wait_ns)
         self.due_times.ended(turn, started_ns)

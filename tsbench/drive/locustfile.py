@@ -42,6 +42,7 @@ class SpecUser(TimeSeriesUser):
     """The Locust user of a scenario: its tasks are the scenario's ops."""
 
     target = SPEC.target.name
+    only_ops = True
     wait_time = between(SPEC.drive.wait[0] / 1e9, SPEC.drive.wait[1] / 1e9)
     tasks = [task for op in SPEC.op for task in [task_of(op)] * op.weight]  # noqa: RUF012 - as `@task` makes it
 

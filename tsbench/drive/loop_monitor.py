@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import time
 from array import array
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gevent
 
 from tsbench.measure.hist import Interval, SparseHistogram, write_interval, write_log_head
-from tsbench.measure.loop_clock import LoopClock, RunningQuantile
 from tsbench.measure.recorder import nothing
 from tsbench.units import NS_PER_S
 
@@ -24,18 +22,6 @@ if TYPE_CHECKING:
 
 PERIOD_S = 0.005
 """Period at which the event loop's lateness is sampled; 200 samples a second cost about 1 % of a core."""
-
-
-def _watch(clock: LoopClock) -> list[Any]:
-    """Start watchers that notify a clock when this thread's event loop polls; both together take about 0.5 us.
-
-    The first has the lowest priority, because gevent runs what is spawned or switched to in a watcher of the same kind.
-    """
-    loop = gevent.get_hub().loop
-    before, after = loop.prepare(ref=False, priority=loop.MINPRI), loop.check(ref=False, priority=loop.MAXPRI)
-    before.start(lambda: clock.entering_poll(time.perf_counter_ns()))
-    after.start(lambda: clock.left_poll(time.perf_counter_ns()))
-    return [before, after]
 
 
 class LoopMonitor:
@@ -53,11 +39,7 @@ class LoopMonitor:
         self._cpu = (directory / "process" / f"{process}.cpu.jsonl").open("w", encoding="utf-8")
         write_log_head(self._log, start_s=timebase.now_ns() / 1e9)
         self._lags: dict[int, array[int]] = {}
-        self._timers: dict[int, array[int]] = {}
         self._waits: dict[int, array[int]] = {}
-        self._own_ns: defaultdict[str, RunningQuantile] = defaultdict(lambda: RunningQuantile(0.25))
-        self.clock = LoopClock(time.perf_counter_ns())
-        self._watchers = _watch(self.clock)
         self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
         self._used: list[tuple[int, int, int]] = []
         self._greenlet = gevent.spawn(self._run)
@@ -72,7 +54,6 @@ class LoopMonitor:
             if second != self._mark[0]:
                 self._end_second()
             self._lags.setdefault(second, array("q")).append(lag_ns)
-            self._timers.setdefault(second, array("q")).append(max(0, lag_ns - self.clock.unread_ns(asked_ns, now_ns)))
 
     def _second(self) -> int:
         return self._timebase.now_ns() // NS_PER_S
@@ -86,15 +67,6 @@ class LoopMonitor:
         self._mark = self._second(), time.thread_time_ns(), time.perf_counter_ns()
         self._used.append((second, self._mark[1] - cpu_ns, self._mark[2] - wall_ns))
 
-    def unread_ns(self, kind: str, sent_ns: int, now_ns: int) -> int:
-        """Return how long the answer to an op of a kind lay unread: sent at `sent_ns`, done with at `now_ns`.
-
-        Both are times of `time.perf_counter_ns`; see `LoopClock`. The work on an answer is taken to last as long as the
-        quickest quarter of them took after a poll: on a loop with time to spare, most answers wait for no other.
-        """
-        own_ns = self._own_ns[kind].add(self.clock.since_poll_ns(now_ns))
-        return self.clock.unread_ns(sent_ns, now_ns, int(own_ns))
-
     def waited(self, wait_ns: int) -> None:
         """Record how long an op waited for a thread of the pool."""
         self._waits.setdefault(self._second(), array("q")).append(wait_ns)
@@ -104,7 +76,7 @@ class LoopMonitor:
 
         `pause` is called after each part of the work; if it raises, the next flush writes the rest.
         """
-        for tag, seen in (("lag", self._lags), ("timer", self._timers), ("wait", self._waits)):
+        for tag, seen in (("lag", self._lags), ("wait", self._waits)):
             for second in sorted(seen):
                 histogram = SparseHistogram.recorded(seen.pop(second))
                 write_interval(self._log, Interval(tag, second, 1.0, histogram))
@@ -122,9 +94,6 @@ class LoopMonitor:
     def close(self) -> None:
         """Stop sampling, flush, close the files."""
         self._greenlet.kill()
-        for watcher in self._watchers:
-            watcher.stop()
-            watcher.close()
         self._end_second()
         self.flush()
         self._log.close()

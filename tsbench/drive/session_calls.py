@@ -11,54 +11,67 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, TypeVarTuple, cast
 
-from gevent import getcurrent
 from gevent.threadpool import ThreadPool
+
+from tsbench.net.stamps import READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.net.stamps import Arrival
+
 T = TypeVar("T")
 A = TypeVarTuple("A")
+
+HELD_UP_NS = 200_000
+"""A send that takes longer was interrupted by something else; handing 64 kB to the kernel takes 30 us."""
 
 
 @dataclass(slots=True)  # not frozen: one is made for every op, and a frozen one takes three times as long to make
 class Timed(Generic[T]):
     """Result or exception of a call, and its times in ns of `time.perf_counter_ns`.
 
-    The call was asked for at `began_ns`, and its result was there for whoever asked at `ended_ns`; the session itself
-    took `service_ns`, and the call waited `wait_ns` for a thread.
+    `began_ns` is right before something was sent, or else when the call began, and `ended_ns` when the answer arrived,
+    or else when it was read; `source` says which (`net.stamps`). The call waited `wait_ns` for a thread.
     """
 
     value: T | None
     error: Exception | None
     began_ns: int
-    service_ns: int
     ended_ns: int
+    source: int = READ
     wait_ns: int = 0
-    unread_ns: int = 0
-    """How much of the service time the answer lay unread (`LoopClock`)."""
+    held_up_ns: int = 0
+    """For how long the process was interrupted while it sent, which the database may not have noticed."""
     response_ns: int = 0
     """Time from when the op was due until it ended; set when it is recorded."""
+    lain_ns: int = 0
+    """Time from the end until the caller had the result."""
+
+    def end_by(self, deadline_ns: int) -> None:
+        """Let a call that went on until its deadline have ended then: nothing arrived, or not all of the answer."""
+        known_ns = self.ended_ns + self.lain_ns
+        if known_ns > deadline_ns:
+            self.ended_ns, self.lain_ns, self.source = deadline_ns, known_ns - deadline_ns, READ
 
 
 class Caller(Protocol):
     """Makes timed calls; exceptions are returned, not raised, so that failed calls have a time too."""
 
-    def call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
-        """Call the function and time it."""
+    def call(self, arrival: Arrival | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:
+        """Call a function of a session and time it; `arrival` is the session's."""
         ...
 
 
 def timed(function: Callable[[*A], T], *args: *A) -> Timed[T]:
     """Call a function in the current thread and time it."""
+    value, error = None, None
     began_ns = perf_counter_ns()
     try:
         value = function(*args)
-    except Exception as error:  # noqa: BLE001 - returned to the caller
-        ended_ns = perf_counter_ns()
-        return Timed(None, error, began_ns, ended_ns - began_ns, ended_ns)
-    ended_ns = perf_counter_ns()
-    return Timed(value, None, began_ns, ended_ns - began_ns, ended_ns)
+    except Exception as raised:  # noqa: BLE001 - returned to the caller
+        error = raised
+    return Timed(value, error, began_ns, perf_counter_ns())
 
 
 class Threads:
@@ -68,7 +81,7 @@ class Threads:
         self._pool = ThreadPool(1)
         self._calls = 0
 
-    def call(self, function: Callable[[*A], T], *args: *A) -> Timed[T]:
+    def call(self, arrival: Arrival | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:  # noqa: ARG002
         """Call and time a function in a thread; `wait_ns` is the time until a thread started it."""
         asked_ns = perf_counter_ns()
         self._calls += 1
@@ -78,25 +91,16 @@ class Threads:
         finally:
             self._calls -= 1
         result.wait_ns = result.began_ns - asked_ns
-        result.began_ns, result.ended_ns = asked_ns, perf_counter_ns()
+        result.lain_ns = perf_counter_ns() - result.ended_ns
         return result
 
 
 _threads = Threads()
-_handed_over_ns: dict[object, int] = {}
-"""By greenlet: time in ns that handing calls over to threads and back took, of the call of its session that runs."""
 
 
 def in_thread(function: Callable[[*A], T], *args: *A) -> T:
-    """Call a function in a thread while the event loop runs, and return what it returns or raise its exception.
-
-    Called by a session in the middle of an op. The time that the thread's start and the way back took is the load
-    generator's, not the database's (see `Direct`).
-    """
-    result = _threads.call(function, *args)
-    lost_ns = result.ended_ns - result.began_ns - result.service_ns
-    me = getcurrent()
-    _handed_over_ns[me] = _handed_over_ns.get(me, 0) + lost_ns
+    """Call a function in a thread while the event loop runs, and return what it returns or raise its exception."""
+    result = _threads.call(None, function, *args)
     if result.error is not None:
         raise result.error
     return cast("T", result.value)
@@ -106,12 +110,20 @@ class Direct:
     """Calls drivers that yield while they wait."""
 
     @staticmethod
-    def call(function: Callable[[*A], T], *args: *A) -> Timed[T]:
-        """Call the function in this greenlet; time that `in_thread` lost is not the session's."""
+    def call(arrival: Arrival | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:
+        """Call the function in this greenlet, and time it from the send to the arrival of its answer."""
+        if arrival is None:
+            return timed(function, *args)
+        arrival.begin()
         result = timed(function, *args)
-        if _handed_over_ns:
-            result.wait_ns = _handed_over_ns.pop(getcurrent(), 0)
-            result.service_ns -= result.wait_ns
+        read_ns = result.ended_ns
+        result.ended_ns = ended_ns = arrival.end(read_ns)
+        result.lain_ns = read_ns - ended_ns
+        result.source = arrival.source
+        if arrival.began_ns:
+            result.began_ns = began_ns = arrival.began_ns
+            if arrival.sent_ns - began_ns > HELD_UP_NS and arrival.sent_ns < ended_ns:
+                result.held_up_ns = arrival.sent_ns - began_ns
         return result
 
 

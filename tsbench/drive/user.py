@@ -17,6 +17,7 @@ from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.due_times import Turn
 from tsbench.drive.load_process import CONNECT
 from tsbench.model import WriteMode
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from locust.env import Environment
@@ -55,6 +56,8 @@ class TimeSeriesUser(User):
     schema: ClassVar[str | None] = None
     use_case: ClassVar[str] = "cpu-only"
     block_points: ClassVar[int | None] = None
+    only_ops: ClassVar[bool] = False
+    """Tasks are one op each and nothing else, so that an op is due when the think time after the last one is over."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
@@ -62,6 +65,17 @@ class TimeSeriesUser(User):
         self._process: LoadProcess | None = None
         self._turn = Turn()
         self._coordinator = Coordinator.of(environment)
+        self._think_s = self.wait_time
+        if not getattr(self._think_s, "__qualname__", "").startswith("constant_pacing"):  # which keeps to a clock
+            self.wait_time = self._think  # type: ignore[method-assign]
+
+    def _think(self) -> float:
+        """Wait for the think time; Locust, which calls this for the seconds to wait, has none left to wait for."""
+        think_s: float = self._think_s()
+        if self._process is None or self._process.due_times.is_open_loop:
+            return think_s
+        self._process.due_times.think(self._turn, think_s, exactly=self.only_ops)
+        return 0.0
 
     def on_start(self) -> None:
         """Connect, and wait for the run's start, which in bare Locust is that of its first user."""
@@ -83,7 +97,7 @@ class TimeSeriesUser(User):
         session, self._session = self._session, None
         process = self._process
         if session is not None and process is not None:
-            process.caller.call(session.close)
+            process.caller.call(None, session.close)
 
     def write(self, points: int = 1, mode: WriteMode | None = None) -> None:
         """Write the next `points` points of a stream that this process owns, in one request."""
@@ -120,3 +134,4 @@ class TimeSeriesUser(User):
         self._coordinator.tally.add(request_type, name, result.response_ns, length, result.error)
         if result.error is not None and not process.due_times.is_open_loop:
             gevent.sleep(FAILURE_PAUSE_S)
+            self._turn.ended_ns += int(FAILURE_PAUSE_S * NS_PER_S)

@@ -13,11 +13,9 @@ NOTHING = "nothing"
 UNKNOWN = "unknown"
 
 HUB_CPU_SHARE = 0.85
-"""CPU share of an event loop above which ops queue: at 80 % of a core a 1 ms op already took 2 ms (median)."""
-LAG_FLOOR_NS = 1_000_000
-"""Lag below a millisecond is normal for an idle event loop on a shared machine."""
-LAG_SHARE = 0.25
-"""Largest median lag of a run that measured the database, as a share of its median service time."""
+"""CPU share of an event loop above which ops queue: at 80 % of a core a 1 ms op was already sent 1 ms late (median)."""
+UNSENT_SHARE = 0.05
+"""A closed loop had the generator's rate if it would be higher by more than this with every op sent in time."""
 PAYLOAD_WAIT_SHARE = 0.10
 """Share of the users' time that they waited for encoded writes, above which their rate is the load generator's."""
 QUIET = "measure again while the machine does nothing else"
@@ -34,7 +32,6 @@ class Evidence:
     hub_lag_p50_ns: int
     hub_lag_p99_ns: int
     pool_wait_p50_ns: int
-    service_p50_ns: int
     payload_wait_share: float = 0.0
     """Share of its users' time in which they waited for encoded writes."""
 
@@ -43,25 +40,28 @@ class Evidence:
 class LoadProfile:
     """Mean think time and response time of the whole run in ns, and the number of open-loop arrivals.
 
-    `late` are those that had to wait for a session.
+    `delayed_ns` is how late an op was sent in the mean, which is a part of the response time. `late` are arrivals that
+    had to wait for a session.
     """
 
     think_ns: float
     response_ns: float
+    delayed_ns: float = 0.0
     scheduled: int = 0
     late: int = 0
     dropped: int = 0
+
+    @property
+    def unsent_share(self) -> float:
+        """By how much a closed loop's rate would be higher if every op had been sent when its think time was over."""
+        cycle_ns = self.think_ns + self.response_ns
+        return self.delayed_ns / max(1.0, cycle_ns - self.delayed_ns)
 
 
 def client_bound(evidence: Evidence) -> str:
     """Return the reason why a load process was the limit, with the numbers; "" if it was not."""
     if evidence.hub_cpu_share >= HUB_CPU_SHARE:
         return f"its event loop used {evidence.hub_cpu_share:.0%} of a core"
-    allowed_ns = max(LAG_FLOOR_NS, LAG_SHARE * evidence.service_p50_ns)
-    if evidence.hub_lag_p50_ns > allowed_ns:
-        return f"its event loop ran {evidence.hub_lag_p50_ns / 1e6:.1f} ms late (median)"
-    if evidence.pool_wait_p50_ns > allowed_ns:
-        return f"ops waited {evidence.pool_wait_p50_ns / 1e6:.1f} ms (median) for a thread"
     if evidence.payload_wait_share > PAYLOAD_WAIT_SHARE:
         return f"its users waited {evidence.payload_wait_share:.0%} of their time for writes to be encoded"
     return ""
@@ -70,20 +70,25 @@ def client_bound(evidence: Evidence) -> str:
 def limited_by(processes: list[Evidence], profile: LoadProfile, disturbed: str = "") -> tuple[str, Verdict]:
     """Return the limiting factor of a run, and a verdict on whether the run measured the database.
 
-    A run that the load generator limited is inconclusive, whatever its figures: they describe the generator. For other
-    runs, `believable` finds the percentile up to which latencies can be believed. `disturbed` says what else used the
-    machine meanwhile, which is then the likelier cause than the load.
+    A run whose rate is the load generator's is inconclusive. One whose rate is that of think time measures no rate of
+    the database anyway, and its latencies do not depend on the generator. `disturbed` says what else used the machine
+    meanwhile, which is then the likelier cause than the load.
     """
     if not processes:
         return UNKNOWN, Verdict(None, "no load process reported on itself")
     causes = [cause for cause in map(client_bound, processes) if cause]
+    cure = f"{disturbed}: {QUIET}" if disturbed else "use more processes, more hosts or fewer users"
     if causes:
-        cure = "use more processes, more hosts or fewer users"
-        if disturbed:
-            cure = f"{disturbed}: {QUIET}"
         count = f"{len(causes)} of {len(processes)} load processes: " if len(processes) > 1 else ""
         return CLIENT, Verdict(None, f"the load generator was the limit ({count}{causes[0]}); {cure}")
     if profile.scheduled:
         held = profile.late + profile.dropped <= LATE_SHARE * profile.scheduled
         return (NOTHING if held else DATABASE), Verdict(True)
-    return (THINK_TIME if profile.think_ns > 4 * profile.response_ns else DATABASE), Verdict(True)
+    is_think_time = profile.think_ns > 4 * (profile.response_ns - profile.delayed_ns)
+    if profile.unsent_share > UNSENT_SHARE:
+        more = f"sent in time, ops would have come at a rate {profile.unsent_share:.0%} higher"
+        verdict = (
+            Verdict(True) if is_think_time else Verdict(None, f"the load generator was the limit ({more}); {cure}")
+        )
+        return CLIENT, verdict
+    return (THINK_TIME if is_think_time else DATABASE), Verdict(True)

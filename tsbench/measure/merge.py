@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+_COUNTED = (*COUNTS[1:], "read", "stepped")
+"""Counters of ops that ended, as the recorder names them."""
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 
@@ -29,8 +31,7 @@ class OpTotals:
     response: Histogram = field(default_factory=Histogram)
     service: Histogram = field(default_factory=Histogram)
     response_undelayed: Histogram = field(default_factory=Histogram)
-    """Response times without the delay that the load processes are known to have added, op by op."""
-    service_undelayed: Histogram = field(default_factory=Histogram)
+    """Response times less how late the load processes sent, op by op."""
     unsent: Histogram = field(default_factory=Histogram)
     """Waiting times of arrivals whose ops had not ended when the run did; their response times would be longer."""
     done: int = 0
@@ -39,18 +40,22 @@ class OpTotals:
     points: int = 0
     causes: Counter[str] = field(default_factory=Counter)
     partial: int = 0
+    read: int = 0
+    """Ops of which the kernel had no stamp for their answer: they ended when it was read."""
+    stepped: int = 0
+    """Ops in which the wall clock was set; they ended when their answer was read, too."""
 
     def add(self, other: OpTotals) -> None:
         """Add another op's histograms and counts."""
         for name in HISTOGRAMS:
             getattr(self, name).add(getattr(other, name))
-        for name in COUNTS[1:]:
+        for name in _COUNTED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.causes.update(other.causes)
 
     def count(self, line: Mapping[str, Any]) -> None:
         """Add the counters of one op and second, by name."""
-        for name in COUNTS[1:]:
+        for name in _COUNTED:
             setattr(self, name, getattr(self, name) + int(line.get(name, 0)))
         self.causes.update(line.get("causes", {}))
         if len(self.causes) > LIMITS.causes:
@@ -70,6 +75,8 @@ class OpTotals:
             "failed": self.failed,
             "unknown": self.unknown,
             "partial": self.partial,
+            "read": self.read,
+            "stepped": self.stepped,
             "points": self.points,
             "ops_per_s": self.done / duration_s,
             "points_per_s": self.points / duration_s,
@@ -78,7 +85,6 @@ class OpTotals:
             "response_at_least": at_least,
             "response_undelayed_ns": undelayed_ns,
             "service_ns": _percentiles(self.service, wanted),
-            "service_undelayed_ns": _percentiles(self.service_undelayed, wanted),
             "causes": dict(self.causes.most_common()),
         }
 
@@ -179,16 +185,15 @@ def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelfObservation:
-    """A load process's own delays in the measured window; `timer_lag` excludes the event loop's busy time."""
+    """A load process's own delays in the measured window."""
 
     evidence: Evidence
     lag: Histogram
-    timer_lag: Histogram
 
 
-def observation(directory: Path, process: str, *, start_s: int, end_s: int, service_p50_ns: int) -> SelfObservation:
+def observation(directory: Path, process: str, *, start_s: int, end_s: int) -> SelfObservation:
     """Return the delays and the CPU use of a load process in the measured window."""
-    seen = {"lag": Histogram(), "timer": Histogram(), "wait": Histogram()}
+    seen = {"lag": Histogram(), "wait": Histogram()}
     path = directory / "process" / f"{process}.self.hlog"
     for line in scan_log(path):
         if line.tag in seen and start_s <= int(line.start_s) < end_s:
@@ -199,10 +204,8 @@ def observation(directory: Path, process: str, *, start_s: int, end_s: int, serv
             used += whole(usage, "cpu_ns")
             passed += whole(usage, "wall_ns")
     lag_p50, lag_p99 = seen["lag"].percentiles_ns((50, 99))
-    evidence = Evidence(
-        used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50), service_p50_ns
-    )
-    return SelfObservation(evidence, seen["lag"], seen["timer"])
+    evidence = Evidence(used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50))
+    return SelfObservation(evidence, seen["lag"])
 
 
 def _joined(one: Histogram, other: Histogram) -> Histogram:

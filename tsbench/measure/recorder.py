@@ -17,18 +17,19 @@ import numpy as np
 
 from tsbench.measure.hist import Interval, SparseHistogram, write_interval, write_log_head
 from tsbench.model import Outcome, PartialWrite
+from tsbench.net.stamps import READ, STAMPED, STEPPED
 from tsbench.results.ledger import LEDGER_RECORD
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 
 TIMES = ("response", "service")
-"""The times of an op. A tag in a log is `<op>|<time>`, or `<op>|<time>-undelayed` without this process's own delay."""
+"""The times of an op. A tag in a log is `<op>|<time>`, or `<op>|response-undelayed`: had it been sent in time."""
 UNSENT = "|unsent"
 """Tag of arrivals whose ops had not ended when the run did: how long they had waited."""
 _NUMBERS = 7
@@ -38,7 +39,7 @@ _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
 
 
 NOTICEABLE_NS = 10_000
-"""Shorter delays by this process are not subtracted: `believable` sees no change below 20 times as much."""
+"""Shorter delays by this process are not subtracted: most ops have some, and no figure shows a difference."""
 
 
 def nothing() -> None:
@@ -64,7 +65,7 @@ class _Op:
 
     def __init__(self) -> None:
         self.numbers = bytearray()
-        """Seven of 8 bytes per op: due, end and service time, points, outcome, own delay of response and of service."""
+        """Seven of 8 bytes per op: due, end and service time, points, outcome, own delay, source of the end."""
         self.causes: Counter[tuple[int, str]] = Counter()
 
 
@@ -100,15 +101,14 @@ class Recorder:
         outcome: Outcome = _OK,
         cause: str = "",
         delayed_ns: int = 0,
-        unread_ns: int = 0,
+        source: int = STAMPED,
     ) -> None:
         """Record an op that has ended; `points` is the number of acknowledged points.
 
-        `delayed_ns` is the part of the response time that this process is known to have added, `unread_ns` the same
-        part of the service time.
+        `delayed_ns` is how late this process sent it, `source` how its end is known (`net.stamps`).
         """
         buffers = self._ops[name]
-        buffers.numbers += _pack_op(due_ns, end_ns, service_ns, points, outcome, delayed_ns, unread_ns)
+        buffers.numbers += _pack_op(due_ns, end_ns, service_ns, points, outcome, delayed_ns, source)
         if outcome is not _OK:
             buffers.causes[end_ns // NS_PER_S, cause] += 1
         self.total += 1
@@ -180,12 +180,12 @@ class Recorder:
         """Yield the parts of the work on an op's buffers."""
         numbers = np.frombuffer(buffers.numbers, dtype=np.int64)
         columns = np.ascontiguousarray(numbers.reshape(-1, _NUMBERS).T)
-        due_ns, end_ns, service_ns, points, outcome, delayed_ns, unread_ns = columns
-        times = {"response": (end_ns - due_ns, delayed_ns), "service": (service_ns, unread_ns)}
+        due_ns, end_ns, service_ns, points, outcome, delayed_ns, source = columns
+        response_ns = end_ns - due_ns
         due_s, end_s = due_ns // NS_PER_S, end_ns // NS_PER_S
         for second, chosen in _by_second(due_s):
-            for kind, (values_ns, delays_ns) in times.items():
-                yield partial(self._log_times, f"{name}|{kind}", second, values_ns[chosen], delays_ns[chosen])
+            yield partial(self._log_responses, name, second, response_ns[chosen], delayed_ns[chosen])
+            yield partial(self._log_times, f"{name}|service", second, service_ns[chosen])
             yield partial(self._count, name, second, count=len(due_s[chosen]))
         for second, chosen in _by_second(end_s):
             yield partial(
@@ -197,18 +197,23 @@ class Recorder:
                 unknown=int((outcome[chosen] == Outcome.UNKNOWN).sum()),
                 partial=int((outcome[chosen] == Outcome.PARTIAL).sum()),
                 points=int(points[chosen].sum()),
+                read=int((source[chosen] == READ).sum()),
+                stepped=int((source[chosen] == STEPPED).sum()),
                 causes={cause: n for (at, cause), n in buffers.causes.items() if at == second},
             )
 
-    def _log_times(self, tag: str, second: int, values_ns: NDArray[np.int64], delays_ns: NDArray[np.int64]) -> None:
-        interval = Interval(tag, second, 1.0, SparseHistogram.recorded(values_ns))
-        without = f"{tag}-undelayed"
-        if delays_ns.max() >= NOTICEABLE_NS:
-            write_interval(self._log, interval)
-            undelayed = values_ns - np.where(delays_ns >= NOTICEABLE_NS, delays_ns, 0)
-            write_interval(self._log, Interval(without, second, 1.0, SparseHistogram.recorded(undelayed)))
-        else:
-            write_interval(self._log, interval, also=[without])
+    def _log_responses(self, name: str, second: int, times_ns: NDArray[np.int64], delays_ns: NDArray[np.int64]) -> None:
+        without = f"{name}|response-undelayed"
+        if delays_ns.max() < NOTICEABLE_NS:
+            self._log_times(f"{name}|response", second, times_ns, also=[without])
+            return
+        self._log_times(f"{name}|response", second, times_ns)
+        undelayed = times_ns - np.where(delays_ns >= NOTICEABLE_NS, delays_ns, 0)
+        write_interval(self._log, Interval(without, second, 1.0, SparseHistogram.recorded(undelayed)))
+
+    def _log_times(self, tag: str, second: int, times_ns: NDArray[np.int64], also: Sequence[str] = ()) -> None:
+        interval = Interval(tag, second, 1.0, SparseHistogram.recorded(times_ns))
+        write_interval(self._log, interval, also=also)
         if self.observer is not None:
             self.observer.saw(tag, second, interval.histogram)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.model import OpError, Outcome
 from tsbench.net.http_parser import Malformed, Response, ResponseParser, parse_plain
+from tsbench.net.stamps import Arrival
 from tsbench.net.tcp import connect
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Request:
 class HttpConnection:
     """One connection, opened when the first request needs it; it waits as `tcp.connect` says.
 
+    `arrival` is when the last answer arrived, over whichever connection.
+
     Raises
     ------
     tsbench.model.OpError
@@ -74,6 +77,7 @@ class HttpConnection:
         self._timeout_s = timeout_s
         self._context = ssl.create_default_context() if place.tls else None
         self._wire: Wire | None = None
+        self.arrival = Arrival()
 
     def send(self, request: Request, body: bytes | memoryview = b"", *, timeout_s: float | None = None) -> Response:
         """Send a request and return its response, whatever its status; the deadline covers both.
@@ -84,6 +88,7 @@ class HttpConnection:
         deadline = time.monotonic() + limit_s
         wire = self._wire
         if wire is None or not wire.is_quiet():
+            self.arrival.sending()  # connecting is a part of this op
             wire = self._connect(deadline)
         keep = False
         try:
@@ -125,7 +130,8 @@ class HttpConnection:
     def _connect(self, deadline: float) -> Wire:
         self.close()
         try:
-            self._wire = connect(self.place.host, self.place.port, self._context, deadline, self._waiter)
+            host, port = self.place.host, self.place.port
+            self._wire = connect(host, port, self._context, deadline, self.arrival, self._waiter)
         except OSError as error:  # includes time-outs, unknown names and invalid certificates
             raise OpError(Outcome.FAILED, "refused", f"cannot connect to {self.place}: {error}") from error
         return self._wire

@@ -2,7 +2,8 @@
 
 A plain connection is a non-blocking socket: a request is one send, one wait and one read, which is 12 us of client CPU
 with Locust's event loop, and 24 with gevent's own sockets. The caller of `connect` says how to wait; without a waiter
-the thread blocks. TLS uses Python's sockets, patched or not.
+the thread blocks. TLS uses Python's sockets, patched or not. An `Arrival` learns when requests are sent and answers
+arrive.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
+from tsbench.net.stamps import duplicate
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
+
+    from tsbench.net.stamps import Arrival
 
 T = TypeVar("T")
 A = TypeVarTuple("A")
@@ -91,11 +96,16 @@ class Wire(Protocol):
 
 
 def connect(
-    host: str, port: int, context: ssl.SSLContext | None, deadline: float, waiter: NewWaiter | None = None
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    deadline: float,
+    arrival: Arrival,
+    waiter: NewWaiter | None = None,
 ) -> Wire:
     """Open a connection, with TLS if `context` is not None.
 
-    A plain one waits with `waiter`, by default by blocking the thread.
+    It waits for answers with `waiter`, by default by blocking the thread.
 
     Raises
     ------
@@ -106,18 +116,20 @@ def connect(
     try:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is None:
-            return _Plain(opened, waiter or Polling)
+            return _Plain(opened, waiter or Polling, arrival)
         opened.settimeout(left(deadline))
         # An end without TLS's closing message is an error: an answer without a length could be truncated.
-        return _Tls(context.wrap_socket(opened, server_hostname=host, suppress_ragged_eofs=False))
+        wrapped = context.wrap_socket(opened, server_hostname=host, suppress_ragged_eofs=False)
+        return _Tls(wrapped, waiter or Polling, arrival)
     except BaseException:  # also a greenlet that is killed while it waits
         opened.close()
         raise
 
 
-def taken_over(opened: Any, waiter: NewWaiter | None = None) -> Wire:
+def taken_over(opened: Any, arrival: Arrival, waiter: NewWaiter | None = None) -> Wire:
     """Return a connection of a socket that something else has opened, with TLS or not, and does not use any more."""
-    return _Tls(opened) if hasattr(opened, "pending") else _Plain(opened, waiter or Polling)
+    kind = _Tls if hasattr(opened, "pending") else _Plain
+    return kind(opened, waiter or Polling, arrival)
 
 
 def left(deadline: float) -> float:
@@ -137,12 +149,14 @@ def left(deadline: float) -> float:
 class _Plain:
     """A connection without TLS."""
 
-    __slots__ = ("_quiet", "_socket", "_waiter")
+    __slots__ = ("_arrival", "_quiet", "_socket", "_waiter")
 
-    def __init__(self, opened: socket.socket, waiter: NewWaiter) -> None:
+    def __init__(self, opened: socket.socket, waiter: NewWaiter, arrival: Arrival) -> None:
         family, kind, proto = opened.family, opened.type, opened.proto
         self._socket = _socket.socket(family, kind, proto, fileno=opened.detach())
         self._socket.setblocking(False)
+        self._arrival = arrival
+        arrival.watch(self._socket)
         self._quiet: Callable[[int], list[Any]] = _poll(self._socket.fileno(), select.POLLIN)
         self._waiter = waiter(self._socket.fileno())
 
@@ -150,10 +164,12 @@ class _Plain:
         return not self._quiet(0)
 
     def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
+        self._arrival.sending()
         if len(body) <= _JOINED_BYTES:
             data = b"".join((head, body))
             sent = self._socket.send(data)  # an idle connection has room for at least a byte
             if sent == len(data):
+                self._arrival.sent()
                 return
             self._put_rest(memoryview(data)[sent:], deadline)
         else:
@@ -170,12 +186,11 @@ class _Plain:
     def get(self, deadline: float) -> bytes:
         while True:
             self._waiter.readable(deadline)
-            try:
-                return self._socket.recv(_READ_BYTES)
-            except BlockingIOError:
-                continue
+            with suppress(BlockingIOError):
+                return self._arrival.receive(self._socket, _READ_BYTES)
 
     def close(self) -> None:
+        self._arrival.forget()
         self._waiter.close()
         self._socket.close()
 
@@ -183,26 +198,39 @@ class _Plain:
 class _Tls:
     """A connection with TLS."""
 
-    __slots__ = ("_quiet", "_socket")
+    __slots__ = ("_arrival", "_quiet", "_raw", "_socket", "_waiter")
 
-    def __init__(self, opened: ssl.SSLSocket) -> None:
+    def __init__(self, opened: ssl.SSLSocket, waiter: NewWaiter, arrival: Arrival) -> None:
         self._socket = opened
+        self._raw = duplicate(opened.fileno())
         self._quiet: Callable[[int], list[Any]] = _poll(opened.fileno(), select.POLLIN)
+        self._waiter = waiter(opened.fileno())
+        self._arrival = arrival
+        arrival.watch(self._raw)
 
     def is_quiet(self) -> bool:
         return not self._quiet(0) and not self._socket.pending()
 
     def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
         joined = len(body) <= _JOINED_BYTES
+        self._arrival.sending()
         for piece in (b"".join((head, body)),) if joined else (head, body):
             self._socket.settimeout(left(deadline))
             self._socket.sendall(piece)
 
     def get(self, deadline: float) -> bytes:
+        if not self._socket.pending():
+            self._waiter.readable(deadline)
+            self._arrival.look()  # at encrypted records, of which one is read at a time
         self._socket.settimeout(left(deadline))
-        return self._socket.recv(_READ_BYTES)
+        data = self._socket.recv(_READ_BYTES)
+        self._arrival.confirm()
+        return data
 
     def close(self) -> None:
+        self._arrival.forget()
+        self._waiter.close()
+        self._raw.close()
         with suppress(OSError):
             self._socket.close()
 

@@ -91,7 +91,7 @@ def print_summary(console: Console, results: Path) -> None:
 
 
 def _print_remarks(console: Console, cell: Cell) -> None:
-    """Print what helps to read a run's figures: its first ops after a cold start, the client's floor."""
+    """Print what helps to read a run's figures: its first ops after a cold start, and what to know about them."""
     for label, time in first_ops(cell):
         console.print(Text.assemble((cell.name, "bold"), f": {label} after the cold start: {time}"), soft_wrap=True)
     for remark in remarks(cell):

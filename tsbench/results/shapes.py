@@ -54,7 +54,6 @@ SUMMARY: dict[str, Shape] = {
     "writes": _COUNTS,
     "failures": _COUNTS,
     "steadiness": {"*": {"stalls": [_STALL], "*": "number"}},
-    "client_floor_ns": _COUNTS,
     "firsts": {"*": {"outcome": "text", "*": "number"}},
     "answers": {
         "by_kind": _COUNTS,

@@ -23,6 +23,7 @@ from tsbench.results.reading import damaged, files_of
 from tsbench.results.rundir import COUNTER_COLUMNS
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -150,7 +151,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     everything = OpTotals()
     for totals in sums.values():
         everything.add(totals)
-    client = _ClientDelays.read(run, processes, everything.service.percentile_ns(50))
+    client = _ClientDelays.read(run, processes)
     schedule = _schedule(processes)
     disturbed = disturbance(run, duration_s, external=spec.target.endpoint is not None)
     profile = _load_profile(spec, processes, everything, schedule)
@@ -170,7 +171,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         },
         "schedule": schedule,
         "limited_by": limit_name,
-        "limit": {**client.summary(), **disturbed.summary()},
+        "limit": {**client.summary(), **_on_the_wire(everything, profile, duration_s), **disturbed.summary()},
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "steadiness": steadiness_with_counters(
             run,
@@ -241,12 +242,12 @@ class _ClientDelays:
     lag: Histogram
 
     @classmethod
-    def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
+    def read(cls, run: RunDir, processes: Processes) -> _ClientDelays:
         evidence, lag = [], Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
         users_ns = processes.mean_users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
         for share in processes.shares:
-            seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50_ns)
+            seen = observation(run.path, share["name"], **window)
             waited = share["payload_wait_ns"] / max(1.0, users_ns)
             evidence.append(replace(seen.evidence, payload_wait_share=waited))
             lag.add(seen.lag)
@@ -262,6 +263,18 @@ class _ClientDelays:
         }
 
 
+def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) -> dict[str, float]:
+    """Return the mean number of ops between their send and their arrival, and, of a closed loop, the rate in time.
+
+    That is the rate per second that arrivals and think times would have given, had every op been sent when it was due.
+    """
+    per_s = everything.done / duration_s
+    found = {"in_flight": per_s * everything.service.mean_ns / NS_PER_S}
+    if not profile.scheduled:
+        found["in_time_per_s"] = per_s * (1 + profile.unsent_share)
+    return found
+
+
 def _load_profile(
     spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Mapping[str, int] | None
 ) -> LoadProfile:
@@ -272,6 +285,7 @@ def _load_profile(
     return LoadProfile(
         think_ns=max(0.0, each_ns - response_ns),
         response_ns=response_ns,
+        delayed_ns=response_ns - everything.response_undelayed.mean_ns,
         scheduled=counts.get("scheduled", 0),
         late=counts.get("late", 0) - counts.get("generator_late", 0),
         dropped=counts.get("dropped", 0),

@@ -1,6 +1,6 @@
 """The life cycle of one run: from an empty server to a committed, checked result.
 
-    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect -> client's floor
+    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect
     -> audit -> check -> commit
 
 `tsbench run` calls it, and so does the helper process of bare `locust -f` (see `run.helper`): only the part that drives
@@ -21,7 +21,6 @@ from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise
 from tsbench.model import OpError
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.run import assessment, cleanup, counter_sources, locust_process, server_limits
-from tsbench.run.client_floor import client_floor
 from tsbench.run.counter_sources import server_counters
 from tsbench.run.examination import Examiner
 from tsbench.run.figures import measured, recorded
@@ -197,7 +196,6 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
         if not found.death:
-            found += client_floor(run, spec, found)
             progress.phase("check")
             with closing(
                 Examiner(run, spec, target, schema, server.endpoint, loaded_points=loaded["points"])

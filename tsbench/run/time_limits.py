@@ -117,6 +117,7 @@ class LimitedSession:
     session: Session
     limits: Limits
     key: Key
+    arrival = None
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order, each committed; an error names its command."""

@@ -17,10 +17,10 @@ from tsbench.errors import UserMistake, require
 from tsbench.model import OpError, Outcome, WriteMode
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
+    from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.requirements import Part
 
@@ -155,6 +155,10 @@ def encode_slices(schema: Schema, batch: Batch, points: int, mode: WriteMode) ->
 class Session(Protocol):
     """One connection. Every method raises `model.OpError` if the op fails or its outcome is unknown."""
 
+    @property
+    def arrival(self) -> Arrival | None:
+        """When the last answer arrived; None if the database runs in our process, where nothing arrives."""
+
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order, each committed.
 
@@ -215,18 +219,6 @@ class Driver:
     module: str
     extra: str
     distributions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sink:
-    """A stand-in for a server on loopback that acknowledges writes at once, for measuring the client alone.
-
-    `endpoint` is a URL with `{port}` for its port. `serve` answers one client on its connected socket until the client
-    ends it; it knows as much of the protocol as a session needs to connect and to write.
-    """
-
-    endpoint: str
-    serve: Callable[[socket.socket], None]
 
 
 class Target(Protocol):

@@ -83,6 +83,8 @@ _lock = threading.Lock()
 class NullSession:
     """A session that sleeps instead of sending ops."""
 
+    arrival = None
+
     def __init__(self, behaviour: _Behaviour) -> None:
         self._behaviour = behaviour
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tsbench.servers.base import ServerFactory
-    from tsbench.targets.base import Sink, Target
+    from tsbench.targets.base import Target
 
 T = TypeVar("T")
 
@@ -68,14 +68,6 @@ SERVERS: Mapping[str, ServerFactory] = _Lazy({
     "mongodb": "tsbench.targets.mongodb.server:FerretdbServer",
     "mariadb": "tsbench.targets.mysql.server:MariadbServer",
     "mysql": "tsbench.targets.mysql.server:MysqlServer",
-})  # fmt: skip
-
-# The targets whose client's own share of a write can be measured.
-SINKS: Mapping[str, Sink] = _Lazy({
-    "postgres": "tsbench.targets.postgres.sink:SINK",
-    "influxdb1": "tsbench.targets.influxdb.sink:SINK1",
-    "influxdb2": "tsbench.targets.influxdb.sink:SINK2",
-    "mongodb": "tsbench.targets.mongodb.sink:SINK",
 })  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tests.targets import data
 from tests.targets.data import CPU, START_NS, S
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.session_calls import Direct
+from tsbench.net.stamps import READ, STAMPED
 from tsbench.model import Count, OpError, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB
@@ -51,9 +52,9 @@ long = "x" * (3 << 19)
 session.run([Statement("SET GLOBAL max_allowed_packet = 16777216")])
 wide = opened()
 assert ask(wide, f"SELECT length('{long}')") == len(long) and len(ask(wide, f"SELECT '{long}'")) == len(long)
-timed = Direct.call(wide.query, Statement(f"SELECT length('{long}')"), ("x",))
-assert timed.wait_ns > 0 and timed.value.records == [(len(long),)]
-assert Direct.call(wide.query, Statement("SELECT 1"), ("x",)).wait_ns == 0  # in no thread
+timed = Direct.call(wide.arrival, wide.query, Statement(f"SELECT length('{long}')"), ("x",))
+assert timed.source == READ and timed.value.records == [(len(long),)]  # in a thread
+assert Direct.call(wide.arrival, wide.query, Statement("SELECT 1"), ("x",)).source == STAMPED
 session.run([Statement("SET GLOBAL max_allowed_packet = 1048576")])
 batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * S for i in range(2_000)])
 assert session.write(SCHEMA.encode(batch, WriteMode.BULK)) == 2_000
@@ -111,14 +112,25 @@ from tsbench.targets.registry import get
 
 url = sys.argv[1]
 target = get(url.partition(":")[0])
-session = Direct.call(lambda: target.connect(url, target.schemas["innodb"], waiter=GreenletWaiter)).value
+
+class Counted(GreenletWaiter):
+    calls = 0
+
+    @staticmethod
+    def in_thread(function, *args):
+        Counted.calls += 1
+        return GreenletWaiter.in_thread(function, *args)
+
+
+session = target.connect(url, target.schemas["innodb"], waiter=Counted)
 none = "SELECT 1 FROM information_schema.schemata WHERE 1 = 0"
 asked = {"SELECT 1": [(1,)], "SELECT 1 UNION ALL SELECT 2": [(1,), (2,)], none: []}
 asked |= {"x": "statement", "DO 1": "protocol"}
 for text, records in asked.items():
-    timed = Direct.call(session.query, Statement(text), ("x",))
+    Counted.calls = 0
+    timed = Direct.call(session.arrival, session.query, Statement(text), ("x",))
     assert (timed.error.cause if isinstance(records, str) else timed.value.records) == records, timed
-    print("thread" if timed.wait_ns else "none")
+    print("thread" if Counted.calls else "none")
 session.close()
 """
 

@@ -212,15 +212,12 @@ class Figures:
         if not done:
             return "unknown", "no op has ended in the last seconds"
         each_ns = users * self._recent_s() * 1e9 / done
-        times = {
-            kind: _sum([part for op, row in rows if op for part in row.seen[kind]]) for kind in ("response", "service")
-        }
-        mean_ns = times["response"].mean_ns
+        mean_ns = _sum([part for op, row in rows if op for part in row.seen["response"]]).mean_ns
         profile = LoadProfile(think_ns=max(0.0, each_ns - mean_ns), response_ns=mean_ns)
-        name, verdict = limited_by(self._evidence(times["service"].percentile_ns(50)), profile)
+        name, verdict = limited_by(self._evidence(), profile)
         return name, verdict.reason
 
-    def _evidence(self, service_p50_ns: int = 0) -> list[Evidence]:
+    def _evidence(self) -> list[Evidence]:
         first, end = self._span()
         found = []
         for process, seen in self._self_seen.items():
@@ -234,7 +231,7 @@ class Figures:
             wall_ns = sum(wall for _, wall in used)
             share = sum(cpu for cpu, _ in used) / wall_ns if wall_ns else 0.0
             lag_p50, lag_p99 = kinds["lag"].percentiles_ns((50, 99))
-            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50), service_p50_ns))
+            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50)))
         return found
 
     def host_since(self, second: float) -> list[Mapping[str, float]]:

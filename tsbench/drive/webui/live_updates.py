@@ -86,7 +86,7 @@ class Outbox:
         self._news = News(test, process)
 
     def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
-        """Add the histogram of one second; `tag` is as in the log: `<op>|<time>`, `lag`, `timer` or `wait`."""
+        """Add the histogram of one second; `tag` is as in the log: `<op>|<time>`, `lag` or `wait`."""
         self._news.histograms.append((tag, second, histogram))
 
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class DuckdbSession:
     """One connection. After an error the open transaction is rolled back and the session remains usable."""
 
+    arrival = None
+
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path, timeout_s: float) -> None:
         self._connection = connection
         self._path = path

@@ -82,6 +82,7 @@ class Influx1Session(Counting):
     ) -> None:
         options = endpoint.options
         self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s, waiter=waiter)
+        self.arrival = self._connection.arrival
         self._timeout_s = timeout_s
         self._names = {
             "$database": quoted(endpoint.path),

@@ -100,6 +100,7 @@ class Influx2Session(Counting):
         self._org, self._bucket = options["org"], options["bucket"]
         self._token = token
         self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s, waiter=waiter)
+        self.arrival = self._connection.arrival
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
         self._writer = http_api.Writer(

@@ -37,6 +37,8 @@ def store_at(endpoint: str) -> Store:
 class MemorySession:
     """A view of a store. Usable by itself: `add` batches, `answer` queries."""
 
+    arrival = None
+
     def __init__(self, schema: Schema | None = None, store: Store | None = None) -> None:
         self._key = AnswerKey((schema or KEEP).keeps_duplicates, (store or Store()).tables)
 

@@ -24,6 +24,7 @@ from tsbench.collect.counters import Counting
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows
+from tsbench.net.stamps import Arrival
 from tsbench.targets import credentials
 from tsbench.targets.base import ServerObject, Statement, not_mine, statement_of, timed
 from tsbench.targets.inventory import Inventory
@@ -39,7 +40,7 @@ from tsbench.targets.op_context import decoded
 from tsbench.targets.plans import Explaining
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
@@ -55,6 +56,8 @@ _BATCH_ROWS = 100_000
 """Rows that the server may send at once; its default is 101, which costs every larger answer another request."""
 _OPTIONAL_CODES = frozenset({13, 26, 59, 115})
 """Unauthorized, NamespaceNotFound, CommandNotFound, CommandNotSupported."""
+_ANSWER_MS = 10
+"""How much earlier than we the server gives a query up, so that its answer arrives and the connection survives."""
 _FIELDS = {"insert": b"documents\0", "update": b"updates\0"}
 
 
@@ -112,7 +115,8 @@ class MongodbSession(Counting, Explaining):
         self._timeout_s, self._waiter = timeout_s, waiter
         self._database = shared.client.get_database(of.database, codec_options=OPTIONS)
         self._bodies: dict[str, tuple[bytes, bytes]] = {}
-        self._messages: Messages | None = Messages(shared.client, waiter)
+        self.arrival = Arrival()
+        self._messages: Messages | None = Messages(shared.client, self.arrival, waiter)
 
     # --- commands
 
@@ -178,9 +182,13 @@ class MongodbSession(Counting, Explaining):
         return payload.points
 
     def _sent(self, body: bytes, field: bytes, piece: Piece, deadline: float) -> Mapping[str, Any]:
+        return self._exchanged(lambda messages: messages.send(body, piece.data, field, deadline))
+
+    def _exchanged(self, exchange: Callable[[Messages], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the answer to a message over the session's own connection, whose answers have stamps."""
         messages = self._messages or self._reopened()
         try:
-            return messages.send(body, piece.data, field, deadline)
+            return exchange(messages)
         except TimeoutError:
             self._drop()
             raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {self._timeout_s:g} s") from None
@@ -203,9 +211,10 @@ class MongodbSession(Counting, Explaining):
         return found
 
     def _reopened(self) -> Messages:
+        self.arrival.sending()
         try:
             with pymongo.timeout(self._timeout_s):
-                self._messages = Messages(self._shared.client, self._waiter)
+                self._messages = Messages(self._shared.client, self.arrival, self._waiter)
         except UserMistake:
             raise
         except Exception as error:  # also whatever pymongo raises for an answer that it cannot decode
@@ -226,11 +235,36 @@ class MongodbSession(Counting, Explaining):
         if len(statement.params) != 2:
             raise not_mine(statement)
         collection, stages = statement.params
-        with _errors(self._timeout_s), self._database[collection].aggregate(stages, batchSize=_BATCH_ROWS) as cursor:
-            found = cursor.to_list() if hasattr(cursor, "to_list") else list(cursor)
+        found = self._documents(collection, stages)
         if not found and TIME not in columns:  # a count of nothing is no document
             found = [dict.fromkeys(columns, 0)]
         return Rows(columns, [tuple(map(document.get, columns)) for document in found])
+
+    def _documents(self, collection: str, stages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        client = self._shared.client
+        if client.read_preference.mode:  # not the primary's, to which the session's own connection leads
+            with (
+                _errors(self._timeout_s),
+                self._database[collection].aggregate(stages, batchSize=_BATCH_ROWS) as cursor,
+            ):
+                return list(cursor)
+        deadline = time.monotonic() + self._timeout_s
+        command: dict[str, Any] = {"aggregate": collection, "pipeline": [*stages], "cursor": {"batchSize": _BATCH_ROWS}}
+        command["maxTimeMS"] = max(1, int(self._timeout_s * 1_000) - _ANSWER_MS)
+        if client.read_concern.document:
+            command["readConcern"] = client.read_concern.document
+        found: list[Mapping[str, Any]] = []
+        while True:
+            asked = {**command, "$db": self._of.database}
+            with decoded("MongoDB"):
+                answer = self._exchanged(lambda messages: messages.ask(asked, deadline, OPTIONS))  # noqa: B023
+                if not answer.get("ok"):
+                    raise failed(int(answer.get("code", 0)), str(answer.get("errmsg", ""))[:300])
+                cursor = answer["cursor"]
+                found += cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]
+            if not cursor["id"]:
+                return found
+            command = {"getMore": bson.Int64(cursor["id"]), "collection": collection, "batchSize": _BATCH_ROWS}
 
     def _stored(self, statement: Statement) -> list[tuple[Any, ...]]:
         if len(statement.params) != 3:

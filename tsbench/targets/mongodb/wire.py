@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import bson
 import pymongo
+from bson.codec_options import DEFAULT_CODEC_OPTIONS
 
 from tsbench.errors import UserMistake
 from tsbench.net import tcp
@@ -21,6 +22,9 @@ from tsbench.net import tcp
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bson.codec_options import CodecOptions
+
+    from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter, Wire
 
 _OP_MSG = 2013
@@ -41,8 +45,8 @@ class Taken:
 class Messages:
     """Sends commands over a connection of its own and waits for their answers; one at a time."""
 
-    def __init__(self, client: pymongo.MongoClient[dict[str, Any]], waiter: NewWaiter | None) -> None:
-        self._wire = _taken(client, waiter)
+    def __init__(self, client: pymongo.MongoClient[dict[str, Any]], arrival: Arrival, waiter: NewWaiter | None) -> None:
+        self._wire = _taken(client, arrival, waiter)
         self._numbers = count(1)
 
     def send(self, body: bytes, documents: bytes | memoryview, field: bytes, deadline: float) -> Mapping[str, Any]:
@@ -53,14 +57,19 @@ class Messages:
         OSError
             If the connection breaks; TimeoutError, which is one, at the deadline. It can only be closed then.
         """
-        number = next(self._numbers)
         section = _SECTION.size - 1 + len(field) + len(documents)
-        length = _HEAD.size + len(body) + 1 + section
-        head = _HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + body + _SECTION.pack(1, section) + field
-        self._wire.put(head, documents, deadline)
-        return self._answer(number, deadline)
+        return self._exchange(body + _SECTION.pack(1, section) + field, documents, deadline, DEFAULT_CODEC_OPTIONS)
 
-    def _answer(self, number: int, deadline: float) -> Mapping[str, Any]:
+    def ask(self, command: Mapping[str, Any], deadline: float, options: CodecOptions[Any]) -> Mapping[str, Any]:
+        """Send a command without documents and return the server's answer, or raise as `send` does."""
+        return self._exchange(bson.encode(command), b"", deadline, options)
+
+    def _exchange(
+        self, lead: bytes, rest: bytes | memoryview, deadline: float, options: CodecOptions[Any]
+    ) -> Mapping[str, Any]:
+        number = next(self._numbers)
+        length = _HEAD.size + len(lead) + len(rest)
+        self._wire.put(_HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + lead, rest, deadline)
         found = self._more(deadline)
         while len(found) < _HEAD.size:
             found += self._more(deadline)
@@ -71,7 +80,7 @@ class Messages:
             raise ConnectionError(f"the server announced an answer of {length:,} bytes; at most {_LONGEST:,} are taken")
         while len(found) < length:
             found += self._more(deadline)
-        return bson.decode(found[_HEAD.size :])
+        return bson.decode(found[_HEAD.size :], options)
 
     def _more(self, deadline: float) -> bytes:
         found = self._wire.get(deadline)
@@ -84,12 +93,12 @@ class Messages:
         self._wire.close()
 
 
-def _taken(client: pymongo.MongoClient[dict[str, Any]], waiter: NewWaiter | None) -> Wire:
+def _taken(client: pymongo.MongoClient[dict[str, Any]], arrival: Arrival, waiter: NewWaiter | None) -> Wire:
     try:
         with client._conn_for_writes(None, "insert") as made:  # noqa: SLF001
             connection: Any = made
             opened = getattr(connection.conn, "sock", connection.conn)  # the socket itself, before pymongo 4.11
-            wire = tcp.taken_over(opened, waiter)
+            wire = tcp.taken_over(opened, arrival, waiter)
             connection.conn = Taken()
             connection.close_conn(None)  # the pool forgets it
             return wire

@@ -15,6 +15,11 @@ _EOF_BYTES = 5
 """Payload of the packet that ends the columns: marker, warnings and status."""
 
 
+def is_end(buffer: bytearray, nbytes: int) -> bool:
+    """Return `is_whole` of the first bytes in a buffer that is as long as the limit."""
+    return is_whole(bytes(memoryview(buffer)[:nbytes]), len(buffer))
+
+
 def is_whole(received: bytes, limit: int) -> bool:
     """Return True if the bytes are a whole answer; False also if they are `limit` bytes, and if they are no answer."""
     if len(received) >= limit:

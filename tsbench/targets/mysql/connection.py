@@ -8,7 +8,6 @@ queries reached 0.95 of the ideal rate so on a fast machine and 0.77 on a slow o
 from __future__ import annotations
 
 import _socket
-import os
 import re
 import socket
 from contextlib import suppress
@@ -19,13 +18,15 @@ import MySQLdb
 from MySQLdb.constants import CLIENT
 from MySQLdb.constants import FIELD_TYPE as TYPE
 
+from tsbench.net.stamps import PEEKED_BYTES, duplicate
 from tsbench.targets.mysql import login
-from tsbench.targets.mysql.answers import is_whole
+from tsbench.targets.mysql.answers import is_end, is_whole
 from tsbench.targets.watchdog import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter, Waiter
     from tsbench.targets.mysql.endpoint import Endpoint
 
@@ -42,8 +43,6 @@ _FILE = b"rows of tsbench"
 _PACKET_BYTES = 65_536
 """Of LOAD DATA's rows; smaller if the server takes only smaller ones."""
 _LONGEST_ANSWER_BYTES = 4_096
-_PEEKED_BYTES = 16_384
-"""A longer answer is read in a thread, since the rest may come while the first part is read."""
 _NEVER = float("inf")
 
 
@@ -69,15 +68,15 @@ class Connection:
     interrupts a query that runs, and the thread that runs it closes the connection.
     """
 
-    def __init__(self, of: Endpoint, password: str, connect_timeout_s: float) -> None:
+    def __init__(self, of: Endpoint, password: str, connect_timeout_s: float, arrival: Arrival) -> None:
         self._lock = new_lock()
         self._closing = False
         self.is_interrupted = False
         self.max_packet_bytes = 1 << 24
         """Largest statement that the server takes, set by the session."""
         self._raw: Any = login.connect(of, password, connect_timeout_s, _CONVERSIONS)
-        # Not Python's own class, which gevent replaces by one that makes the descriptor non-blocking.
-        self._socket = _socket.socket(fileno=os.dup(self._raw.fileno()))
+        self._socket = duplicate(self._raw.fileno())
+        self._arrival = arrival
         self._new_waiter: NewWaiter | None = None
         self._waiter: Waiter | None = None
         self._is_waiting = False
@@ -101,6 +100,7 @@ class Connection:
         """Wait by a waiter from now on; statements and answers too long for that are sent and read in a thread."""
         self._new_waiter = new_waiter
         self._waiter = new_waiter(self._socket.fileno())
+        self._arrival.watch(self._socket)
         # The kernel counts its own overhead too, and doubles what is asked for because of it.
         self._sent_at_once = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF) // 2
 
@@ -115,10 +115,12 @@ class Connection:
             return self._alone(self._ask_and_answer, text)
         if len(text) > self._sent_at_once:
             return self.in_thread(self._alone, self._ask_and_answer, text)
+        self._arrival.sending()
         self._alone(self._raw.send_query, text)
+        self._arrival.sent()
         if self._is_answered(waiter):
             return self._alone(self._answer)
-        return self.in_thread(self._alone, self._answer)
+        return self.in_thread(self._alone, self._answer, self._arrival.confirm)
 
     def _alone(self, function: Callable[[*A], T], *args: *A) -> T:
         """Call a function while no other thread closes the connection, and close it then if that was asked for."""
@@ -130,10 +132,12 @@ class Connection:
                     self._close()
 
     def _ask_and_answer(self, text: bytes) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self._arrival.sending()
         self._raw.send_query(text)
-        return self._answer()
+        return self._answer(self._arrival.read_by_client)
 
-    def _answer(self) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def _answer(self, is_read: Callable[[], None] | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Read the answer; call `is_read` before its rows are converted."""
         try:
             self._raw.read_query_result()
         except MySQLdb.Error as error:
@@ -141,6 +145,8 @@ class Connection:
                 self._break_off()
             raise
         result = self._raw.store_result()
+        if is_read is not None:
+            is_read()
         if result is None:
             return [], []
         return [column[0] for column in result.describe()], list(result.fetch_row(0))
@@ -156,7 +162,9 @@ class Connection:
         finally:
             self._is_waiting = False
         try:
-            return is_whole(self._socket.recv(_PEEKED_BYTES, _socket.MSG_PEEK | _socket.MSG_DONTWAIT), _PEEKED_BYTES)
+            if self._arrival.is_watching:
+                return self._arrival.peek(is_end)
+            return is_whole(self._socket.recv(PEEKED_BYTES, _socket.MSG_PEEK | _socket.MSG_DONTWAIT), PEEKED_BYTES)
         except OSError:
             return False
 
@@ -189,6 +197,7 @@ class Connection:
         return self._alone(self._load, b"LOAD DATA LOCAL INFILE '%b' %b" % (_FILE, options), memoryview(rows))
 
     def _load(self, statement: bytes, rows: memoryview) -> bytes:
+        self._arrival.sending()
         try:
             self._send(0, bytes((_QUERY,)) + statement)
             answer, number = self._receive()
@@ -235,7 +244,7 @@ class Connection:
     def _receive_bytes(self, count: int) -> bytes:
         found = b""
         while len(found) < count:
-            more = self._socket.recv(count - len(found))
+            more = self._arrival.receive(self._socket, count - len(found))
             if not more:
                 raise OSError("the server ended it")
             found += more

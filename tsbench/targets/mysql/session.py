@@ -14,6 +14,7 @@ from tsbench.collect.counters import Counting
 from tsbench.encode.mysql_text import literal
 from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.net.stamps import Arrival
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
 from tsbench.targets.mysql import causes, counters, every_series
 from tsbench.targets.mysql.connection import Connection
@@ -78,6 +79,7 @@ class MysqlSession(Counting):
     def __init__(self, of: Endpoint, password: str, timeout_s: float, waiter: NewWaiter | None = None) -> None:
         self._of, self._password, self._timeout_s, self._waiter = of, password, timeout_s, waiter
         self._connection: Connection | None = None
+        self.arrival = Arrival()
         self._product = product_of(of.product)
         self.due_s = float("inf")
         _watchdog.watch(self)
@@ -92,7 +94,7 @@ class MysqlSession(Counting):
         return opened
 
     def _open(self, timeout_s: float) -> Connection:
-        opened = self._connection = Connection(self._of, self._password, timeout_s)
+        opened = self._connection = Connection(self._of, self._password, timeout_s, self.arrival)
         found = product_of(opened.server)
         if found is not self._product:
             reason = f"{found.name} {opened.server} answers there, not {self._product.name}"
@@ -283,6 +285,7 @@ class MysqlSession(Counting):
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            self.arrival.forget()
             connection.close()
 
     def _op(self, timeout_s: float) -> OpContext[Connection]:
@@ -312,6 +315,7 @@ class MysqlSession(Counting):
             raise undecodable(self._product.name, error) from error
 
     def _reopened(self) -> Connection:
+        self.arrival.sending()
         try:
             return self.reconnect(self._timeout_s)
         except Exception as error:  # also whatever the driver raises for an answer that it cannot decode

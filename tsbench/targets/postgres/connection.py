@@ -14,6 +14,7 @@ from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import DiagnosticField, ExecStatus, Format
 
+from tsbench.net.stamps import duplicate
 from tsbench.net.tcp import Polling
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from psycopg.abc import Buffer
     from psycopg.pq.abc import PGresult
 
+    from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter, Waiter
 
 # As plain numbers: an enum's members take longer to look up and to compare, a dozen times for every op.
@@ -29,6 +31,8 @@ _BINARY = Format.BINARY.value
 _DONE, _ROWS = ExecStatus.COMMAND_OK.value, ExecStatus.TUPLES_OK.value
 _FAILED, _COPY_IN = ExecStatus.FATAL_ERROR.value, ExecStatus.COPY_IN.value
 _NO_SUCH_STATEMENT = b"26000"
+_READY = b"Z\0\0\0\5"
+"""Kind and length of the message; a byte follows."""
 _MESSAGE_BYTES = 1 << 20
 """Largest message of a COPY: libpq copies each into a buffer, which is never made smaller again."""
 
@@ -45,10 +49,12 @@ class Connection(psycopg.Connection[Any]):
     statements: Statements
     """Set by `wait_with`."""
 
-    def wait_with(self, waiter: NewWaiter | None) -> None:
-        """Wait with this waiter from now on, by default by blocking the thread."""
+    def wait_with(self, waiter: NewWaiter | None, arrival: Arrival) -> None:
+        """Wait with this waiter from now on, by default by blocking the thread; let `arrival` watch the connection."""
         self.waiter = (waiter or Polling)(self.pgconn.socket)
-        self.statements = Statements(self, self.waiter)
+        self.statements = Statements(self, self.waiter, arrival)
+        self._watched = duplicate(self.pgconn.socket)
+        arrival.watch(self._watched)
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **more: Any) -> Any:
         """Run one of psycopg's generators to its end."""
@@ -71,6 +77,7 @@ class Connection(psycopg.Connection[Any]):
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter.close()
+            self._watched.close()
         super().close()
 
 
@@ -82,8 +89,9 @@ class Statements:
     again, once: it was not executed before.
     """
 
-    def __init__(self, connection: Connection, waiter: Waiter) -> None:
+    def __init__(self, connection: Connection, waiter: Waiter, arrival: Arrival) -> None:
         self._connection, self._waiter, self._pgconn = connection, waiter, connection.pgconn
+        self._arrival, self._is_seen = arrival, True
         self._names: dict[tuple[str, Sequence[int]], bytes] = {}
         self._numbers = (
             count()
@@ -95,6 +103,7 @@ class Statements:
 
     def execute_once(self, text: str, values: Sequence[bytes]) -> int:
         """Execute a statement that is not kept prepared, with values in binary form; return the number of rows."""
+        self._arrival.sending()
         self._pgconn.send_query_params(text.encode(), values, None, [_BINARY] * len(values))
         return _rows(self._result())
 
@@ -110,6 +119,7 @@ class Statements:
 
     def copy_in(self, text: str, data: bytearray) -> int:
         """Execute a COPY FROM STDIN with this data; return the number of rows."""
+        self._arrival.sending()
         self._pgconn.send_query(text.encode())
         result = self._result()
         if result.status == _COPY_IN:
@@ -128,7 +138,10 @@ class Statements:
     ) -> PGresult:
         """Execute a prepared statement, again if the server has forgotten it; return its result, also an error."""
         known = text, types
-        self._pgconn.send_query_prepared(self._names.get(known) or self._prepare(known), values, formats, _BINARY)
+        name = self._names.get(known) or self._prepare(known)
+        self._arrival.sending()
+        self._pgconn.send_query_prepared(name, values, formats, _BINARY)
+        self._arrival.sent()
         result = self._result()
         if result.status == _FAILED and result.error_field(DiagnosticField.SQLSTATE) == _NO_SUCH_STATEMENT:
             self._names.clear()
@@ -139,6 +152,7 @@ class Statements:
     def _prepare(self, known: tuple[str, Sequence[int]]) -> bytes:
         name = b"tsbench_%d" % next(self._numbers)
         text, types = known
+        self._arrival.sending()
         self._pgconn.send_prepare(name, text.encode(), types)
         _rows(self._result())
         self._names[known] = name
@@ -160,6 +174,8 @@ class Statements:
         except psycopg.OperationalError:  # the connection's end; the server may have said why before
             if found is None or found.status != _FAILED:
                 raise
+        if not self._is_seen:
+            self._arrival.confirm()
         if found is None:
             raise psycopg.InternalError("the server sent no result")
         return found
@@ -168,6 +184,7 @@ class Statements:
         pgconn = self._pgconn
         while pgconn.is_busy():
             self._waiter.readable(self._connection.deadline)
+            self._is_seen = self._arrival.peek(_is_end)
             pgconn.consume_input()
         return pgconn.get_result()
 
@@ -175,7 +192,14 @@ class Statements:
         """Send everything that libpq has buffered; it reads meanwhile, or a server that waits for us would never."""
         while self._pgconn.flush():
             self._waiter.readable_or_writable(self._connection.deadline)
+            self._arrival.look()
+            self._is_seen = False
             self._pgconn.consume_input()
+
+
+def _is_end(buffer: bytearray, nbytes: int) -> bool:
+    """Return whether the bytes end with the message that ends every answer: the server is ready for a query."""
+    return buffer[nbytes - 6 : nbytes - 1] == _READY
 
 
 def _rows(result: PGresult) -> int:

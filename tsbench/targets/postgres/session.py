@@ -14,6 +14,7 @@ from tsbench.collect.counters import Counting
 from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.errors import one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.net.stamps import Arrival
 from tsbench.targets.base import ServerObject, Statement, statement_of, timed
 from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.op_context import MEANT, OpContext, undecodable
@@ -84,6 +85,7 @@ class PostgresSession(Counting):
         self._timeout_s = timeout_s
         self._waiter = waiter
         self._connection: Connection | None = None
+        self.arrival = Arrival()
 
     def reconnect(self, timeout_s: float) -> Connection:
         """Replace the connection by a new one and return it."""
@@ -99,7 +101,7 @@ class PostgresSession(Counting):
             cursor_factory=psycopg.RawCursor,  # $1 is the server's own syntax: the client need not rewrite texts
             prepare_threshold=0,
         )
-        opened.wait_with(self._waiter)
+        opened.wait_with(self._waiter, self.arrival)
         opened.deadline = time.monotonic() + timeout_s + 1.0
         try:
             opened.execute("SET TimeZone = 'UTC'", prepare=False)
@@ -223,6 +225,7 @@ class PostgresSession(Counting):
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            self.arrival.forget()
             with suppress(psycopg.Error, OSError):
                 connection.close()
 
@@ -258,6 +261,7 @@ class PostgresSession(Counting):
             raise undecodable("PostgreSQL", error) from error
 
     def _reopened(self) -> Connection:
+        self.arrival.sending()
         try:
             return self.reconnect(self._timeout_s)
         except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode

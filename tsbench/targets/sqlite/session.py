@@ -37,6 +37,7 @@ class SqliteSession(Counting):
     """One connection. After an error the open transaction is rolled back and the session remains usable."""
 
     panels = PANELS
+    arrival = None
 
     def __init__(self, connection: sqlite3.Connection, path: Path, timeout_s: float) -> None:
         self._connection = connection
