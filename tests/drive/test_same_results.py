@@ -53,8 +53,6 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 def names(content: Any, path: str = "") -> set[str]:
     """The paths of all entries, without those in OPS."""
-    if path == "limit.sent_in_bursts":  # only where the machine delayed ops
-        return set()
     if not isinstance(content, dict):
         return set() if path.startswith(OPS) else {path}
     return {name for key, value in content.items() for name in names(value, f"{path}.{key}" if path else key)}

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tsbench.units import format_duration, format_duration_range
+import numpy as np
+
+from tsbench.measure.hist import lowest_of
+from tsbench.units import NS_PER_S, format_duration, format_duration_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from tsbench.measure.hist import Histogram
 
 NOTICEABLE = 0.10
 """Share of a measured time from which on the client's part in it is shown."""
@@ -70,18 +75,12 @@ def latency_of(op: Mapping[str, Any], time: str, figure: str) -> Latency | None:
     return Latency(min(least_ns, measured_ns), measured_ns, figure in (op.get(f"{time}_at_least") or ()))
 
 
-def sent_in_bursts(lateness_ns: Iterable[tuple[float, int]], ops: int, duration_s: float) -> float:
-    """Return the share of a run's ops that were sent later than the mean time between two of them, if it is noticeable.
+def sent_in_bursts(lateness: Histogram, ops: int, duration_s: float) -> float:
+    """Return the share of ops that were sent later than the mean time between two of them; 0.0 up to BURST_SHARE.
 
-    A client that catches up sends bursts, which slow the server. 0.0 if the share is not above BURST_SHARE.
-
-    Parameters
-    ----------
-    lateness_ns
-        How late ops were sent after they were due, ns, and the number of these ops.
+    A client that catches up sends bursts, which slow the server. `lateness` has the times in ns by which ops were late.
     """
-    if not ops:
-        return 0.0
-    gap_ns = duration_s * 1e9 / ops
-    share = sum(count for late_ns, count in lateness_ns if late_ns > gap_ns) / ops
+    used = np.flatnonzero(lateness.counts)
+    is_later = lowest_of(used) > duration_s * NS_PER_S / max(1, ops)
+    share = float(lateness.counts[used][is_later].sum()) / max(1, ops)
     return share if share > BURST_SHARE else 0.0

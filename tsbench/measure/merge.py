@@ -32,6 +32,8 @@ class OpTotals:
     service: Histogram = field(default_factory=Histogram)
     response_undelayed: Histogram = field(default_factory=Histogram)
     """Response times less how late the load processes sent, op by op."""
+    lateness: Histogram = field(default_factory=Histogram)
+    """How late ops were sent, of those that the load processes sent noticeably late."""
     unsent: Histogram = field(default_factory=Histogram)
     """Waiting times of arrivals whose ops had not ended when the run did; their response times would be longer."""
     done: int = 0

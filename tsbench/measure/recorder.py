@@ -208,8 +208,11 @@ class Recorder:
             self._log_times(f"{name}|response", second, times_ns, also=[without])
             return
         self._log_times(f"{name}|response", second, times_ns)
-        undelayed = times_ns - np.where(delays_ns >= NOTICEABLE_NS, delays_ns, 0)
+        is_late = delays_ns >= NOTICEABLE_NS
+        undelayed = times_ns - np.where(is_late, delays_ns, 0)
         write_interval(self._log, Interval(without, second, 1.0, SparseHistogram.recorded(undelayed)))
+        late = SparseHistogram.recorded(delays_ns[is_late])
+        write_interval(self._log, Interval(f"{name}|lateness", second, 1.0, late))
 
     def _log_times(self, tag: str, second: int, times_ns: NDArray[np.int64], also: Sequence[str] = ()) -> None:
         interval = Interval(tag, second, 1.0, SparseHistogram.recorded(times_ns))

@@ -14,6 +14,7 @@ from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
+from tsbench.measure.latency import sent_in_bursts
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
@@ -171,7 +172,12 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         },
         "schedule": schedule,
         "limited_by": limit_name,
-        "limit": {**client.summary(), **_on_the_wire(everything, profile, duration_s), **disturbed.summary()},
+        "limit": {
+            **client.summary(),
+            **_on_the_wire(everything, profile, duration_s),
+            "sent_in_bursts": sent_in_bursts(everything.lateness, len(everything.response), duration_s),
+            **disturbed.summary(),
+        },
         "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
         "steadiness": steadiness_with_counters(
             run,
