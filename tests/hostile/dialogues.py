@@ -109,7 +109,7 @@ def converse(name: str, seed: str, found: Counter[str]) -> list[str]:
             if (took_s := time.monotonic() - began) > CONNECT_S + OP_S + GRACE_S:
                 faults.append(f"one call took {took_s:.1f} s")
     seen = server.seen(Attack.NO_TLS)
-    if protocol is not http and (holds_secret(seen) or b"md5" in seen):
+    if protocol is not http and (holds_secret(seen) or postgres.HASHED.search(seen)):
         faults.append("the password was sent")
     found["connections"] += len(server.channels)
     found[name] += 1

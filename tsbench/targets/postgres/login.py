@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,8 +57,8 @@ def parameters(endpoint: str) -> dict[str, Any]:
     except psycopg.Error as error:
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {str(error).strip()}") from error
     for port in filter(None, str(found.get("port", "")).split(",")):
-        if not (port.isdecimal() and 1 <= int(port) <= 65_535):
-            raise UserMistake(f"port {port} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
+        if not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65_535):
+            raise UserMistake(f"port {shortened(port)} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
     if "passfile" in found:
         password = _passfile_password(found)
     elif credentials.is_entitled(endpoint):
