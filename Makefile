@@ -3,7 +3,8 @@
 #                   (--hypothesis-profile=thorough tries properties with ten times as many examples, as CI does)
 # make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
 # make lint         ruff and mypy
-# make manipulations  changes data stored on real servers in 160 ways, and prints which changes the checks find and locate
+# make manipulations  changes data stored on real servers, in every layout, and prints which changes the checks find and locate
+#                   (ARGS='--only MySQL --layouts innodb')
 # make validation   asks 100 queries of every kind of every database and layout, and writes docs/validation.md
 #                   (ARGS='--only mongodb --layouts per-value' asks one layout anew; the other columns of the page stay)
 # make faults       makes 80 faults while real commands run, and Ctrl-C at 100 moments, and prints what came of each

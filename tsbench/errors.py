@@ -1,6 +1,12 @@
 """The errors that end a command with a message to the user instead of a traceback."""
 
+from __future__ import annotations
+
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_CHARACTERS = 300
 """Characters that are shown of the text of an error which a driver or a library raised: it may hold a whole answer."""
@@ -36,6 +42,21 @@ def require(module: str, extra: str) -> None:
     """
     if find_spec(module) is None:
         raise UserMistake(f"{module} is not installed; pip install 'tsbench[{extra}]'")
+
+
+def expect_regular(path: Path, cure: str) -> None:
+    """Verify that a path, if it exists, is a regular file: to open a FIFO waits for its other end, maybe for ever.
+
+    Raises
+    ------
+    UserMistake
+        If it is none: one line with the cure.
+    """
+    if not path.exists() or path.is_file():
+        return
+    kinds = {"directory": path.is_dir, "FIFO": path.is_fifo, "socket": path.is_socket}
+    kind = next((name for name, holds in kinds.items() if holds()), "device")
+    raise UserMistake(f"{path}: is a {kind}; {cure}")
 
 
 def is_disk_full(text: str) -> bool:

@@ -16,6 +16,8 @@ _UNPRINTABLE = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u061b\u061d-\u200a\u200c\u200d\u2010-\u2027\u202f-\u205f\u2070-\ud7ff\ue000-\ufefe\uff00-\ufff8"
     "\ufffc\ufffd\U00010000-\U000dffff]"
 )
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Control characters, line breaks and tabs among them."""
 MARK = "\N{REPLACEMENT CHARACTER}"
 
 

@@ -19,6 +19,7 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
 from tsbench.run.bulk_load import bulk_load
+from tsbench.targets.inventory import HasInventory
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES, fit
 from tsbench.workload.world import World, WorldSpec
@@ -82,6 +83,8 @@ class Stand:
     loaded_points: int = 0
     ledger: NDArray[np.void] = field(default_factory=lambda: read_ledgers([]))
     expiry: Expiry | None = None
+    known: tuple[str, ...] = ()
+    """Tables of other measurements that were there before the load, as a run notes them."""
 
     @property
     def path(self) -> Path:
@@ -91,6 +94,8 @@ class Stand:
     def load(self) -> Stand:
         """Create the database and store the bulk load."""
         session = self.connect()
+        if isinstance(session, HasInventory):
+            self.known = session.inventory(self.world.measurements, series=False).tables
         session.run(self.schema.create(self.world.measurements, self.world.tags()))
         session.close()
         done = bulk_load(
@@ -168,7 +173,7 @@ class Stand:
     def false_verdicts(self, gold: Gold, schema: Schema | None = None) -> set[str]:
         """Return the checks of stored data that find an error."""
         session, answers = self.connect(), Answers()
-        read_back(gold, session, schema or self.schema, 10**9, answers)
+        read_back(gold, session, schema or self.schema, 10**9, answers, self.known)
         answers.compare(gold)
         stored = count_stored(session, schema or self.schema, self.world.measurements)
         accounted = account(gold, stored, self.ledger, self.loaded_points)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.check.manipulated import hands, influxdb, postgres
+from tests.check.manipulated import hands, influxdb, mongodb, postgres, sql
 from tests.check.manipulated.bench import Bench
 from tests.check.manipulated.controls import CONTROLS
 from tests.check.stand import SEED, Stand, world_of
 from tests.targets.influxdb import test_v1 as v1
 from tests.targets.influxdb import test_v2 as v2
+from tests.targets.mysql.support import new_database
 from tsbench.check.answers import Answers, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.targets.registry import TARGETS
@@ -55,9 +56,11 @@ def influx_2(influxdb_server: Callable[[str], Server]) -> Iterator[str]:
         other.buckets_api().delete_bucket(other.buckets_api().find_bucket_by_name(v2.bucket_of(url)))
 
 
-def test_forty_manipulations_and_more_are_known_of_each_database() -> None:
-    for manipulations in (postgres.MANIPULATIONS, influxdb.MANIPULATIONS):
-        assert len({one.name for one in manipulations}) == len(manipulations) >= 40
+def test_the_manipulations_of_each_database_have_names_of_their_own() -> None:
+    every: list[tuple[Manipulation[Any], ...]] = [postgres.MANIPULATIONS, influxdb.MANIPULATIONS, sql.MANIPULATIONS]
+    every += mongodb.BY_LAYOUT.values()
+    for manipulations in every:
+        assert len({one.name for one in manipulations}) == len(manipulations) >= 30
         assert all(one.at for one in manipulations)
     assert len({one.name for one in CONTROLS}) == 20
 
@@ -120,6 +123,50 @@ def test_a_manipulation_in_influxdb_2_is_found_and_located(
     influx_2: str, tmp_path: Path, manipulation: Manipulation[Any]
 ) -> None:
     result = Bench("influxdb2", "tags", influx_2, tmp_path).manipulate(manipulation, hands.of_version_2)
+    assert (result.found, result.located) == (True, True), result.differences
+
+
+OF_SQL = chosen(
+    sql.MANIPULATIONS,
+    "an integer of 2^40 one higher",
+    "a value one ulp higher",
+    "a series without points",
+    "a tag of a series whose points are gone",
+    "an extra measurement",
+)
+
+
+@pytest.mark.parametrize("manipulation", OF_SQL)
+def test_a_manipulation_in_sqlite_is_found_and_located(
+    sqlite_endpoint: str, tmp_path: Path, manipulation: Manipulation[Any]
+) -> None:
+    result = Bench("sqlite", "clustered", sqlite_endpoint, tmp_path).manipulate(manipulation, sql.of_sqlite)
+    assert (result.found, result.located) == (True, True), result.differences
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("manipulation", OF_SQL)
+def test_a_manipulation_in_mysql_is_found_and_located(
+    mysql_server: Callable[[str], Server], tmp_path: Path, manipulation: Manipulation[Any]
+) -> None:
+    with new_database(mysql_server("mysql").endpoint) as url:
+        result = Bench("mysql", "innodb", url, tmp_path).manipulate(manipulation, sql.of_mysql)
+    assert (result.found, result.located) == (True, True), result.differences
+
+
+@pytest.mark.mongodb
+@pytest.mark.parametrize(
+    ("layout", "manipulation"),
+    [
+        pytest.param(layout, one, id=f"{layout}-{one.name}")
+        for number, one in enumerate((*mongodb.STRUCTURE, *mongodb.OF_HOURS))
+        for layout in [["per-point", "per-value", "bucketed"][number % 3] if one in mongodb.STRUCTURE else "bucketed"]
+    ],
+)
+def test_a_change_of_a_documents_structure_is_found_and_located(
+    mongodb_endpoint: str, tmp_path: Path, layout: str, manipulation: Manipulation[Any]
+) -> None:
+    result = Bench("mongodb", layout, mongodb_endpoint, tmp_path).manipulate(manipulation, mongodb.Hand)
     assert (result.found, result.located) == (True, True), result.differences
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from tests.check.stand import SEED, START_NS, UNSURE, Stand, fitting, world_of
-from tsbench.check.answers import Answers, given_answers
+from tsbench.check.answers import Answers, given_answers, read_back
 from tsbench.check.comparison import canonical
 from tsbench.model import OpError, Outcome, Window
 from tsbench.targets.base import Statement
@@ -37,6 +37,25 @@ if TYPE_CHECKING:
 HOUR_NS = 3_600 * NS_PER_S
 MINUTE_NS = 60 * NS_PER_S
 TICK_NS = 20 * NS_PER_S
+
+# --- what lies beside the points --------------------------------------------------------------------------------------
+
+
+def test_tables_of_others_and_of_earlier_runs_are_not_accused(tmp_path: Path) -> None:
+    stand = Stand(world_of("cpu-only", 2, interval_s=20), TARGET, WAL, f"sqlite://{tmp_path / 'db'}", 9).load()
+    stand.vandalise(
+        "CREATE TABLE users (id INTEGER, time TEXT)", "CREATE TABLE mem (time INTEGER NOT NULL, total REAL)"
+    )
+    session, gold = stand.connect(), stand.gold()
+    assert session.inventory(gold.world.measurements, series=False).tables == ("mem",)  # type: ignore[attr-defined]
+    for known, kinds in ((("mem",), []), ((), ["table of no measurement"])):
+        answers = Answers()
+        read_back(gold, session, WAL, 10**9, answers, known)
+        answers.compare(gold)
+        assert list(answers.stored.counts) == kinds
+        assert answers.verdict().valid is not bool(kinds)
+    session.close()
+
 
 # --- defects in queries -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -74,7 +75,7 @@ def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
         raise UserMistake("the input is good")
 
     monkeypatch.setattr("tsbench.run.campaign.run_cell", begun)
-    monkeypatch.setattr("tsbench.report.html.render", lambda results, cells: "")
+    monkeypatch.setattr("tsbench.report.html.render", lambda *_: "")
     monkeypatch.setattr("tsbench.servers.cgroup.create", lambda caps: begun())
 
 
@@ -217,6 +218,17 @@ COMMANDS = [
     [*SET, "target.name=influxdb1", "--endpoint", "http://a..b:0/db"],
     ["run", "tiny.toml", "--gate", "write:p99<" + "9" * 400 + "ms"],
     ["run", "/dev/zero"],
+    ["run", "fifo"],
+    ["run", "."],
+    ["run", "tiny.toml", "--json", "fifo"],
+    ["run", "long.toml"],
+    [*SET, "a" * 100_000 + "=1"],
+    [*SET, "drive.users=2\nworld.scale=7"],
+    [*SET, 'target.name="sqlite\\n"'],
+    ["run", "tiny.toml", "--out", "a\nb"],
+    ["run", "tiny.toml", "--endpoint", "sqlite:///:memory:"],
+    [*SET, "target.name=duckdb", "--endpoint", "duckdb:///:memory:"],
+    [*SET, "target.name=duckdb", "--endpoint", "duckdb:////dev/zero"],
     ["run", "\x1b[31m.toml"],
     ["report", "\x1b]0;x\x07"],
     ["generate", "--out", "points", "--interval", "1ns"],
@@ -236,9 +248,10 @@ for words in json.load(sys.stdin):
 """Runs commands one after the other as the console script does; prints each one's exit code and the peak memory."""
 
 
-def test_twenty_absurd_commands_end_with_2_one_line_and_little_memory(tmp_path: Path) -> None:
+def test_absurd_commands_end_with_2_one_line_and_little_memory(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
-    assert len(COMMANDS) == 20
+    (tmp_path / "long.toml").write_text(f"{TINY}\n[target.settings]\n{'a' * 100_000} = '1'\n")
+    os.mkfifo(tmp_path / "fifo")
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL],
         cwd=tmp_path, input=json.dumps(COMMANDS), capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False,

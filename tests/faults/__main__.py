@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--interrupts", type=int, metavar="N", help="only Ctrl-C at this many moments")
     parser.add_argument("--damage", type=int, metavar="N", help="only N damaged runs of each database")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep what the runs leave in this directory")
+    parser.add_argument("--on", default="", metavar="NAMES", help="databases of the interrupts, with commas")
     parser.add_argument("--seed", type=int, default=1, help="seed of these moments")
     asked = parser.parse_args()
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -78,7 +79,8 @@ def main() -> None:
         right = asked.interrupts is not None or faults(asked.only, place)
         if not asked.only:
             right &= asked.interrupts is not None or damage.carry_out_all(DAMAGED, asked.seed, place)
-            right &= interrupts.carry_out_all(100 if asked.interrupts is None else asked.interrupts, asked.seed, place)
+            count, on = 100 if asked.interrupts is None else asked.interrupts, asked.on.split(",") if asked.on else ()
+            right &= interrupts.carry_out_all(count, asked.seed, place, on or interrupts.TARGETS)
     sys.exit(0 if right else 1)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MARKS = {
     "SQLite": (),
+    "DuckDB": (),
+    "MariaDB": (pytest.mark.mariadb,),
     "PostgreSQL": (pytest.mark.postgres,),
     "InfluxDB 1.8": (getattr(pytest.mark, "influxdb-1.8"),),
 }

@@ -186,7 +186,9 @@ def test_the_lines_of_a_log_can_be_read_again_alone(tmp_path: Path) -> None:
     for line, interval in zip(lines, INTERVALS, strict=True):
         text = data[line.offset : line.offset + line.size].decode()
         assert (line.tag, line.start_s) == (interval.tag, interval.start_s)
-        assert np.array_equal(decode_line(path, line.number, text).whole().counts, interval.histogram.whole().counts)
+        assert np.array_equal(
+            decode_line(path, line.number, text, line.room).whole().counts, interval.histogram.whole().counts
+        )
 
 
 @given(VALUES, st.sampled_from([1, 100, 3_000]))

@@ -13,6 +13,7 @@ from tsbench.measure.hist import Histogram, read_log
 from tsbench.measure.recorder import NOTICEABLE_NS, Recorder
 from tsbench.model import Outcome, PartialWrite
 from tsbench.results.ledger import LEDGER_DTYPE, LEDGER_RECORD, read_ledgers
+from tsbench.results.limits import LIMITS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,10 +146,10 @@ def test_readers_of_the_log_do_not_pass_over_its_first_second(tmp_path: Path) ->
 
 WRITES = st.lists(
     st.tuples(
-        st.integers(0, 2**31 - 1),
-        st.integers(0, 2**62),
-        st.integers(0, 2**31 - 1),
-        st.integers(1, 2**31 - 1),
+        st.integers(0, LIMITS.streams),
+        st.integers(0, LIMITS.blocks),
+        st.integers(0, LIMITS.block_points),
+        st.integers(1, LIMITS.block_points),
         st.sampled_from(Outcome),
     ),
     max_size=30,

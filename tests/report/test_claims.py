@@ -13,7 +13,8 @@ from tsbench.report.cells import claims_of
 from tsbench.report.export import Exports
 from tsbench.report.html import write_report
 from tsbench.report.table import print_summary
-from tsbench.results.rundir import read_json, write_json
+from tsbench.results.reading import read_json
+from tsbench.results.rundir import write_json
 
 from .synthetic import Shape, make_results
 

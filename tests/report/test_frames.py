@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -104,10 +106,15 @@ def test_neighbouring_slow_seconds_are_one_stall_and_warm_up_is_none():
     assert sorted(zip(found["start_s"], found["length_s"], strict=True)) == [(4, 3), (11, 1)]
 
 
-def test_rows_after_the_measured_window_can_be_cut(mixed: Path):
+def test_seconds_that_are_not_whole_can_be_cut_at_both_ends(mixed: Path):
     cell = load_cells(mixed)[0]
-    ops = pd.DataFrame({"second": [-1, 0, 7, 8, 9]})
-    assert list(frames.until_end(cell, ops)["second"]) == [-1, 0, 7]
+    summary = deepcopy(dict(cell.summary))
+    summary["measured"]["window"]["warmup_s"] = 1.4
+    cell = replace(cell, summary=summary)
+    ops = pd.DataFrame({"second": [-2, -1, 0, 7, 8, 9]})
+    assert list(frames.whole_seconds(cell, ops)["second"]) == [-1, 0, 7], "-2 and 8 are not whole"
+    samples = pd.DataFrame({"second": [-1.9, -1.3, 6.9, 7.0005, 7.2]})
+    assert list(frames.whole_seconds(cell, samples)["second"]) == [-1.3, 6.9, 7.0005]
 
 
 def test_a_damaged_file_is_named_with_its_cure(mixed: Path, tmp_path: Path):

@@ -60,7 +60,7 @@ def test_seconds_without_ops_are_gaps_in_latency_and_zero_in_throughput(mixed: P
 
 def test_a_second_between_two_gaps_is_a_dot(mixed: Path):
     cell = load_cells(mixed)[0]
-    ops = frames.ops_of(cell)
+    ops = frames.ops_of(cell).assign(count=100)  # enough for a p99
     for gaps, marker in (((3,), "None"), ((3, 5), ".")):
         rest = ops[~ops["second"].isin(gaps)]
         latency = {line.get_label(): line for line in plots.latency_over_time(cell, rest).axes[0].lines}
@@ -114,7 +114,7 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_figures_that_tables_strike_out_are_marked_in_every_plot_and_in_its_legend(doubtful: Path):
     limited, invalid, valid = load_cells(doubtful)
     for cell, panels, parts in ((limited, 0, 0), (invalid, 2, 3), (valid, 0, 0)):
-        ops, latency = frames.ops_of(cell), frames.latency_of(cell)
+        ops, latency = frames.ops_of(cell).assign(count=100), frames.latency_of(cell)
         assert sum(bool(count) for count in struck_of(plots.throughput(cell, ops))) == panels
         seconds = ops["second"].nunique()
         assert struck_of(plots.latency_over_time(cell, ops))[:3] == [parts * seconds] * 3

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
+from tsbench.report import view
 from tsbench.report.cells import load_cells
-from tsbench.report.metrics import COLUMNS, METRICS, MISSING, used_columns
+from tsbench.report.metrics import COLUMNS, METRICS, MISSING, load_text, used_columns
 from tsbench.report.table import print_summary
 
 from .synthetic import Shape, make_results
@@ -41,6 +43,26 @@ def test_no_line_is_wider_than_the_console_and_no_figure_is_cut(mixed: Path, wid
 def test_it_says_which_time_it_prints(mixed: Path, single: Path):
     assert "p50, p99 and max are response times (open, 10 users)." in printed(mixed, 120)
     assert "p50, p99 and max are service times (closed, 10 users)." in printed(single, 120)
+
+
+def test_users_are_those_that_there_were_and_counts_in_a_row_have_one_base(tmp_path: Path):
+    results = make_results(tmp_path / "r", [Shape(cell="a", loop="closed", seconds=8, warmup=1, rate=40)])
+    path = results / "a" / "summary.json"
+    summary = json.loads(path.read_text())
+    op = summary["measured"]["ops"]["write"]
+    for of in (op, summary["measured"]["write"]):  # seven more ended in the window than were due in it
+        of.update(count=2, ok=8, failed=1, unknown=0, partial=0)
+    path.write_text(json.dumps(summary | {"users": 12, "users_least": 6}))
+    (cell,) = load_cells(results)
+    assert load_text(cell) == "closed, 6 to 12 users"
+    assert "(closed, 6 to 12 users)" in printed(results, 120)
+    (row,) = (row for row in view.op_rows(cell) if row.name == "write")
+    assert dict(zip([title for _, title in view.counts_shown(cell)], row.counts, strict=False)) == {
+        "ended": "9", "ok": "8", "failed": "1", "unknown": "0",
+    }  # fmt: skip
+    shown = dict(zip(view.times_shown(cell)[0][1], row.times[0], strict=True))
+    assert [part for part, text in shown.items() if text == MISSING] == ["p90", "p99", "p99.9"], "of two ops"
+    assert METRICS["write_p99_ns"].text(cell) == MISSING
 
 
 def test_runs_of_both_loops_each_say_their_own(tmp_path: Path):

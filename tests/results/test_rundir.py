@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.results.rundir import FORMAT, RunDir, find_runs, read_json, write_json
+from tsbench.results.reading import read_json
+from tsbench.results.rundir import FORMAT, RunDir, find_runs, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.synthetic import Shape, make_results
 from tsbench.errors import UserMistake
-from tsbench.results.rundir import read_json
+from tsbench.results.reading import read_json
 from tsbench.text import MARK
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.support import Command
 from tsbench.errors import UserMistake
-from tsbench.results.rundir import read_json
+from tsbench.results.reading import read_json
 from tsbench.results.summary import GateResult, Summary, Validity
 from tsbench.run.claims import Claim, Figure, expect_cells, read_claims, read_figures
 from tsbench.run.verdicts import evaluate, shown_figures

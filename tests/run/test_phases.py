@@ -9,7 +9,8 @@ import pytest
 from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, cell, parts_of
 from tsbench.errors import Broken
-from tsbench.results.rundir import RunDir, read_json
+from tsbench.results.reading import read_json
+from tsbench.results.rundir import RunDir
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Phases
 

@@ -5,6 +5,7 @@ import pytest
 from tsbench.errors import advise
 from tsbench.servers.logs import telling_line
 
+UNRECOGNIZED = 'FATAL:  unrecognized configuration parameter "x"'
 PANIC = 'PANIC:  could not write to file "pg_wal/xlogtemp.3": No space left on device'
 
 
@@ -16,11 +17,18 @@ PANIC = 'PANIC:  could not write to file "pg_wal/xlogtemp.3": No space left on d
         (PANIC + "\nline" * 300, "line"),
         ("ready\n0 [ERROR] unknown variable 'x=1'\n0 [ERROR] Aborting\n", "0 [ERROR] unknown variable 'x=1'"),
         ("0 [ERROR] Aborting", "0 [ERROR] Aborting"),
+        (f"{UNRECOGNIZED}\nHINT:  look it up", UNRECOGNIZED),
+        (f'{UNRECOGNIZED}\nFATAL:  configuration file "x" contains errors\n', UNRECOGNIZED),
+        ("12:00 LOG:  listening\n12:01 ERROR:  no such table\nLOG:  shut down", "LOG:  shut down"),
+        ("FATAL:  terminating connection due to administrator command\nLOG:  shut down", "LOG:  shut down"),
+        ("run: parse config: no such key\nsee influxd --help", "run: parse config: no such key"),
+        ("x lvl=info msg=a\nx lvl=error msg=b\nx lvl=info msg=end", "x lvl=error msg=b"),
+        ("Error: unknown flag: --x\nSee 'influxd -h' for help", "Error: unknown flag: --x"),
+        ("ferretdb: error: unknown flag --x\nusage", "ferretdb: error: unknown flag --x"),
         ("\n\n", ""),
     ],
-    ids=["full disk", "last", "long ago", "last but one", "nothing but the end", "empty"],
 )
-def test_a_full_disk_is_found_among_the_last_lines_and_otherwise_the_last_one_counts(text: str, line: str) -> None:
+def test_the_telling_line_is_one_about_a_full_disk_else_the_last_error_else_the_last(text: str, line: str) -> None:
     assert telling_line(text) == line
 
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,17 +28,21 @@ from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import (
     Batch,
+    Bucketed,
     Field,
+    Grouped,
     Latest,
     Measurement,
     OpError,
     Outcome,
     PartialWrite,
+    Query,
     Raw,
     Stored,
     Window,
     WriteMode,
 )
+from tsbench.model import Kind as FieldKind
 from tsbench.run.encoder import Inbox, framed
 from tsbench.targets.base import Access, Operation, Schema, Session, Statement, Target, Unsupported
 from tsbench.targets.registry import TARGETS
@@ -95,6 +100,37 @@ class TargetContract(ContractBase):
                 assert sum(session.write(p) for p in pieces) == len(batch) == sum(p.points for p in pieces)
                 assert all(p.nbytes > 0 and p.measurement == m.name and p.mode is mode for p in pieces)
             assert sorted(self.stored(url, m), key=_order) == sorted(_points(batches), key=_order)
+
+    def test_numbers_come_back_to_the_last_bit_or_are_refused(
+        self, session: Session, schema: Schema, mode: WriteMode
+    ) -> None:
+        if mode is WriteMode.SINGLE:
+            return
+        floats = np.array(
+            [0.1 + 0.2, 1 / 3, math.nextafter(1, 2), 1.2345678901234567e-300, -math.pi * 1e17, 5e15 + 0.5]
+        )
+        large = np.array([2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63) + 2, 2**62 + 1, 0])
+        times = [START_NS + i * S for i in range(len(floats))]
+        window = Window(START_NS, START_NS + 100 * S)
+        for m in (CPU, DISK):
+            made = data.batch(m, data.shared_tags(), time_ns=times, series=[0, 1, 0, 1, 0, 1])
+            kinds = {f.name: f.kind for f in m.fields}
+            batches = [
+                replace(
+                    made, fields={name: column if kind is FieldKind.INT else floats for name, kind in kinds.items()}
+                )
+                for column in (large, large // 2**11)
+            ]
+            if self.has_doubles_only:
+                with pytest.raises(Unsupported, match="cannot express 9007199254740993"):
+                    schema.encode(batches.pop(0), mode)
+            session.write(schema.encode(batches[0], mode))
+            names, key = m.field_names, self.key(schema, batches[:1])
+            asked: list[Query] = [Raw(m, names, window), Latest(m, names), Stored(m)]
+            for how in ("max", "min"):
+                asked += [Grouped(m, names, how, 100 * S, window), Bucketed(m, names, how, 100 * S, window)]
+            for query in asked:
+                self.agrees(session, schema, query, key)
 
     def test_points_that_the_database_does_not_take_are_refused_alone_or_with_all_others_as_declared(
         self, session: Session, target: Target, url: str, schema: Schema, mode: WriteMode

@@ -12,7 +12,7 @@ import pytest
 
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, WIDE
-from tsbench.check.comparison import canonical, compare
+from tsbench.check.comparison import canonical, compare, floats_of
 from tsbench.model import (
     Batch,
     Count,
@@ -85,6 +85,8 @@ class ContractBase:
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
     holds_anything: bool = True
     """Whether the bare driver can store tags and fields that the measurement does not have."""
+    has_doubles_only: bool = False
+    """Whether fields of integers are stored as doubles."""
     absent: ClassVar[frozenset[str]] = frozenset()
     unsupported: ClassVar[Mapping[str, tuple[type, ...]]] = {}
 
@@ -162,5 +164,5 @@ class ContractBase:
         if type(query) in self.unsupported.get(schema.name, ()):
             return
         expected, actual = key.answer(query), self.ask(session, schema, query)
-        difference = compare(data.rounded(query, expected), actual)
+        difference = compare(data.rounded(query, expected), actual, floats_of(query.measurement))
         assert difference is None, f"{name}: {difference}\n{schema.compile(query).text}\n{canonical(actual)[:3]}"

@@ -202,7 +202,7 @@ def test_a_postgresql_that_the_password_is_not_for_never_sees_it(
         target.connect("postgresql://127.0.0.1:9/x", target.schemas["btree"], timeout_s=3)
     for entitled in (True, False):
         with postgres_that_asks_for_a_password() as (port, sent):
-            endpoint = f"postgresql://me@127.0.0.1:{port}/x"
+            endpoint = f"postgresql://me@127.0.0.1:{port}/x?require_auth=password"  # else none gets it without TLS
             monkeypatch.setenv(credentials.ENTITLED, endpoint if entitled else OWN)
             with pytest.raises(UserMistake) as caught:
                 target.connect(endpoint, target.schemas["btree"], timeout_s=3)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import Difference
+from tsbench.check.comparison import Difference, floats_of
 from tsbench.check.questions import Question
 from tsbench.check.sample import Part, head_of, loads
 from tsbench.check.spool import SpoolFile
 from tsbench.check.stored_rows import Differences, canonical_stored, compare_series, other_table
 from tsbench.check.torn_reads import TornReads, judged, not_whole
+from tsbench.errors import one_line
 from tsbench.model import (
     Above,
     Bucketed,
@@ -23,8 +24,11 @@ from tsbench.model import (
     Verdict,
     Window,
 )
+from tsbench.results.limits import LIMITS
+from tsbench.results.reading import open_file, read_lines
 from tsbench.targets.base import Unsupported
 from tsbench.targets.inventory import HasInventory
+from tsbench.text import shortened
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -90,7 +94,7 @@ class Answers:
     def stored_rows(self, query: Stored, rows: Rows) -> None:
         """Add rows that were read back."""
         self.rows += len(rows)
-        kept = self._kept().keep_rows(query.columns, canonical_stored(rows))
+        kept = self._kept().keep_rows(query.columns, canonical_stored(rows, floats_of(query.measurement)))
         self._waiting.append(Question(READ_BACK, query, kept, cut=len(rows) == query.limit))
 
     def _kept(self) -> SpoolFile:
@@ -191,29 +195,27 @@ def given_answers(
     A last line that was cut off by a kill is skipped.
     """
     for path in paths:
-        start = 0
-        with path.open("rb") as lines:
-            for line in lines:
-                start, at = start + len(line), start
-                if not line.endswith(b"\n"):
-                    continue
-                given = head_of(line)
-                if only is not None and (given["op"], given["number"]) not in only:
-                    continue
-                query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
-                times = given.get("sent_ns", 0), given.get("ended_ns", 0)
-                read = partial(_read_line, gold, path, at, query)
-                part = Part.of(given)
-                answers.given(Question(given["op"], query, read, False, False, *times, part))
+        for at, line in read_lines(path, LIMITS.answer_bytes):
+            given = head_of(line)
+            if only is not None and (given["op"], given["number"]) not in only:
+                continue
+            query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
+            times = given.get("sent_ns", 0), given.get("ended_ns", 0)
+            read = partial(_read_line, gold, path, at, query)
+            part = Part.of(given)
+            answers.given(Question(given["op"], query, read, False, False, *times, part))
 
 
 def _read_line(gold: Gold, path: Path, at: int, query: Query) -> Answer:
-    with path.open("rb") as lines:
+    with open_file(path) as lines:
         lines.seek(at)
-        given = loads(lines.readline())
+        given = loads(lines.readline(LIMITS.answer_bytes))
     if "wrong" in given:
-        return Difference(given["wrong"], "not an answer")
-    return gold.packed_canonical(query, given["rows"])
+        return Difference(shortened(str(given["wrong"]), 1_000), "not an answer")
+    try:
+        return gold.packed_canonical(query, given["rows"])
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:  # of another machine
+        return Difference(f"no rows of an answer: {one_line(error)[:200]}", "not an answer")
 
 
 def ask(

@@ -13,8 +13,10 @@ from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from tsbench.model import Kind
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tsbench.model import Measurement, Rows
 
@@ -89,10 +91,15 @@ class Difference:
         return tuple(row for one in (self, *self.also) for row in one.torn)
 
 
-def canonical(rows: Rows) -> list[Row]:
+def floats_of(m: Measurement) -> frozenset[str]:
+    """Return the names of fields whose values are floats; a whole one may come as the digits of an integer (JSON)."""
+    return frozenset(field.name for field in m.fields if field.kind is Kind.FLOAT)
+
+
+def canonical(rows: Rows, floats: Collection[str] = ()) -> list[Row]:
     """Return the rows in canonical form, sorted: times as int ns UTC, text and None unchanged, numbers as float.
 
-    An integer that no float holds (some above 2**53) stays one.
+    An integer that no float holds (some above 2**53) stays one, except in the columns named in `floats`.
 
     Raises
     ------
@@ -104,7 +111,10 @@ def canonical(rows: Rows) -> list[Row]:
         columns = list(zip(*rows.records, strict=True))
     except ValueError:  # rows of different lengths, which are a wrong answer
         return in_order([tuple(canonical_value(v, of_time=i in times) for i, v in enumerate(r)) for r in rows.records])
-    found = [canonical_column(column, of_time=i in times) for i, column in enumerate(columns)]
+    found = [
+        canonical_column(column, of_time=i in times, of_floats=rows.columns[i] in floats)
+        for i, column in enumerate(columns)
+    ]
     return in_order([*zip(*found, strict=True)])
 
 
@@ -116,14 +126,14 @@ def in_order(rows: list[Row]) -> list[Row]:
         return sorted(rows, key=_sort_key)
 
 
-def canonical_column(column: Sequence[Any], *, of_time: bool) -> Sequence[Any]:
+def canonical_column(column: Sequence[Any], *, of_time: bool, of_floats: bool = False) -> Sequence[Any]:
     """Return a column of values in canonical form; errors as in `canonical_value`."""
     kinds = set(map(type, column))
     if kinds <= (_TIMES_AS_THEY_ARE if of_time else _AS_THEY_ARE):
         return column  # which nearly all are: a value at a time would take five times as long
     if not of_time and kinds <= _NUMBERS:
         floats = [value if value is None else float(value) for value in column]
-        if floats == [*column]:  # no float has lost digits
+        if of_floats or floats == [*column]:  # no float has lost digits
             return floats
     return [canonical_value(value, of_time=of_time) for value in column]
 
@@ -139,12 +149,12 @@ def canonical_value(value: Any, *, of_time: bool) -> Any:
     return _time_ns(value) if of_time else _plain(value)
 
 
-def compare(expected: Rows, actual: Rows) -> Difference | None:
+def compare(expected: Rows, actual: Rows, floats: Collection[str] = ()) -> Difference | None:
     """Return the first difference between a gold answer and a database's; None if they agree."""
     if tuple(expected.columns) != tuple(actual.columns):
         text = f"columns {', '.join(actual.columns)} instead of {', '.join(expected.columns)}"
         return Difference(text, "other columns")
-    return compare_rows(canonical(expected), canonical(actual), expected.columns)
+    return compare_rows(canonical(expected, floats), canonical(actual, floats), expected.columns)
 
 
 def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...]) -> Difference | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
+from tsbench.check.comparison import floats_of
 from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
@@ -120,7 +121,7 @@ class Gold:
 
     def differences(self, query: Stored, rows: Rows) -> list[Located]:
         """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
-        plain = Rows(rows.columns, canonical_stored(rows))
+        plain = Rows(rows.columns, canonical_stored(rows, floats_of(query.measurement)))
         ((_, found),) = self.compare([Question("", query, lambda: plain)])
         return cast("list[Located]", found)
 

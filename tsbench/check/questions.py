@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 
-from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_rows, in_order
+from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_rows, floats_of, in_order
 from tsbench.check.packed import Packed, pack
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:
     if tuple(rows.columns) != query.columns:
         return Difference(f"columns {', '.join(rows.columns)} instead of {', '.join(query.columns)}", "other columns")
     try:
-        found = canonical(rows)
+        found = canonical(rows, floats_of(query.measurement))
     except NotAnAnswer as error:
         return Difference(str(error), "not an answer")
     return pack_rows(query, found, names)

@@ -17,6 +17,9 @@ import orjson
 
 from tsbench.check.comparison import Difference, canonical_value, compare_rows
 from tsbench.model import Latest, Rows
+from tsbench.results.limits import LARGEST, LIMITS
+from tsbench.results.reading import read_lines
+from tsbench.workload.queries import QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +38,9 @@ def sampled(paths: Iterable[Path], seed: int, most: int) -> set[tuple[str, int]]
     """Return kind and number of the `most` answers of each kind with the lowest hashes, of all processes' files."""
     of_kind: dict[str, list[int]] = {}
     for path in paths:
-        with path.open("rb") as lines:
-            for line in lines:
-                if line.endswith(b"\n"):  # else a kill cut it off
-                    given = head_of(line)
-                    of_kind.setdefault(given["op"], []).append(given["number"])
+        for _, line in read_lines(path, LIMITS.answer_bytes):
+            given = head_of(line)
+            of_kind.setdefault(given["op"], []).append(given["number"])
     return {
         (kind, number)
         for kind, numbers in of_kind.items()
@@ -48,17 +49,32 @@ def sampled(paths: Iterable[Path], seed: int, most: int) -> set[tuple[str, int]]
 
 
 def head_of(line: bytes) -> dict[str, Any]:
-    """Return a line of an answers file without its rows, which are most of its bytes."""
+    """Return a line of an answers file without its rows, which are most of its bytes.
+
+    Raises
+    ------
+    ValueError
+        If the line is damaged.
+    """
     head, found, _ = line.partition(b', "rows": ')
-    return loads(head + b"}" if found else line)
+    given = loads(head + b"}" if found else line)
+    numbers = [given.get(name, 0) for name in ("number", "sent_ns", "ended_ns", "count", "one_in")]
+    if given.get("op") not in QUERIES or any(type(n) is not int or not 0 <= n < LARGEST for n in numbers):
+        raise ValueError("a load process has kept an answer to no query")
+    return given
 
 
 def loads(text: bytes) -> dict[str, Any]:
-    """Parse a line of an answers file."""
+    """Parse a line of an answers file; raises ValueError if it is damaged."""
     try:
         found: dict[str, Any] = orjson.loads(text)  # in a quarter of the time
     except orjson.JSONDecodeError:  # it has a NaN
-        found = json.loads(text)
+        try:
+            found = json.loads(text)
+        except RecursionError:
+            raise ValueError("an answer nests too deep") from None
+    if not isinstance(found, dict):
+        raise ValueError("a load process has kept no answer")  # noqa: TRY004 - of a file, not of a caller
     return found
 
 

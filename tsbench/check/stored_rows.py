@@ -17,7 +17,7 @@ from tsbench.model import OTHERS, Rows
 from tsbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from tsbench.model import Measurement, Stored
 
@@ -251,10 +251,12 @@ class _Pairing:
         return row[1] if self.measurement.key is not None else None
 
 
-def canonical_stored(rows: Rows) -> list[Row]:
+def canonical_stored(rows: Rows, floats: Collection[str] = ()) -> list[Row]:
     """Return stored rows in the form of `comparison.canonical`, sorted; values that no answer can hold become text."""
     columns = list(zip(*rows.records, strict=True))
-    plain = [_plain(name, column) for name, column in zip(rows.columns, columns, strict=False)]
+    plain = [
+        _plain(name, column, of_floats=name in floats) for name, column in zip(rows.columns, columns, strict=False)
+    ]
     found: list[Row] = list(zip(*plain, strict=True))
     try:
         return sorted(found)
@@ -262,9 +264,9 @@ def canonical_stored(rows: Rows) -> list[Row]:
         return sorted(found, key=lambda row: tuple(map(_order, row)))
 
 
-def _plain(name: str, column: Sequence[Any]) -> Sequence[Any]:
+def _plain(name: str, column: Sequence[Any], *, of_floats: bool) -> Sequence[Any]:
     try:
-        return canonical_column(column, of_time=name == "time")
+        return canonical_column(column, of_time=name == "time", of_floats=of_floats)
     except NotAnAnswer:
         return [_plain_value(value, of_time=name == "time") for value in column]
 

@@ -24,7 +24,7 @@ from tsbench.cli.generate import Yes, generate, parsed
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages
-from tsbench.text import printable_line, shortened
+from tsbench.text import CONTROL, printable_line, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,9 +85,12 @@ def _plain(message: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 all valid and passed, 1 not, 2 the user's mistake, 130 interrupted."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if odd := next(filter(CONTROL.search, given), None):
+        return _fail(f"'{shortened(odd)}' has a line break or another control character; write it without", 2)
     try:
         with _stoppable():
-            result = app(arguments, standalone_mode=False)
+            result = app(given, standalone_mode=False)
     except (TyperException, UserMistake) as error:
         return _fail(_plain(str(getattr(error, "format_message", error.__str__)())), 2)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
@@ -279,9 +282,12 @@ def report(
             text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
             say(text)
     exports.write(results)
+    damaged: list[str] = []
     for result in results:
         print_summary(stdout, result)
-        say(f"report: {short(write_report(result))}")
+        say(f"report: {short(write_report(result, damaged))}")
+    if damaged:
+        raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -14,6 +14,7 @@ from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.results.manifest import Manifest
 from tsbench.results.panels import FILE as PANELS_FILE
+from tsbench.results.reading import damaged
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
 from tsbench.units import NS_PER_S, format_time
 
@@ -136,7 +137,7 @@ def attach_sar(results: Path, file: Path, *, host: str | None = None, ahead_s: f
 def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row]) -> list[Attached]:
     import polars as pl  # noqa: PLC0415 - load workers do without
 
-    from tsbench.results.tables import write_parquet  # noqa: PLC0415
+    from tsbench.results.tables import read_frame, write_parquet  # noqa: PLC0415
 
     go_s, start_s, end_s = clock
     inside = [row for row in rows if _covered_s([row], go_s, end_s) > 0]
@@ -145,7 +146,7 @@ def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row])
     new = _frame("sar", inside, start_s)
     path = run / "sar.parquet"
     try:
-        old = pl.read_parquet(path, glob=False) if path.exists() else new.clear()
+        old = read_frame(path, COLLECTED["sar"]) if path.exists() else new.clear()
         joined = pl.concat([new, old]).group_by("second", "host").agg(pl.all().drop_nulls().first())
         write_parquet(joined.select(list(COLLECTED["sar"])).sort("host", "second"), path)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -160,8 +161,10 @@ def _clock(run: RunDir) -> tuple[float, float, float] | None:
     if not run.has("process/clock.json"):
         return None
     clock = run.read_json("process/clock.json")
+    if clock.get("start_s") is None or clock.get("end_s") is None:
+        raise damaged(run / "process/clock.json", "it has no window")
     start_s, end_s = float(clock["start_s"]), float(clock["end_s"])
-    return float(clock.get("go_s", start_s)), start_s, end_s
+    return float(clock.get("go_s") or start_s), start_s, end_s
 
 
 def _covered_s(rows: Sequence[Row], begin_s: float, end_s: float) -> float:

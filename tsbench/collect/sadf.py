@@ -14,7 +14,7 @@ import subprocess
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tsbench.errors import UserMistake
+from tsbench.errors import UserMistake, expect_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +49,7 @@ def read(path: Path, *, ahead_s: float | None = None) -> list[Row]:
         If the file has none of these formats, or its times are local and `ahead_s` is None: one line with the cure.
     """
     try:
+        expect_regular(path, "choose a file of sysstat's")
         content = path.read_bytes()
     except OSError as error:
         raise UserMistake(f"{path}: {error.strerror}") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.collect import sadf
 from tsbench.errors import UserMistake
-from tsbench.servers.children import bind_to_parent
+from tsbench.servers.children import bind_to_parent, how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,9 +67,11 @@ class SarCollector:
                 with suppress(subprocess.TimeoutExpired):  # one that waits for a broken disk never ends
                     self._process.wait(STOP_S)
                 self.trouble = f"sadc did not end within {STOP_S:g} s and was killed; its last seconds may be missing"
+        if ended is not None:
+            self.trouble = f"sadc ended early ({how_it_ended(ended)}); the seconds after that are missing"
         try:
             return sadf.read(self._file)
         except UserMistake as mistake:
-            early = f" (it ended early with {ended})" if ended is not None else ""
+            early = f" (it ended early: {how_it_ended(ended)})" if ended is not None else ""
             self.trouble = f"sar recorded nothing that can be read{early}: {mistake}"
             return []

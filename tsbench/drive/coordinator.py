@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +46,33 @@ LEAD_NS = 300_000_000
 """Time from a decision until the first op or the measured window, for the message to reach every worker."""
 FIRST_USER_S = 120.0
 """Time limit for the first user to start, from the moment at which users are wanted."""
+COUNT_S = 0.25
+"""How often users are counted."""
 LOOK_S = 0.1
 """How often the coordinator looks whether the rate has settled."""
 _LOCAL = "local"
 """Name of a single process."""
+
+
+class UserCounts:
+    """The numbers of users that there were in the measured window, sampled."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[int] = Counter()
+
+    def watch(self, count: Callable[[], int], clock: Callable[[], Clock | None], stopped: Callable[[], bool]) -> None:
+        """Sample `count` while the measured window lasts; return when the test is stopped."""
+        while not stopped():
+            now, now_ns = clock(), epoch_ns()
+            if now is not None and now.start_ns <= now_ns and (now.end_ns is None or now_ns < now.end_ns):
+                self._seen[count()] += 1
+            gevent.sleep(COUNT_S)
+
+    def to_json(self, wanted: int) -> dict[str, float]:
+        """Return the highest, lowest and mean number; `wanted` if the window ended before the first sample."""
+        seen = self._seen or Counter({wanted: 1})
+        mean = sum(number * times for number, times in seen.items()) / seen.total()
+        return {"users": max(seen), "users_least": min(seen), "users_mean": mean}
 
 
 class Coordinator:
@@ -67,12 +91,15 @@ class Coordinator:
         """Callback when a test could not begin, with the reason."""
         self.trouble = ""
         """Reason why the last test could not begin, "" if it could."""
+        self.end_s: int | None = None
+        """End of the last test's measured window in epoch seconds, once it is known."""
         self.patient = False
         """True if the process continues after such a test: the user of a web UI can correct its start form."""
         self._plan = plan
         self._run: RunPlan | None = None
         self._clock: Clock | None = None
         self._watch: SettlingWatch | None = None
+        self._users = UserCounts()
         self._stopping = RLock()
         self._stopped_ns: int | None = None
         self._unrecorded = ""
@@ -99,6 +126,11 @@ class Coordinator:
         return None if self._clock is None else self._clock.start_ns // NS_PER_S
 
     @property
+    def running_s(self) -> float:
+        """Seconds since the first op of the test; 0 before it."""
+        return 0.0 if self._clock is None else max(0.0, (epoch_ns() - self._clock.go_ns) / NS_PER_S)
+
+    @property
     def _runner(self) -> Runner:
         runner = self.environment.runner
         assert runner is not None  # noqa: S101 - Locust makes it before anything happens in it
@@ -113,6 +145,7 @@ class Coordinator:
                 self._expect_share(self._member)
                 return
             self.process, self._clock, self._stopped_ns, self._unrecorded = None, None, None, ""
+            self.end_s = None
             self._drained.clear()
             run = self._run = self._plan(self.environment)
             if self._team is not None:
@@ -241,6 +274,9 @@ class Coordinator:
         if not run.spec.drive.warmup:  # the first op is measured: none may begin before the window does
             go_ns = start_s * NS_PER_S
         clock = self._set_clock(run, go_ns, start_s)
+        users = self._users = UserCounts()
+        stopped = lambda: self._stopped_ns is not None or self._run is not run  # noqa: E731
+        gevent.spawn(users.watch, lambda: self._runner.user_count, lambda: self._clock, stopped)
         for listener in self.running:
             listener(go_ns)
         if run.spec.drive.finds_steady_state:
@@ -347,10 +383,11 @@ class Coordinator:
     def _write_end(self, run: RunPlan, clock: Clock, stopped_ns: int) -> None:
         """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
         end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
+        self.end_s = max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S
         times = {
             "go_s": clock.go_ns / NS_PER_S,
             "start_s": clock.start_ns // NS_PER_S,
-            "end_s": max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S,
+            "end_s": self.end_s,
             "stopped_s": stopped_ns / NS_PER_S,
         }
         write_json(run.directory / "process" / "clock.json", times)
@@ -359,7 +396,7 @@ class Coordinator:
         counts = {
             "requests": total.num_requests,
             "failures": total.num_failures,
-            "users": runner.target_user_count,
+            **self._users.to_json(runner.target_user_count),
             "shares": self._team.shares if self._team is not None else [],
         }
         write_json(run.directory / "process" / "locust.json", counts)

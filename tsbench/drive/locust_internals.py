@@ -125,6 +125,11 @@ def count_as_lost(worker: WorkerNode) -> None:
     worker.heartbeat = -1
 
 
+def forked() -> list[int]:
+    """Return the process ids of this process's forks, ended ones included. Without the name of gevent's list: none."""
+    return list(getattr(gevent.os, "_watched_children", {}))
+
+
 def exit_code_of(pid: int) -> int | None:
     """Return how a worker that was forked here ended, as `Popen.returncode`; None if it runs or was started elsewhere.
 

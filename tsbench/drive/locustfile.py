@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from locust import between, events
+from locust.runners import MasterRunner
 
 from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.coordinator import Coordinator, read_spec
@@ -48,7 +49,9 @@ class SpecUser(TimeSeriesUser):
 @events.init.add_listener
 def _coordinate(environment: Environment, **_: Any) -> None:
     run = RunPlan(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, timed=True)
-    Coordinator(environment, lambda _environment: run)
+    coordinator = Coordinator(environment, lambda _environment: run)
+    if isinstance(environment.runner, MasterRunner):
+        forked_workers.expect_alive(lambda: coordinator.start_s is not None)
 
 
 if SPEC.drive.steps:
@@ -57,3 +60,8 @@ if SPEC.drive.steps:
         """The scenario's steps."""
 
         steps = SPEC.drive.steps
+
+        def get_run_time(self) -> float:
+            """Return the time since the run's first op: Locust's own begins before its workers have users."""
+            assert self.runner is not None  # noqa: S101 - Locust sets it before it asks
+            return Coordinator.of(self.runner.environment).running_s

@@ -22,7 +22,7 @@ from gevent.os import make_nonblocking, nb_read
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.encoder import FAILED, READY, Burst, Frame, Inbox, Job, Wanted, framed
-from tsbench.servers.children import bind_to_parent
+from tsbench.servers.children import bind_to_parent, how_it_ended
 from tsbench.targets.base import Payload
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ READY_S = 600.0
 """Time limit for the encoder to start and to fill the queue, or for a user that waits for it, in seconds.
 
 Before its first write it computes all that the bulk load has stored."""
+ENDED_S = 2.0
+"""Time limit for an encoder that has closed its output to end, in seconds."""
 END_S = 10.0
 """Time limit for the killed encoder to end, in seconds."""
 _PIPE_BYTES = 1 << 18
@@ -258,7 +260,7 @@ class PayloadQueue:
 
     def _receive(self, piece: bytes, fail: Callable[[str], None]) -> None:
         if not piece:
-            fail("the encoder has ended")
+            fail(f"the encoder has ended{self._encoder.how() if self._encoder is not None else ''}")
         for frame in self._inbox.add(piece):
             if frame.writes == READY:
                 self._is_ready = True
@@ -342,6 +344,13 @@ class _Encoder:
         finally:
             os.close(its_input)
             os.close(its_output)
+
+    def how(self) -> str:
+        """Return how the process, which has closed its output, ended, such as ` (killed by SIGKILL)`."""
+        try:
+            return f" ({how_it_ended(self._child.wait(ENDED_S))})"
+        except subprocess.TimeoutExpired:
+            return ", or closed its output"
 
     def kill(self) -> None:
         """Kill the process and close the pipes."""

@@ -61,6 +61,8 @@ def _init(environment: Environment, **_: Any) -> None:
         sys.exit(2)
     test = StandaloneTest(environment)
     coordinator = test.coordinator
+    if isinstance(environment.runner, MasterRunner) and environment.web_ui is None:
+        forked_workers.expect_alive(lambda: coordinator.start_s is not None)
     if isinstance(environment.runner, WorkerRunner):
         WorkerReporter(environment, coordinator)
         return

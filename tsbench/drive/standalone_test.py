@@ -204,7 +204,7 @@ class StandaloneTest:
         self._last = f"result: {summary.headline}{lost}"
         self._last += f"; see: tsbench report {os.path.relpath(ended.directory.parent)}"
         if self.page is not None:
-            self.page.reported(ended.directory.parent)
+            self.page.reported(ended.directory.parent, summary)
         elif environment.runner is not None:  # without a page there is nothing left to do, with or without workers
             gevent.spawn(environment.runner.quit)
 

@@ -8,12 +8,16 @@ statistics measures itself.
 from __future__ import annotations
 
 import base64
+import math
 import struct
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
+
+from tsbench.results.limits import FIRST_S, LAST_S, LIMITS
+from tsbench.results.reading import Room, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -62,6 +66,11 @@ def _highest_equivalent(index: int) -> int:
 def rank_of(percent: float, total: int) -> int:
     """Return the rank of a percentile among `total` sorted values, from 1; rounds half up, as HdrHistogram does."""
     return max(1, int(min(percent, 100.0) * total / 100.0 + 0.5))
+
+
+def values_needed(percent: float) -> int:
+    """Return how many values a percentile needs: p99.9 is one of a thousand, and of fewer just the highest."""
+    return 1 if percent >= 100 else math.ceil(100 / (100 - percent) - 1e-6)
 
 
 class Histogram:
@@ -192,18 +201,25 @@ class SparseHistogram:
         return base64.b64encode(_FRAME.pack(_FRAME_COOKIE, len(packed)) + packed).decode("ascii")
 
     @classmethod
-    def decode(cls, text: str) -> SparseHistogram:
-        """Return the counters of an `encode`d text.
+    def decode(cls, text: str, room: Room | None = None) -> SparseHistogram:
+        """Return the counters of an `encode`d text, whose unpacked bytes are taken from `room`.
 
         Raises
         ------
         ValueError
-            If the text is damaged or of another layout.
+            If the text is damaged or of another layout, or the room is used up.
         """
         try:
             framed = base64.b64decode(text.encode("ascii"), validate=True)
             frame = _FRAME.unpack_from(framed)
-            data = zlib.decompress(framed[_FRAME.size :])
+            unpacker = zlib.decompressobj()
+            data = unpacker.decompress(framed[_FRAME.size :], _MOST_BYTES + 1)
+            if not unpacker.eof:
+                raise ValueError(  # noqa: TRY301
+                    f"it is cut off, or unpacks to more than {_MOST_BYTES:,} bytes"
+                )
+            if room is not None:
+                room.take(len(data))
             cookie, length, _, *layout, _ = _HEAD.unpack_from(data)
         except (ValueError, struct.error, zlib.error) as error:
             raise ValueError(f"not an HdrHistogram V2 text: {error}") from None
@@ -219,6 +235,8 @@ _FRAME = struct.Struct(">II")
 _HEAD = struct.Struct(">IIIIQQd")
 _FRAME_COOKIE, _COOKIE = 0x1C849314, 0x1C849313
 _WORD_BYTES = 9  # a ninth byte has eight bits, so that no word is longer
+_MOST_BYTES = _HEAD.size + _LENGTH * _WORD_BYTES
+"""Unpacked length of a histogram of which each counter is used."""
 
 
 def _pack(used: NDArray[np.int64], counts: NDArray[np.int64]) -> bytes:
@@ -259,6 +277,8 @@ def _unpack(pieces: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.in
     if ends[-1] > _LENGTH:
         raise ValueError(f"a histogram of {ends[-1]} counters; tsbench keeps {_LENGTH}")
     used = words > 0
+    if words[used].sum(dtype=np.float64) > LIMITS.counted:
+        raise ValueError(f"a histogram of more than {LIMITS.counted:,} ops")
     return ends[used] - 1, words[used]
 
 
@@ -319,6 +339,7 @@ class LogLine:
     start_s: float
     length_s: float
     text: str
+    room: Room
 
     def decode(self) -> SparseHistogram:
         """Return the line's histogram.
@@ -328,33 +349,43 @@ class LogLine:
         ValueError
             If it is damaged: the text names file and line.
         """
-        return decode_line(self.path, self.number, self.text)
+        return decode_line(self.path, self.number, self.text, self.room)
 
 
-def decode_line(path: Path, number: int, text: str) -> SparseHistogram:
+def decode_line(path: Path, number: int, text: str, room: Room) -> SparseHistogram:
     """Return the histogram of line `number` of a log; raises ValueError, which names both, if it is damaged."""
     try:
-        return SparseHistogram.decode(text)
+        return SparseHistogram.decode(text, room)
     except ValueError as error:
         raise _damaged(path, number, error) from None
 
 
 def scan_log(path: Path) -> Iterator[LogLine]:
-    """Yield the lines of a log file as `read_log` does, without the cost of decoding their histograms."""
-    offset = 0
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, 1):
-            start, offset = offset, offset + len(raw)
-            if raw.startswith((b"#", b'"')) or not raw.strip() or not raw.endswith(b"\n"):
-                continue
-            try:
-                head, text = raw[:-1].rsplit(b",", 1)
-                tag, start_s, length_s, _ = head.decode(errors="replace").split(",")
-                times = float(start_s), float(length_s)
-            except ValueError as error:
-                raise _damaged(path, number, error) from None
-            place = start + len(head) + 1, len(text)
-            yield LogLine(path, number, *place, tag.removeprefix("Tag="), *times, text.decode(errors="replace"))
+    """Yield the lines of a log file as `read_log` does, without the cost of decoding their histograms.
+
+    Raises
+    ------
+    ValueError
+        If the file or a line is damaged, or beyond what results have (`results.limits`).
+    """
+    tags: set[str] = set()
+    room = Room.of(path)
+    for number, (offset, raw) in enumerate(read_lines(path), 1):
+        if raw.startswith((b"#", b'"')) or not raw.strip():
+            continue
+        try:
+            head, text = raw[:-1].rsplit(b",", 1)
+            tag, start_s, length_s, _ = head.decode(errors="replace").split(",")
+            times = float(start_s), float(length_s)
+            if not (FIRST_S <= times[0] <= LAST_S and 0 <= times[1] <= LIMITS.span_s):
+                raise ValueError(f"no time of a run: {times[0]:g} s")  # noqa: TRY301
+            tags.add(tag)
+            if len(tag) > LIMITS.name or len(tags) > LIMITS.tags:
+                raise ValueError(f"more than {LIMITS.tags} tags, or one of {len(tag)} characters")  # noqa: TRY301
+        except ValueError as error:
+            raise _damaged(path, number, error) from None
+        place = offset + len(head) + 1, len(text)
+        yield LogLine(path, number, *place, tag.removeprefix("Tag="), *times, text.decode(errors="replace"), room)
 
 
 def _damaged(path: Path, number: int, error: ValueError) -> ValueError:

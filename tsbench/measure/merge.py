@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tsbench.measure.bottleneck import Evidence
 from tsbench.measure.hist import Histogram, SparseHistogram, rank_of, scan_log
 from tsbench.measure.recorder import TIMES, UNSENT
-from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_lines
+from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_objects, whole
+from tsbench.results.limits import LIMITS
+from tsbench.results.reading import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,8 @@ class OpTotals:
         for name in COUNTS[1:]:
             setattr(self, name, getattr(self, name) + int(line.get(name, 0)))
         self.causes.update(line.get("causes", {}))
+        if len(self.causes) > LIMITS.causes:
+            raise ValueError(f"an op has more than {LIMITS.causes:,} causes of errors")
 
     def summary(self, duration_s: float, percents: Mapping[str, float] | None = None) -> dict[str, Any]:
         """Return the op's part of summary.json: counts, rates per second, percentiles in ns.
@@ -136,8 +140,8 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
         if start_s <= second < end_s:
             totals[op].count(line)
 
-    counters = [read_counters(path, add) for path in sorted((directory / "process").glob("*.ops.jsonl"))]
-    logs = LogIndex(sorted((directory / "latency").glob("*.hlog")))
+    counters = [read_counters(path, add) for path in files_of(directory / "process", "*.ops.jsonl")]
+    logs = LogIndex(files_of(directory / "latency", "*.hlog"))
     table = SecondTable([logs, *counters])
     for part in counters:
         table.add_counters(part)
@@ -152,8 +156,9 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
             continue
         if kind in TIMES:
             table.set_latencies(second, op, kind, histogram.percentiles_ns(tuple(LATENCIES.values())))
-        if is_measured:
-            histogram.add_to(getattr(totals[op], kind.replace("-", "_")))
+        name = kind.replace("-", "_")
+        if is_measured and name in HISTOGRAMS:
+            histogram.add_to(getattr(totals[op], name))
         recorded += len(histogram) if kind == "response" else 0
     _distribute(unsent, totals)
     counted = sum(int(part.numbers[:, COUNTS.index("done")].sum()) for part in counters)
@@ -186,13 +191,13 @@ def observation(directory: Path, process: str, *, start_s: int, end_s: int, serv
     seen = {"lag": Histogram(), "timer": Histogram(), "wait": Histogram()}
     path = directory / "process" / f"{process}.self.hlog"
     for line in scan_log(path):
-        if start_s <= int(line.start_s) < end_s:
+        if line.tag in seen and start_s <= int(line.start_s) < end_s:
             line.decode().add_to(seen[line.tag])
     used = passed = 0
-    for usage in read_lines(directory / "process" / f"{process}.cpu.jsonl"):
-        if start_s <= int(usage["second"]) < end_s:
-            used += int(usage["cpu_ns"])
-            passed += int(usage["wall_ns"])
+    for usage in read_objects(directory / "process" / f"{process}.cpu.jsonl"):
+        if start_s <= usage["second"] < end_s:
+            used += whole(usage, "cpu_ns")
+            passed += whole(usage, "wall_ns")
     lag_p50, lag_p99 = seen["lag"].percentiles_ns((50, 99))
     evidence = Evidence(
         used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50), service_p50_ns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +11,10 @@ import numpy as np
 
 from tsbench.measure.hist import SparseHistogram, decode_line, scan_log
 from tsbench.measure.recorder import TIMES
+from tsbench.results.limits import FIRST_S, LAST_S, LIMITS
+from tsbench.results.reading import Room, open_file, parse_json, read_lines
 from tsbench.results.rundir import OPS_COLUMNS
+from tsbench.results.shapes import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("count", "done", "failed", "unknown", "partial", "points")
 """Counters per second and op: `count` is of ops that were due in the second, the others of ops that ended in it."""
+_MOST_PARTS = 64
+"""Histograms that are added up at once; the largest take half a MB each."""
 LATENCIES = {"p50": 50.0, "p99": 99.0, "max": 100.0}
 
 
@@ -34,7 +38,10 @@ class _Names:
         self.numbers: dict[str, int] = {}
 
     def number(self, name: str) -> int:
-        return self.numbers.setdefault(name, len(self.numbers))
+        number = self.numbers.setdefault(name, len(self.numbers))
+        if number >= LIMITS.tags:
+            raise ValueError(f"more than {LIMITS.tags} names")
+        return number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,21 +54,52 @@ class Counters:
     """A column per name in `COUNTS`."""
 
 
-def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a file of JSON lines, without a last line that is incomplete after a kill."""
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
+def read_objects(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a file of JSON lines, without a last line that is incomplete after a kill.
+
+    Raises
+    ------
+    ValueError
+        If a line is damaged: the text names file and line.
+    """
+    for number, (_, line) in enumerate(read_lines(path), 1):
+        try:
+            found = parse_json(line)
+            if not isinstance(found, dict) or not FIRST_S <= whole(found, "second") <= LAST_S:
+                raise ValueError("it has no second of a run")  # noqa: TRY301
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: damaged line ({error})") from None
+        yield found
+
+
+def whole(found: Mapping[str, Any], name: str) -> int:
+    """Return a count or a time by its name, 0 if it is missing; raises ValueError if it is none of a second."""
+    value = found.get(name, 0)
+    if type(value) is not int or not 0 <= value <= LIMITS.counted:
+        raise ValueError(f"{name} is not a count")
+    return value
 
 
 def read_counters(path: Path, visit: Callable[[int, str, Mapping[str, Any]], None]) -> Counters:
-    """Read the `*.ops.jsonl` of a process; `visit` is called with second, op and the object of each line."""
+    """Read the `*.ops.jsonl` of a process; `visit` is called with second, op and the object of each line.
+
+    Raises
+    ------
+    ValueError
+        If a line is damaged: the text names file and line.
+    """
     names, flat = _Names(), array("q")
-    for line in read_lines(path):
-        second, op = int(line["second"]), str(line["op"])
+    for number, line in enumerate(read_objects(path), 1):
+        try:
+            second, op, causes = whole(line, "second"), str(line.get("op", "")), line.get("causes", {})
+            if misfit(causes, {"*": "number"}) or len(op) > LIMITS.name or number > LIMITS.rows:
+                raise ValueError("not the counts of an op in a second")  # noqa: TRY301
+            counts = [whole(line, name) for name in COUNTS]
+            place = names.number(op)
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: damaged line ({error})") from None
         visit(second, op, line)
-        flat.extend((second, names.number(op), *(int(line.get(name, 0)) for name in COUNTS)))
+        flat.extend((second, place, *counts))
     lines = np.frombuffer(flat, dtype=np.int64).reshape(-1, 2 + len(COUNTS))
     keys, inverse = np.unique(lines[:, :2], axis=0, return_inverse=True)
     numbers = np.zeros((len(keys), len(COUNTS)), dtype=np.int64)
@@ -104,24 +142,33 @@ class LogIndex:
         """
         changes = (np.diff(self._lines[:, :2], axis=0) != 0).any(axis=1)
         edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(self._lines)]
-        files = [path.open("rb") for path in self._paths]
+        files = [open_file(path) for path in self._paths]
+        rooms = [Room.of(path) for path in self._paths]
         try:
             for first, end in pairwise(edges):
                 group = self._lines[first:end]
                 if len(group):
                     op, kind = self._tags[group[0, 1]]
-                    yield int(group[0, 0]), op, kind, SparseHistogram.sum(self._decoded(files, group[:, 2:].tolist()))
+                    yield (
+                        int(group[0, 0]),
+                        op,
+                        kind,
+                        self._sum(files, rooms, group[:, 2:].tolist()),
+                    )
         finally:
             for file in files:
                 file.close()
 
-    def _decoded(self, files: Sequence[BinaryIO], places: list[list[int]]) -> list[SparseHistogram]:
-        decoded = []
+    def _sum(self, files: Sequence[BinaryIO], rooms: Sequence[Room], places: list[list[int]]) -> SparseHistogram:
+        """Return the sum of the histograms of some lines; few are in memory, however many a log has of one second."""
+        parts: list[SparseHistogram] = []
         for file, number, offset, size in places:
             files[file].seek(offset)
             text = files[file].read(size).decode(errors="replace")
-            decoded.append(decode_line(self._paths[file], number, text))
-        return decoded
+            parts.append(decode_line(self._paths[file], number, text, rooms[file]))
+            if len(parts) > _MOST_PARTS:
+                parts = [SparseHistogram.sum(parts)]
+        return SparseHistogram.sum(parts)
 
 
 class SecondTable:
@@ -134,6 +181,11 @@ class SecondTable:
         self._ops = {op: number for number, op in enumerate(sorted({op for part in parts for op in part.ops}))}
         codes = [self._codes(part.ops, part.keys) for part in parts]
         self._rows = np.unique(np.concatenate(codes)) if codes else np.zeros(0, dtype=np.int64)
+        if len(self._ops) > LIMITS.ops or len(self._rows) > LIMITS.rows:
+            text = f"{len(self._ops):,} ops in {len(self._rows):,} seconds"
+            raise ValueError(
+                f"the load processes have recorded {text}; a run has at most {LIMITS.ops} of {LIMITS.rows:,}"
+            )
         self._counts = np.zeros((len(self._rows), len(COUNTS)), dtype=np.int64)
         self._latencies = np.zeros((len(self._rows), len(TIMES), len(LATENCIES)), dtype=np.int64)
 

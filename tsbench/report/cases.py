@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from tsbench.report import compare, frames, style
 from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import METRICS, time_label
+from tsbench.report.metrics import METRICS, has_percentile, time_label
 from tsbench.report.plots import BLUE, GREEN, GREY, MOST_OPS, ORANGE, PINK
 from tsbench.report.style import INK, styled
 from tsbench.units import format_count, format_size
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FEW_OPS = 100
-"""Number of ops below which the 99th percentile is the slowest op; it is drawn hollow then."""
 TIMES: Mapping[str, Mapping[str, Any]] = {
     "p50": {"label": "median", "marker": "o", "markersize": 7, "color": BLUE},
     "mean": {"label": "average", "marker": "|", "markersize": 13, "markeredgewidth": 2, "color": PINK, "zorder": 3},
@@ -37,7 +35,6 @@ _UNSEEN = {
     "server": "Server's CPU and memory: not shown, for it ran inside the load generator or on another machine.",
     "client": "Load generator's CPU and memory: not shown, for they were not sampled.",
 }
-_HOLLOW = {**TIMES["p99"], "markerfacecolor": "none", "label": f"p99 of under {FEW_OPS} ops: the slowest"}
 _WIDEST = 34
 
 
@@ -73,14 +70,13 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
     for draw, panel in zip(drawn, axes, strict=True):
         draw(panel)
         compare.cell_axis(panel, cells)
-    few = any(op and _is_few(cell, op) for _, of in ops for cell, op in zip(cells, of, strict=True))
     keys = [
-        *(compare.mark_keys([*TIMES.values(), *([_HOLLOW] if few else [])]) if ops else []),
+        *(compare.mark_keys(TIMES.values()) if ops else []),
         *(compare.struck_keys(cells) if ops else []),
         *(Patch(label=WHO[who][0], color=WHO[who][1]) for who in watched),
         *([Line2D([], [], color=INK, linewidth=1, label="to its highest second")] if watched else []),
     ]
-    figure.legend(handles=keys, loc="outside upper left", ncols=4 if few else 6)  # 7 in a line are too wide
+    figure.legend(handles=keys, loc="outside upper left", ncols=6)
     notes = _notes(cells, usage, watched, left_out)
     if notes:
         figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=8)
@@ -102,28 +98,24 @@ def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]
             found += [(name, [name if name in ops else "" for ops in of]) for name in names]
 
     def slowest(panel: tuple[str, list[str]]) -> float:
-        return max(_time(cell, op, "p99") or 0 for cell, op in zip(cells, panel[1], strict=True))
+        return max(_time(cell, op, "mean") or 0 for cell, op in zip(cells, panel[1], strict=True))
 
     kept = sorted(found, key=slowest, reverse=True)[:MOST_OPS]
     return [panel for panel in found if panel in kept], len(found) - len(kept)
 
 
 def _time(cell: Cell, op: str, part: str) -> float | None:
-    found = lookup(cell.summary, ("measured", "ops", op, f"{cell.time}_ns", part))
-    return float(found) if isinstance(found, (int, float)) else None
-
-
-def _is_few(cell: Cell, op: str) -> bool:
-    return int(lookup(cell.summary, ("measured", "ops", op, "count")) or 0) < FEW_OPS
+    of = lookup(cell.summary, ("measured", "ops", op))
+    found = lookup(of, (f"{cell.time}_ns", part))
+    return float(found) if isinstance(found, (int, float)) and has_percentile(of, part) else None
 
 
 def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -> None:
     for place, (cell, op) in enumerate(zip(cells, ops, strict=True)):
-        marks = {**TIMES, "p99": _HOLLOW} if _is_few(cell, op) else TIMES
-        values = [_time(cell, op, part) for part in marks]
-        compare.draw_span(panel, cell, place, values, list(marks.values()), GREY)
+        values = [_time(cell, op, part) for part in TIMES]
+        compare.draw_span(panel, cell, place, values, list(TIMES.values()), GREY)
         if op:
-            compare.draw_struck(panel, cell, place, dict(zip(marks, values, strict=True)))
+            compare.draw_struck(panel, cell, place, dict(zip(TIMES, values, strict=True)))
     label = textwrap.fill(f"{time_label(cells)}, lower is better", 38)
     panel.set(title=compare.shorten(title, _WIDEST), xlabel=label)
     style.duration_axis(panel, "x")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
+from tsbench.results.limits import LIMITS
 from tsbench.results.manifest import Manifest, check_same_world
-from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, find_runs, read_json
+from tsbench.results.reading import read_bytes, read_json
+from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, find_runs
 from tsbench.results.summary import Summary, Validity
 
 if TYPE_CHECKING:
@@ -129,16 +132,20 @@ def load_cells(results: Path) -> list[Cell]:
 def question_of(results: Path, cells: Sequence[Cell]) -> tuple[str, str]:
     """Return the scenario's name and question, from the first file that has them."""
     found: list[Mapping[str, Any]] = [read_optional(results / "summary.json"), *(cell.summary for cell in cells)]
-    scenario = results / "scenario.toml"
-    if scenario.exists():
-        try:
-            found.append({"scenario": None, **tomllib.loads(scenario.read_text(encoding="utf-8"))})
-        except (ValueError, OSError):
-            found.append({})  # html.py shows the text nevertheless
+    with suppress(ValueError, RecursionError):  # the page shows the text nevertheless
+        found.append({"scenario": None, **tomllib.loads(scenario_of(results))})
     found.extend(cell.spec for cell in cells)
     name = next((c["scenario"] for c in found if isinstance(c.get("scenario"), str)), results.resolve().name)
     question = next((c["question"] for c in found if isinstance(c.get("question"), str) and c["question"]), "")
     return name, question
+
+
+def scenario_of(results: Path) -> str:
+    """Return the text of the scenario file of a result set; "" if it is missing or damaged."""
+    try:
+        return read_bytes(results / "scenario.toml", LIMITS.text_bytes).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def read_optional(path: Path) -> dict[str, Any]:

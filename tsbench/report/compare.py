@@ -108,7 +108,7 @@ def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
     """Plot points written and queries answered per second, a line per run; `ops` is their `frames.ops`."""
     drawn: dict[str, dict[str, pd.Series[float]]] = {"points": {}, "done": {}}
     for cell in cells:
-        of_cell = ops[ops["cell"] == cell.name]
+        of_cell = frames.whole_seconds(cell, ops[ops["cell"] == cell.name])
         query = of_cell["op"].map(lambda op, cell=cell: frames.kind_of(cell, op) == "query").astype(bool)
         for column, rows in (("points", of_cell[~query]), ("done", of_cell[query])):
             series = rows.groupby("second")[column].sum()
@@ -195,22 +195,23 @@ def _line_per_run(
 def draw_span(
     panel: Axes, cell: Cell, place: int, values: Sequence[float | None], marks: Sequence[Mapping[str, Any]], line: str
 ) -> None:
-    """Draw a run's times (ns) as marks on a line of colour `line`, or `none` where one is missing."""
-    there = [value for value in values if value]
-    if len(there) < len(marks):
+    """Draw a run's times (ns) as marks on a line of colour `line`, or `none` without any."""
+    there = [(value, mark) for value, mark in zip(values, marks, strict=True) if value]
+    if not there:
         at: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8}
         panel.annotate("none", (0.02, place), **at)
         return
     alpha = 1 if cell.validity.stands else _PALE
-    panel.plot([min(there), max(there)], [place, place], linewidth=2, color=line, alpha=alpha)
-    for value, mark in zip(there, marks, strict=True):
+    ends = [min(value for value, _ in there), max(value for value, _ in there)]
+    panel.plot(ends, [place, place], linewidth=2, color=line, alpha=alpha)
+    for value, mark in there:
         panel.plot([value], [place], **{"color": line, "alpha": alpha, "linestyle": "none", **mark})
 
 
 def draw_struck(panel: Axes, cell: Cell, place: int, values: Mapping[str, float | None]) -> None:
     """Draw a cross on the times (ns by percentile) of a run whose figures are struck out."""
     struck = [value for value in values.values() if value]
-    if len(struck) == len(values) and not cell.validity.stands:
+    if struck and not cell.validity.stands:
         panel.plot(struck, [place] * len(struck), **_CROSS)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
 from tsbench.report.cells import claims_of, figures_of, load_cells, question_of
-from tsbench.results.rundir import read_json
+from tsbench.results.reading import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,8 @@ class Exports:
                 raise UserMistake(f"{option} {path}: {error.strerror}; choose another file") from None
             if path.is_dir():
                 raise UserMistake(f"{option} {path}: is a directory; choose a file in it")
+            if stat.S_ISFIFO(path.lstat().st_mode if path.exists() else 0):
+                raise UserMistake(f"{option} {path}: is a FIFO, for whose reader it could wait for ever; choose a file")
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise UserMistake(f"{option} {path}: cannot be written; choose another file")
 

@@ -32,6 +32,8 @@ from tsbench.measure.recorder import TIMES
 from tsbench.report.cells import Cell, load_cells, lookup
 from tsbench.report.metrics import METRICS
 from tsbench.results.durations import Durations
+from tsbench.results.limits import LIMITS
+from tsbench.results.reading import damaged, files_of, read_table
 from tsbench.results.rundir import (
     ADDED_COLUMNS,
     COUNTER_COLUMNS,
@@ -278,19 +280,22 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     start_s, end_s = window
     by_tag: dict[str, Histogram] = {}
 
-    for path in sorted((cell.run / "latency").glob("*.hlog")):
+    for path in files_of(cell.run / "latency", "*.hlog"):
         try:
             for line in scan_log(path):
                 seen = line.decode()  # damage is found outside the window too
-                if start_s - _ROUNDED_S < line.start_s < end_s - _ROUNDED_S:
+                is_time = line.tag.rpartition("|")[2].removesuffix("-undelayed") in TIMES
+                if is_time and start_s - _ROUNDED_S < line.start_s < end_s - _ROUNDED_S:
                     seen.add_to(by_tag.setdefault(line.tag, Histogram()))
-        except (ValueError, OSError) as error:
+            if len(by_tag) > 2 * len(TIMES) * LIMITS.ops:
+                raise ValueError(f"{path}: damaged: more than {LIMITS.ops} ops")  # noqa: TRY301
+        except ValueError as error:
             raise UserMistake(f"{error}; run the cell again with --resume") from None
+        except OSError as error:
+            raise damaged(path, error) from None
     merged: dict[tuple[str, str, str], Histogram] = {}
     for tag, histogram in by_tag.items():
         op, _, time = tag.rpartition("|")
-        if not op:
-            continue
         kind = kind_of(cell, op)
         for key in {(kind, op, time), (kind, ALL, time)}:
             merged.setdefault(key, Histogram()).add(histogram)
@@ -306,10 +311,18 @@ def window_of(cell: Cell) -> tuple[float, float] | None:
     return start_s, start_s + duration_s if isinstance(duration_s, (int, float)) else float("inf")
 
 
-def until_end(cell: Cell, ops_frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows up to the end of the measured window: the few ops after it would look like a stop."""
+def whole_seconds(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a frame by second that lie between the first op and the end of the measured window.
+
+    The seconds in which the load began and ended are not whole, and would look like a slow start and a stop.
+    """
     window = window_of(cell)
-    return ops_frame if window is None else ops_frame[ops_frame["second"] < window[1] - window[0]]
+    if window is None:
+        return frame
+    warmup_s = lookup(cell.summary, ("measured", "window", "warmup_s")) or 0.0
+    # rows of ops are by whole seconds; those of samples begin anywhere, and their times are rounded
+    inside = frame["second"].between(-warmup_s - _ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)
+    return frame[inside]
 
 
 def kind_of(cell: Cell, op: str) -> str:
@@ -323,7 +336,9 @@ def _run_row(cell: Cell) -> dict[str, Any]:
     row: dict[str, Any] = {"cell": cell.name, "state": cell.state}
     row |= {"validity": validity.state, "reason": validity.reason, "gates": cell.gates_text}
     row |= {"failed_gates": "; ".join(gate.sentence for gate in cell.failed_gates)}
-    row |= {key: summary.get(key) for key in ("scenario", "target", "schema", "loop", "users", "processes")}
+    row |= {
+        key: summary.get(key) for key in ("scenario", "target", "schema", "loop", "users", "users_least", "processes")
+    }
     row |= {
         "limited_by": summary.get("limited_by"),
         "started": _moment(cell.started),
@@ -357,14 +372,8 @@ def _empty(columns: Mapping[str, str]) -> pd.DataFrame:
 def _parquet(cell: Cell, name: str, columns: Mapping[str, str]) -> pd.DataFrame:
     if not cell.run.has(name):
         return _empty(columns)
-    try:
-        frame = pd.read_parquet(cell.run / name)
-        frame = frame.assign(**{name: 0 for name in ADDED_COLUMNS if name in columns and name not in frame})
-        frame = frame[list(columns)]
-        frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
-    except (ValueError, TypeError, ArithmeticError, NotImplementedError, OSError, KeyError) as error:
-        text = f"{cell.run / name} is damaged ({error}); run the cell again with --resume"
-        raise UserMistake(text) from None
+    frame: pd.DataFrame = read_table(cell.run / name, columns, ADDED_COLUMNS).to_pandas(ignore_metadata=True)
+    frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
     frame.insert(0, "cell", cell.name)
     return frame
 

@@ -10,9 +10,10 @@ import jinja2
 
 from tsbench.errors import UserMistake
 from tsbench.report import cases, compare, course, frames, manifest, plots, stall_plots, style, system_plots, view
-from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of
+from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of, scenario_of
 from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
 from tsbench.results.panels import read_panels
+from tsbench.results.reading import files_of
 from tsbench.results.rundir import (
     COUNTER_COLUMNS,
     HOST_COLUMNS,
@@ -49,13 +50,15 @@ class _Data:
     notes: tuple[str, ...]
 
 
-def write_report(results: Path) -> Path:
+def write_report(results: Path, damaged: list[str] | None = None) -> Path:
     """Write report.html into the result set.
 
     Parameters
     ----------
     results
         The directory of a result set or of one run. Failed and interrupted runs are shown with what they measured.
+    damaged
+        A line is appended for each file that could not be read, as the page has it.
 
     Returns
     -------
@@ -70,17 +73,16 @@ def write_report(results: Path) -> Path:
         If the page cannot be written.
     """
     cells = load_cells(results)
-    page = render(results, cells)
+    page = render(results, cells, [] if damaged is None else damaged)
     path = results / "report.html"
     write_atomically(path, page.encode())
     return path
 
 
-def render(results: Path, cells: Sequence[Cell]) -> str:
-    """Return the HTML text of the page."""
-    data = {cell.name: _read(cell) for cell in cells}
+def render(results: Path, cells: Sequence[Cell], damaged: list[str]) -> str:
+    """Return the HTML text of the page; a line for each file that could not be read is appended to `damaged`."""
+    data = {cell.name: _read(cell, damaged) for cell in cells}
     name, question = question_of(results, cells)
-    scenario = results / "scenario.toml"
     context = {
         "title": name,
         "question": question,
@@ -100,7 +102,7 @@ def render(results: Path, cells: Sequence[Cell]) -> str:
             ("Environment", manifest.compare([_shown(cell.manifest) for cell in cells])),
             ("Specification", manifest.compare([cell.spec for cell in cells])),
         ],
-        "scenario": scenario.read_text(encoding="utf-8", errors="replace") if scenario.is_file() else "",
+        "scenario": scenario_of(results),
         "MISSING": MISSING,
         "STALL_FACTOR": frames.STALL_FACTOR,
     }
@@ -124,28 +126,36 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _read(cell: Cell) -> _Data:
-    notes = [*cell.notes, *(cell.manifest.warnings if cell.manifest else ())]
+def _read(cell: Cell, damaged: list[str]) -> _Data:
+    lines = [*cell.notes]
+    notes = cell.manifest.warnings if cell.manifest else ()
 
     def read(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
         try:
             return of(cell)
         except UserMistake as mistake:  # the page shows the note instead of the plot
-            notes.append(str(mistake))
+            lines.append(str(mistake))
             return frames.concat([], columns)
 
-    if not frames.window_of(cell) and any((cell.run / "latency").glob("*.hlog")):
-        notes.append("Latencies by percentile are missing: the run ended before it recorded its measured window.")
-    ops = frames.until_end(cell, read(frames.ops_of, OPS_COLUMNS))
-    host, server = read(frames.host_of, HOST_COLUMNS), read(frames.server_of, SERVER_COLUMNS)
+    if not frames.window_of(cell) and files_of(cell.run / "latency", "*.hlog"):
+        notes = (*notes, "Latencies by percentile are missing: the run ended before it recorded its measured window.")
+    ops, host, server = (
+        frames.whole_seconds(cell, read(of, columns))
+        for of, columns in (
+            (frames.ops_of, OPS_COLUMNS),
+            (frames.host_of, HOST_COLUMNS),
+            (frames.server_of, SERVER_COLUMNS),
+        )
+    )
     latency = read(frames.latency_of, frames.LATENCY_COLUMNS)
     counters, sar = read(frames.counters_of, COUNTER_COLUMNS), read(frames.sar_of, SAR_COLUMNS)
     try:
         panels = read_panels(cell.run)
     except UserMistake as mistake:
-        notes.append(str(mistake))
+        lines.append(str(mistake))
         panels = ()
-    return _Data(ops, host, server, counters, panels, sar, latency, tuple(notes))
+    damaged += lines
+    return _Data(ops, host, server, counters, panels, sar, latency, (*lines, *notes))
 
 
 def _summary(cells: Sequence[Cell]) -> dict[str, Any]:

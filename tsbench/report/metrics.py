@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tsbench.measure.bottleneck import QUIET
+from tsbench.measure.hist import values_needed
 from tsbench.measure.latency import latency_of
+from tsbench.measure.merge import PERCENTS
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
 from tsbench.report.cells import Cell, lookup
@@ -35,6 +37,8 @@ class Metric:
         """Return the figure; None if the run has none."""
         path = [f"{cell.time}_ns" if part == _TIME else part for part in self.path]
         found = lookup(cell.summary, path)
+        if _TIME in self.path and not has_percentile(lookup(cell.summary, self.path[:-2]), self.path[-1]):
+            return None
         return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
     def stands(self, cell: Cell) -> bool:
@@ -55,6 +59,12 @@ class Metric:
     def direction(self) -> str:
         """Text for axes: `higher is better`, `lower is better` or ""."""
         return f"{self.better} is better" if self.better else ""
+
+
+def has_percentile(ops: object, part: str) -> bool:
+    """Return True if the ops of a part of a summary are enough for a percentile such as `p99`, as far as is known."""
+    count, unsent = (lookup(ops, (key,)) for key in ("count", "unsent"))
+    return part not in PERCENTS or count is None or bool(count + (unsent or 0) >= values_needed(PERCENTS[part]))
 
 
 def _latency(kind: str, part: str) -> Metric:
@@ -141,9 +151,11 @@ def time_label(cells: Sequence[Cell]) -> str:
 
 
 def load_text(cell: Cell) -> str:
-    """Return the load of a run, as printed with its figures: `closed, 10 users`."""
+    """Return the load of a run, as printed with its figures: `closed, 10 users`, or `closed, 6 to 12 users`."""
     users = lookup(cell.summary, ("users",)) or lookup(cell.spec, ("drive", "users"))
-    parts = [cell.loop or "loop unknown", f"{users} user{'s' if users != 1 else ''}" if users is not None else ""]
+    least = lookup(cell.summary, ("users_least",))
+    number = users if least is None or least == users else f"{least} to {users}"
+    parts = [cell.loop or "loop unknown", f"{number} user{'s' if users != 1 else ''}" if users is not None else ""]
     return ", ".join(part for part in parts if part)
 
 

@@ -1,6 +1,6 @@
 """Plots of one run. Each function takes frames and returns a matplotlib Figure; a notebook may show or save it.
 
-The frames are those of `tsbench.report.frames` for one run (`until_end` removes rows after the measured window). Times
+The frames are those of `tsbench.report.frames` for one run (`whole_seconds` removes those that are not whole). Times
 are from the start of the measured window, warm-up is shaded, and latencies are response times in an open loop,
 else service times, as their titles say.
 """
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
+from tsbench.measure.hist import values_needed
 from tsbench.measure.latency import NOTICEABLE
+from tsbench.measure.merge import PERCENTS
 from tsbench.report import frames, style
 from tsbench.report.style import PALETTE, styled
 
@@ -102,12 +104,14 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
 
 
 def latency_lines(panel: Axes, cell: Cell, by_second: pd.DataFrame, **look: Any) -> None:
-    """Draw highest, p99 and median latency by second; `by_second` has the columns of `frames.ops`."""
+    """Draw highest, p99 and median latency by second, where it has enough ops; `by_second` is like `frames.ops`."""
     lines = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
     for part, label, colour, width in lines:
-        values = by_second[f"{cell.time}_{part}_ns"].clip(lower=1)
+        enough = by_second["count"] >= values_needed(PERCENTS[part])
+        values = by_second[f"{cell.time}_{part}_ns"].where(enough).clip(lower=1)
         whole = {"color": colour, "linewidth": width, "label": label, **look}
-        style.line(panel, by_second.index, values, stands=cell.validity.stands, **whole)
+        if enough.any():
+            style.line(panel, by_second.index, values, stands=cell.validity.stands, **whole)
 
 
 def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFrame) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.latency import latency_of
 from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import MISSING
+from tsbench.report.metrics import MISSING, has_percentile
 from tsbench.units import NS_PER_S, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ CHECKS = {
     "workers": "every worker came to its end",
     "answers": "answers equal the in-memory database's",
     "writes": "acknowledged writes are stored",
-    "counts": "histograms count what Locust counted",
+    "counts": "histograms count what Locust counted, warm-up included",
     "limit": "the load generator was not the limit",
     "ops": "ops ended in the measured window",
     "size": "the size of the data is known",
@@ -104,7 +104,7 @@ LATENCIES = {"first": ("p50", "p90", "p99", "p99.9", "max", "mean"), "second": (
 
 _RATES = {"write": "points/s written", "query": "queries/s"}
 _COUNTS = (
-    ("count", "ended"),
+    ("ended", "ended"),
     ("ok", "ok"),
     ("failed", "failed"),
     ("unknown", "unknown"),
@@ -203,6 +203,9 @@ def _op_row(
     *,
     total: bool = False,
 ) -> OpRow:
+    # Not `count`, which is of ops that were due in the window: some of them ended after it, others were due before it.
+    ended = [op[key] for key, _ in _COUNTS if isinstance(op.get(key), int)]
+    op = {**op, "ended": sum(ended) if ended else None}
     counts = [text_of(op.get(key), "count") for key in (*shown, "ops_per_s", "points_per_s")]
     if op.get("kind") != "write":
         counts[-1] = ""
@@ -211,7 +214,7 @@ def _op_row(
 
 
 def _latency(op: dict[str, Any], time: str, part: str) -> str:
-    found = latency_of(op, time, part)
+    found = latency_of(op, time, part) if has_percentile(op, part) else None
     return MISSING if found is None else found.text
 
 

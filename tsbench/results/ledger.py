@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tsbench.results.limits import LAST_S, LIMITS
+from tsbench.results.reading import read_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -43,10 +46,29 @@ def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
     """Return the writes of all processes, one record of `LEDGER_DTYPE` each.
 
     A record at the end that was cut off by a kill is skipped.
+
+    Raises
+    ------
+    ValueError
+        If a record is damaged: the text names the file.
+    OSError
+        If one is no file.
     """
     parts = [np.zeros(0, dtype=LEDGER_DTYPE)]
     for path in paths:
-        content = path.read_bytes()
+        content = read_bytes(path)
         whole = len(content) // LEDGER_DTYPE.itemsize * LEDGER_DTYPE.itemsize
         parts.append(np.frombuffer(content[:whole], dtype=LEDGER_DTYPE))
+        if not _is_sound(parts[-1]):
+            raise ValueError(f"{path}: damaged: a record of a write that no load process makes")
     return np.concatenate(parts)
+
+
+def _is_sound(writes: NDArray[np.void]) -> bool:
+    """Return True if the numbers of all writes are possible; a block, of which the world is computed, has a write."""
+    most = {"block": len(writes) + LIMITS.blocks, "offset": LIMITS.block_points, "points": LIMITS.block_points}
+    largest = {**most, "stream": LIMITS.streams, "outcome": 3, "sent_ns": LAST_S * 10**9, "ended_ns": LAST_S * 10**9}
+    if any(((writes[name] < 0) | (writes[name] > highest)).any() for name, highest in largest.items()):
+        return False
+    told = writes["acknowledged"].astype(np.int64) + writes["refused"]
+    return not ((writes["acknowledged"] < 0) | (writes["refused"] < 0) | (told > writes["points"])).any()

@@ -30,7 +30,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import time
 import traceback
@@ -39,8 +38,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.results import shapes
-from tsbench.text import MARK, printable
+from tsbench.results.limits import LIMITS
+from tsbench.results.reading import files_of, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -234,59 +233,16 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
     """
     partial = path.with_name(path.name + ".new")
     try:
-        partial.write_bytes(content)
+        with suppress(FileNotFoundError):
+            partial.unlink()  # it may be a link to a file elsewhere, which would be overwritten
+        with partial.open("xb") as file:
+            file.write(content)
         partial.replace(path)
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
         text = f"cannot write {path}: {error.strerror}; free some room or choose another place with --out"
         raise Broken(text) from None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file.
-
-    Raises
-    ------
-    UserMistake
-        If the file is missing or damaged; the text names it.
-    """
-    try:
-        content = json.loads(_printable(path.read_text(encoding="utf-8")), parse_int=_whole)
-    except FileNotFoundError:
-        raise UserMistake(f"{path} is missing; choose a result set of tsbench") from None
-    except (ValueError, OSError) as error:
-        raise UserMistake(f"{path} is damaged ({error}); run the cell again with --resume") from None
-    except RecursionError:
-        raise UserMistake(f"{path} is damaged (it nests too deep); run the cell again with --resume") from None
-    if not isinstance(content, dict):
-        raise UserMistake(f"{path} is damaged (not an object); run the cell again with --resume")
-    shape = shapes.SET_SUMMARY if "cells" in content else shapes.FILES.get(path.name, {})
-    wrong = "it nests too deep" if shapes.is_deeper(content, _DEPTH) else shapes.misfit(content, shape)
-    if wrong:
-        raise UserMistake(f"{path} is damaged ({wrong}); run the cell again with --resume")
-    return content
-
-
-_DEPTH = 30
-_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[0-9a-f]{4})|.)", re.IGNORECASE)
-
-
-def _printable(text: str) -> str:
-    r"""Return a JSON text without characters that a terminal obeys, as they are or as `\u001b`."""
-
-    def seen(found: re.Match[str]) -> str:
-        number = found[1] or ""
-        kept = len(number) != 4 or chr(int(number, 16)) in "\t\n\r" or printable(chr(int(number, 16))) != MARK
-        return found[0] if kept else MARK
-
-    return _ESCAPE.sub(seen, printable(text))
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > 25:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
 
 
 def find_runs(results: Path) -> Iterator[RunDir]:
@@ -299,7 +255,10 @@ def find_runs(results: Path) -> Iterator[RunDir]:
     """
     if not results.is_dir():
         raise UserMistake(f"{results} is not a directory; give a result set such as results/<date>-<scenario>")
-    found = [results] if (results / "spec.json").exists() else sorted(p.parent for p in results.glob("*/spec.json"))
+    is_run = (results / "spec.json").exists()
+    found = [results] if is_run else [path for path in _directories(results) if (path / "spec.json").exists()]
+    if len(found) > LIMITS.runs:
+        raise UserMistake(f"{results} holds {len(found):,} runs, more than {LIMITS.runs:,}; move some elsewhere")
     if not found:
         text = f"{results} holds no run of tsbench (no spec.json); give a result set such as results/<date>-<scenario>"
         raise UserMistake(text)
@@ -307,10 +266,15 @@ def find_runs(results: Path) -> Iterator[RunDir]:
     yield from map(RunDir, found)
 
 
+def _directories(results: Path) -> list[Path]:
+    """Return the directories in a result set, by name, without links, which lead elsewhere."""
+    return [path for path in files_of(results, "*/") if not path.is_symlink()]
+
+
 def formats(results: Path) -> Iterator[tuple[Path, int]]:
     """Yield the files of a result set, or of one run, that say their format, with it."""
     for name in ("summary.json", "status.json", "env.json"):
-        for path in (results / name, *sorted(results.glob(f"*/{name}"))):
+        for path in (results / name, *(run / name for run in _directories(results))):
             with suppress(UserMistake):  # not there, or damaged: for who needs it to say
                 number = read_json(path).get("format")
                 if isinstance(number, int):

@@ -5,8 +5,11 @@ A file may lack any part and have others. A part of another kind means that the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Literal, TypeAlias
+
+from tsbench.results.limits import LARGEST, LIMITS
 
 Shape: TypeAlias = "Literal['number', 'text', 'flag', 'any'] | dict[str, Shape] | list[Shape]"
 """The key `*` stands for all other keys."""
@@ -27,7 +30,7 @@ _STALL: Shape = {"counters": [_RISE], "*": "number"}
 SUMMARY: dict[str, Shape] = {
     **dict.fromkeys(("cell", "scenario", "question", "target", "schema", "loop", "started", "limited_by"), "text"),
     "server_version": "text",
-    **dict.fromkeys(("users", "processes", "settled_s"), "number"),
+    **dict.fromkeys(("users", "users_least", "processes", "settled_s"), "number"),
     "labels": {"*": "text"},
     "durations_s": _COUNTS,
     "warmup": {"settled": "flag", "*": "number"},
@@ -82,8 +85,22 @@ FILES: dict[str, dict[str, Shape]] = {
     "summary.json": SUMMARY,
     "status.json": {"state": "text", "error": "text"},
     "spec.json": {"world": {}, "load": {}, "drive": {}, "target": {}},
+    "counters.json": {"panels": ["any"]},
+    "env.json": {"created": {"endpoint": "text", "found": {"*": "text"}, "made": {"*": "text"}}},
+    "clock.json": dict.fromkeys(("go_s", "start_s", "end_s", "stopped_s"), "number"),
+    "locust.json": {
+        **dict.fromkeys(("requests", "failures", "users"), "number"),
+        "shares": [{"name": "text", "client": "text", "ended": "text"}],
+    },
 }
 """Other files, by name."""
+PROCESS: dict[str, Shape] = {
+    "name": "text",
+    "firsts": {"*": {"outcome": "text", "*": "number"}},
+    **dict.fromkeys(("answers", "schedule", "unconnected", "failures"), _COUNTS),
+    **dict.fromkeys(("ops", "encode_ns", "payload_wait_ns", "clock_offset_ns"), "number"),
+}
+"""The last report of a load process, `process/<name>.json`."""
 
 
 def misfit(content: Any, shape: Shape, place: str = "") -> str:
@@ -92,6 +109,8 @@ def misfit(content: Any, shape: Shape, place: str = "") -> str:
         return ""
     if isinstance(shape, str):
         return "" if _is(content, shape) else f"{place} is not a {shape}"
+    if isinstance(content, list | Mapping) and len(content) > LIMITS.entries:
+        return f"{place or 'the whole'} has {len(content):,} entries, more than {LIMITS.entries:,}"
     if isinstance(shape, list):
         if not isinstance(content, list):
             return f"{place} is not a list"
@@ -111,13 +130,18 @@ def _is(content: Any, kind: str) -> bool:
         return isinstance(content, bool)
     if kind == "text":
         return isinstance(content, str)
-    return isinstance(content, int | float) and not isinstance(content, bool) and abs(content) < float("inf")
+    return isinstance(content, int | float) and not isinstance(content, bool) and abs(content) < LARGEST
 
 
 def is_deeper(content: Any, most: int) -> bool:
     """Return True if objects and lists are more than `most` within each other."""
-    layer = [content]
-    for _ in range(most):
+    return len(list(islice(layers(content), most + 1))) > most
+
+
+def layers(content: Any) -> Iterator[list[Any]]:
+    """Yield the objects and lists of each depth, from the whole to the innermost."""
+    layer = [content] if isinstance(content, dict | list) else []
+    while layer:
+        yield layer
         inner = (value.values() if isinstance(value, dict) else value for value in layer)
         layer = [one for values in inner for one in values if isinstance(one, dict | list)]
-    return bool(layer)

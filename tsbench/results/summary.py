@@ -117,6 +117,8 @@ class Summary:
     labels: Mapping[str, Any] = field(default_factory=dict)
     loop: str | None = None
     users: int | None = None
+    """Highest number of users in the measured window; in earlier results the number at its start."""
+    users_least: int | None = None
     processes: int | None = None
     started: str | None = None
     limited_by: str | None = None

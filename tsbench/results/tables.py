@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from tsbench.results.reading import read_table
 from tsbench.results.rundir import write_atomically
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ def frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Mappin
     See `OPS_COLUMNS` and `COLLECTED` in `rundir`.
     """
     return pl.DataFrame(rows, schema={name: _TYPES[kind] for name, kind in columns.items()}, strict=False)
+
+
+def read_frame(path: Path, columns: Mapping[str, str]) -> pl.DataFrame:
+    """Return the rows of a Parquet file with these columns.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If the file is missing or damaged.
+    """
+    return pl.DataFrame(read_table(path, columns))
 
 
 def write_parquet(table: pl.DataFrame, path: Path) -> None:

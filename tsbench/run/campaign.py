@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.report.cells import read_optional
 from tsbench.results.manifest import Manifest, check_world
-from tsbench.results.rundir import COMPLETE, ERRORS_FILE, FORMAT, RunDir, formats, refuse_newer, write_json
+from tsbench.results.reading import read_table
+from tsbench.results.rundir import (
+    ADDED_COLUMNS,
+    COMPLETE,
+    ERRORS_FILE,
+    FORMAT,
+    OPS_COLUMNS,
+    RunDir,
+    find_runs,
+    formats,
+    refuse_newer,
+    write_json,
+)
 from tsbench.results.summary import SERVER_DEATHS, Summary
 from tsbench.run.claims import expect_cells, read_claims, read_figures
 from tsbench.run.lifecycle import run_cell
@@ -132,8 +144,8 @@ def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path
         if number < FORMAT:
             text = f"was written by an earlier tsbench (format {number}, now {FORMAT})"
             raise UserMistake(f"--resume {results}: {text}; leave --resume out to run the scenario anew")
-    for path in sorted(results.glob("*/spec.json")):
-        check_world(RunDir(path.parent), WORLD_VERSION)
+    for run in find_runs(results) if any(results.glob("*/spec.json")) else ():
+        check_world(run, WORLD_VERSION)
     name = read_optional(results / "summary.json").get("scenario")
     if name not in {None, scenario.name}:
         raise UserMistake(f"--resume {results}: holds the scenario '{name}', not '{scenario.name}'; leave --resume out")
@@ -173,15 +185,10 @@ def _done(results: Path, cell: RunSpec) -> Summary | None:
 
 
 def _is_whole(run: RunDir) -> bool:
-    """Return True if the manifest and the table of seconds of a complete run can be read."""
-    import polars as pl  # noqa: PLC0415 - load workers do without
-
+    """Return True if a complete run has a manifest, and its table of seconds can be read; else raise UserMistake."""
     if Manifest.read(run) is None:
         return False
-    try:
-        pl.read_parquet(run / "ops.parquet", glob=False)
-    except (OSError, pl.exceptions.PolarsError):
-        return False
+    read_table(run / "ops.parquet", OPS_COLUMNS, ADDED_COLUMNS)
     return True
 
 

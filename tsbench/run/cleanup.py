@@ -14,9 +14,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError
 from tsbench.results.manifest import Manifest
+from tsbench.results.reading import damaged
 from tsbench.results.rundir import find_runs
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
@@ -84,9 +87,9 @@ class Leftovers:
     def add(self, spec: RunSpec, created: Mapping[str, Any]) -> None:
         """Add what one run recorded."""
         self.measurements |= {measurement.name: measurement for measurement in spec.world_at().measurements}
-        if "made" not in created:
-            self.unsure.append(created["found"])
-        for name, number in created.get("made", {}).items():
+        if created.get("made") is None:
+            self.unsure.append(created.get("found") or {})
+        for name, number in (created.get("made") or {}).items():
             self.made.setdefault(name, set()).add(number)
 
     def has(self, one: ServerObject) -> bool:
@@ -108,10 +111,17 @@ def leftovers(results: Path) -> list[Leftovers]:
         manifest = Manifest.read(run)
         if manifest is None or not manifest.created:
             continue
-        spec = RunSpec.model_validate(run.read_json("spec.json"))
+        spec = _spec(run)
         place = spec.target.name, spec.target.endpoint or "", spec.target.schema_ or ""
         found.setdefault(place, Leftovers(spec)).add(spec, manifest.created)
     return list(found.values())
+
+
+def _spec(run: RunDir) -> RunSpec:
+    try:
+        return RunSpec.model_validate(run.read_json("spec.json"))
+    except ValidationError as error:
+        raise damaged(run / "spec.json", error.errors()[0]["msg"]) from None
 
 
 def described(names: Iterable[str]) -> str:
@@ -200,6 +210,6 @@ def _started_here(runs: Iterable[RunDir]) -> Iterator[Cleaned]:
     for run in runs:
         if not (run / "server").exists():
             continue
-        spec = RunSpec.model_validate(run.read_json("spec.json"))
+        spec = _spec(run)
         SERVERS[spec.target.name](run / "server", spec.target.settings).remove()
         yield Cleaned(f"removed the data directory of the server of {run.path}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tsbench.errors import UserMistake
 from tsbench.results.manifest import Manifest
+from tsbench.results.rundir import COLLECTED
 
 if TYPE_CHECKING:
     from tsbench.results.rundir import RunDir
@@ -65,12 +67,11 @@ def _means(run: RunDir, name: str, duration_s: float) -> dict[str, float]:
     """Return the means of a collector's columns in the measured window; empty without rows in it."""
     import polars as pl  # noqa: PLC0415 - load workers do without
 
-    path = run / f"{name}.parquet"
-    if not path.exists():
-        return {}
+    from tsbench.results.tables import read_frame  # noqa: PLC0415
+
     try:
-        rows = pl.read_parquet(path, glob=False).filter(pl.col("second").is_between(0, duration_s))
-    except (OSError, pl.exceptions.PolarsError):
+        rows = read_frame(run / f"{name}.parquet", COLLECTED[name]).filter(pl.col("second").is_between(0, duration_s))
+    except UserMistake:
         return {}
     numbers = rows.select(pl.selectors.numeric()).mean().to_dicts()
     return {key: float(value) for key, value in numbers[0].items() if value is not None} if len(rows) else {}

@@ -20,7 +20,8 @@ from tsbench.measure.gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.manifest import Manifest, check_world
-from tsbench.run.figures import Processes
+from tsbench.results.reading import files_of
+from tsbench.run.figures import Processes, recorded
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
@@ -106,7 +107,8 @@ class Examiner:
         check_world(run, WORLD_VERSION)
         self._run, self._spec, self._schema, self._loaded_points = run, spec, schema, loaded_points
         self._world = spec.world_at()
-        self._ledger = read_ledgers(sorted((run / "process").glob("*.ledger")))
+        with recorded():
+            self._ledger = read_ledgers(files_of(run / "process", "*.ledger"))
         self._answers: Answers | None = None
         self._stored = self._sampled = 0
         self._waived = False
@@ -144,10 +146,11 @@ class Examiner:
             return self._answers
         gold, answers = self._gold, Answers(self._run.path)
         spec, schema, server, seed = self._spec, self._schema, self._server, self._spec.world.seed
-        given = sorted((self._run / "process").glob("*.answers.jsonl"))
-        chosen = sampled(given, seed, spec.check.sample)
+        given = files_of(self._run / "process", "*.answers.jsonl")
+        with recorded():
+            chosen = sampled(given, seed, spec.check.sample)
+            given_answers(gold, given, seed, answers, chosen)
         self._sampled = len(chosen)
-        given_answers(gold, given, seed, answers, chosen)
         kinds = [op.query for op in spec.op if op.query is not None] or list(answers.kinds)  # bare Locust names no ops
         count, rows = spec.check.answers, spec.check.readback
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
@@ -17,11 +19,13 @@ from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
 from tsbench.results.panels import read_panels
+from tsbench.results.reading import damaged, files_of
+from tsbench.results.rundir import COUNTER_COLUMNS
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import polars as pl
 
@@ -43,7 +47,8 @@ class Processes:
     stopped_s: float
     shares: list[dict[str, Any]]
     locust_requests: int | None
-    users: int
+    users: dict[str, float]
+    """The number of users: `users` at most, `users_least`, and `users_mean`; empty if Locust did not end by itself."""
     planned: list[dict[str, Any]]
 
     @classmethod
@@ -51,8 +56,8 @@ class Processes:
         """Read the run's process files; a process that was killed has not written its own."""
         clock = run.read_json("process/clock.json")
         locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
-        names = sorted(path.stem for path in (run / "latency").glob("*.hlog"))
-        shares = [run.read_json(f"process/{n}.json") for n in names if run.has(f"process/{n}.json")]
+        names = [path.stem for path in files_of(run / "latency", "*.hlog")]
+        shares = [_share(run, name) for name in names if run.has(f"process/{name}.json")]
         window = int(clock["start_s"]), int(clock["end_s"])
         return cls(
             clock.get("go_s", window[0]),
@@ -60,9 +65,14 @@ class Processes:
             clock.get("stopped_s", window[1]),
             shares,
             locust.get("requests"),
-            locust.get("users", 0),
+            {key: locust[key] for key in ("users", "users_least", "users_mean") if key in locust},
             locust.get("shares", []),
         )
+
+    @property
+    def mean_users(self) -> float:
+        """Mean number of users in the measured window; 0 if it is not known."""
+        return self.users.get("users_mean", self.users.get("users", 0))
 
     def missing(self) -> list[dict[str, Any]]:
         """Return the shares of the workers that did not finish."""
@@ -95,6 +105,33 @@ class Processes:
         return Verdict(True, "", {"workers": max(1, len(self.planned))})
 
 
+_LISTED = ("answers", "unconnected", "failures", "firsts", "streams")
+_COUNTED = ("encode_ns", "payload_wait_ns")
+
+
+def _share(run: RunDir, name: str) -> dict[str, Any]:
+    """Return the last report of a process, which may have been sent by another machine; raises UserMistake."""
+    share = run.read_json(f"process/{name}.json")
+    lacking = [key for key in (*_LISTED, *_COUNTED) if share.get(key) is None]
+    firsts = [first for first in (share.get("firsts") or {}).values() if not (first or {}).get("began_ns")]
+    schedule = share.get("schedule") or dict.fromkeys(_SCHEDULE, 0)
+    if share.get("name") != name or lacking or firsts or {*schedule} != {*_SCHEDULE} or None in schedule.values():
+        raise damaged(run / f"process/{name}.json", f"not the whole report of {name}")
+    return share
+
+
+_SCHEDULE = ("scheduled", "done", "late", "generator_late", "dropped", "unfinished")
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Raise `Broken` for damage in what the load processes recorded, which other machines may have sent."""
+    try:
+        yield
+    except (UserMistake, ValueError) as error:
+        raise Broken(f"what the load processes recorded is damaged: {one_line(error)}") from error
+
+
 def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
@@ -120,6 +157,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
 
     summary = {
+        **{key: number for key, number in processes.users.items() if key != "users_mean"},
         "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
@@ -170,11 +208,13 @@ def steadiness_with_counters(
 
     The parameters are those of `steadiness_by_kind`.
     """
-    import polars as pl  # noqa: PLC0415 - load workers do without
-
     found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
     if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
-        counters, panels = pl.read_parquet(run / "counters.parquet", glob=False), read_panels(run)
+        import polars as pl  # noqa: PLC0415 - load workers do without
+
+        from tsbench.results.tables import read_frame  # noqa: PLC0415
+
+        counters, panels = read_frame(run / "counters.parquet", COUNTER_COLUMNS), read_panels(run)
         done = dict(per_second.group_by("second").agg(pl.col("done").sum()).iter_rows())
         usual = float(np.median([*done.values()])) or 1.0
         for kind, steady in found.items():
@@ -204,7 +244,7 @@ class _ClientDelays:
     def read(cls, run: RunDir, processes: Processes, service_p50_ns: int) -> _ClientDelays:
         evidence, lag = [], Histogram()
         window = {"start_s": processes.start_s, "end_s": processes.end_s}
-        users_ns = processes.users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
+        users_ns = processes.mean_users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
         for share in processes.shares:
             seen = observation(run.path, share["name"], **window, service_p50_ns=service_p50_ns)
             waited = share["payload_wait_ns"] / max(1.0, users_ns)
@@ -226,7 +266,7 @@ def _load_profile(
     spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Mapping[str, int] | None
 ) -> LoadProfile:
     response_ns = everything.response.mean_ns
-    users = processes.users or spec.drive.users
+    users = processes.mean_users or spec.drive.users
     each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
     counts = schedule or {}
     return LoadProfile(

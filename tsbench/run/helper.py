@@ -39,7 +39,7 @@ from tsbench.results.summary import Summary, Validity
 from tsbench.run import assessment
 from tsbench.run.lifecycle import Parts, PartsOf, real_parts, run_cell
 from tsbench.scenario.spec import RunSpec
-from tsbench.servers.children import bind_to_parent
+from tsbench.servers.children import bind_to_parent, how_it_ended
 from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class HelperProcess:
     def _abandoned(self) -> Ended:
         """Clean up after a helper process that ended without a last word, and keep what was measured."""
         code, said = self._collect()
-        reason = f"the helper process ended with {code}" + (f": {said}" if said else "")
+        reason = f"the helper process has ended ({how_it_ended(code)})" + (f": {said}" if said else "")
         run = RunDir(self._results / f"{self._spec.id}.partial")
         if not self._spec.target.endpoint:
             SERVERS[self._spec.target.name](run / "server", self._spec.target.settings).remove()

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from tsbench.check.expiry import Expiry
 from tsbench.collect.recording import collectors_for, watching
-from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise, one_line
+from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise
 from tsbench.model import OpError
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.run import assessment, cleanup, counter_sources, locust_process, server_limits
 from tsbench.run.client_floor import client_floor
 from tsbench.run.counter_sources import server_counters
 from tsbench.run.examination import Examiner
-from tsbench.run.figures import measured
+from tsbench.run.figures import measured, recorded
 from tsbench.run.findings import Findings
 from tsbench.run.phases import WHILE, Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
@@ -190,7 +190,9 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
         if parts.group is not None:
             parts.group.lift()  # the checks' own load is not measured: under a cap they took four times as long
         progress.time("figures")
-        found = _figures(run, spec) + Findings(death=_death(parts))
+        with recorded():
+            found = measured(run, spec)
+        found += Findings(death=_death(parts))
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
         heading |= {"load": loaded, **server_limits.summary(parts.group)}
 
@@ -217,13 +219,6 @@ def _naming_death(parts: Parts) -> Iterator[None]:
         if died := _death(parts, within_s=DYING_S):
             raise ServerDied(died, _reason(error)) from error
         raise
-
-
-def _figures(run: RunDir, spec: RunSpec) -> Findings:
-    try:
-        return measured(run, spec)
-    except (UserMistake, ValueError) as error:
-        raise Broken(f"what the load processes recorded is damaged: {one_line(error)}") from error
 
 
 def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:

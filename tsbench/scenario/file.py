@@ -7,9 +7,9 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from tsbench.errors import UserMistake
+from tsbench.errors import UserMistake, expect_regular
 from tsbench.results.shapes import is_deeper
-from tsbench.text import printable_line
+from tsbench.text import CONTROL, printable_line, shortened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,10 @@ MAX_BYTES = 1_000_000
 """Largest scenario file; the largest shipped one has 5 kB."""
 MAX_DEPTH = 20
 """Most tables and lists within each other, and parts of a dotted key; a scenario needs four."""
+MAX_KEY = 200
+"""Most characters of one part of a key."""
+_FREE = {"question", "claim", "figure"}
+"""Keys whose texts are for readers, and may have line breaks."""
 _NO_KEY = re.compile(r"""[^\w.\-"' \t]""")
 
 
@@ -30,6 +34,7 @@ def read_document(path: Path) -> tuple[str, dict[str, Any]]:
         If the file cannot be read, is too large, is not TOML, or nests too deep.
     """
     try:
+        expect_regular(path, "choose a scenario file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
@@ -44,6 +49,27 @@ def read_document(path: Path) -> tuple[str, dict[str, Any]]:
         raise UserMistake(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UserMistake(f"{path}: not TOML: {printable_line(str(error))}") from None
+
+
+def odd_text(tables: Any, place: str = "") -> str:
+    """Return a message on the first key or text in nested tables and lists that no file may have; "" if all are good.
+
+    Names, endpoints and settings go into paths, command lines and messages, where a control character has no place.
+    """
+    if isinstance(tables, str):
+        return f"{place}: has a control character: '{shortened(tables)}'" if CONTROL.search(tables) else ""
+    if isinstance(tables, list):
+        return next(filter(None, (odd_text(one, place) for one in tables)), "")
+    if not isinstance(tables, dict):
+        return ""
+    for key, value in tables.items():
+        if len(key) > MAX_KEY or CONTROL.search(key):
+            return f"{shortened(key)}: is no key: one has at most {MAX_KEY} characters, and no control characters"
+        if place or key not in _FREE:
+            odd = odd_text(value, f"{place}.{key}" if place else key)
+            if odd:
+                return odd
+    return ""
 
 
 def parsed(text: str) -> dict[str, Any]:

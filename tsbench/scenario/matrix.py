@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 ENDPOINT = "endpoint"
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
+_URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s\"']+", re.IGNORECASE)
 _COMMENTED = re.compile(r"^\s*#.*endpoint[\"']?\s*=\s*(.*)")
 MAX_CELLS = 1_000
 """Most runs of a matrix: at ten seconds each, three hours."""

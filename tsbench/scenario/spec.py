@@ -20,7 +20,7 @@ from tsbench.errors import UserMistake
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
 from tsbench.model import Window
 from tsbench.scenario import matrix
-from tsbench.scenario.file import read_document
+from tsbench.scenario.file import odd_text, read_document
 from tsbench.scenario.messages import explain, known_keys
 from tsbench.scenario.parts import (
     DEFAULTS,
@@ -172,6 +172,8 @@ class Scenario:
         matrix.refuse_secrets_in_file(document, text, path)
         for override in overrides:
             matrix.override(document, override)
+        if odd := odd_text(document):
+            raise UserMistake(f"{path}: {odd}")
         return cls(path, document)
 
     def demand(self, gates: Sequence[str]) -> None:

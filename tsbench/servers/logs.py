@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import re
+
 from tsbench.errors import is_disk_full
 
 _RECENT = 200
-"""Number of last lines in which a full disk is looked for."""
-_END = "[ERROR] Aborting"
-"""The end of a last line that follows the line with the cause."""
+"""Number of last lines in which a full disk or an error is looked for."""
+# An ERROR of PostgreSQL's is a statement's, after which it goes on; so are its FATALs that end one session.
+_ERROR = re.compile(
+    r"""\b(FATAL|PANIC):|\[ERROR\]|\b(lvl|level)=(error|fatal|panic)\b|"level":"(error|fatal)"|\t(error|fatal)\t"""
+    r"""|^(run|panic|fatal\ error|Error|error|[\w.-]+:\ error):\ """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_CONSEQUENCE = re.compile(
+    r"\[ERROR\] (\[[\w-]+\] )*Aborting|configuration file .* contains errors|terminating connection"
+    r"|the database system is (starting up|shutting down|in recovery|not yet accepting)|password authentication failed"
+    r"|Shutdown complete|remaining connection slots|too many clients|canceling authentication"
+)
+"""Errors that follow from another one, or concern one session only."""
 
 
 def telling_line(text: str) -> str:
-    """Return the last line about a full disk among the recent ones, else the last line that says more than the end.
+    """Return the last recent line about a full disk, else the last one with an error, else the last one.
 
-    A program that ends because of a full disk writes more lines afterwards, such as that it has shut down. The text is
-    "" if no line says anything.
+    A program that ends because of an error writes more lines afterwards: hints, how to get help, that it has shut down.
+    The text is "" if no line says anything.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    full = [line for line in lines[-_RECENT:] if is_disk_full(line)]
-    causes = [line for line in lines if not line.endswith(_END)]
-    return (full or causes or lines or [""])[-1]
+    recent = lines[-_RECENT:]
+    full = [line for line in recent if is_disk_full(line)]
+    errors = error_lines(text)
+    others = [line for line in lines if not _CONSEQUENCE.search(line)]
+    return (full or errors or others or lines or [""])[-1]
+
+
+def error_lines(text: str) -> list[str]:
+    """Return the recent lines with an error that may be the cause of a program's end."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [line for line in lines[-_RECENT:] if _ERROR.search(line) and not _CONSEQUENCE.search(line)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from tsbench.errors import Broken
+from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.children import how_it_ended
 from tsbench.servers.files import allocated_bytes, evict
-from tsbench.servers.logs import telling_line
+from tsbench.servers.logs import error_lines, telling_line
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
@@ -57,8 +58,24 @@ class ManagedServer(ABC):
         self._directory.mkdir(parents=True, exist_ok=True)
         unprivileged.make(self._directory)
         self._port = self._port or free_port()
-        self._process = self._prepare(programs)
-        self._process.start(self._ready, group=self._group)
+        try:
+            self._process = self._prepare(programs)
+            self._process.start(self._ready, group=self._group)
+        except Broken as error:
+            raise self._blamed(error) from error
+
+    def _blamed(self, error: Broken) -> Broken | UserMistake:
+        """Return the error of a start that failed: the user's mistake if the server names one of our settings."""
+        log = self.log()
+        said = (
+            error_lines(log.read_text(encoding="utf-8", errors="replace")) if log is not None and log.exists() else []
+        )
+        for line in (str(error), *reversed(said)):
+            words = set(re.findall(r"[A-Za-z0-9][\w.]*", line.replace("-", "_")))
+            for name in self._settings:
+                if name.replace("-", "_") in words:
+                    return UserMistake(f"settings: {name} = '{self._settings[name]}': {line}")
+        return error
 
     @abstractmethod
     def _programs(self) -> Path:

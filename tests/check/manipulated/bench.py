@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tests.check.stand import START_NS, Stand, world_of
 from tsbench.check.answers import Answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
+from tsbench.model import Stored
 from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S, format_time
 
@@ -23,6 +24,7 @@ MINUTE_NS = 60 * NS_PER_S
 LOADED_TICKS, WRITES = 10, 12
 WRITTEN_MINUTE, NEWEST_MINUTE = 12, 69
 """A minute of cpu for host_0 and host_2 that a single write stored, and their newest one."""
+_WORLD = world_of("devops", 4, interval_s=60)
 H = TypeVar("H")
 
 
@@ -31,12 +33,22 @@ def time_ns(minute: float) -> int:
     return START_NS + round(minute * MINUTE_NS)
 
 
+def truth(oracle: Oracle, minute: float, host: str, measurement: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return tags and fields of a point as it was written."""
+    (m,) = (m for m in oracle.world.measurements if m.name == measurement)
+    query = Stored(m, time_ns(minute), time_ns(minute) + 1)
+    (row,) = (row for row in oracle.answer(query).records if row[1] == host)
+    named = dict(zip(query.columns, row, strict=True))
+    tags = {name: named[name] for name in (*m.tags, *m.own_tags)}
+    return tags, {name: named[name] for name in m.field_names}
+
+
 @dataclass(frozen=True)
 class At:
     """A difference that must be named: its kind and place; a `minute` of None is any time, for changes of many rows."""
 
     kind: Kind
-    series: str = "host_1"
+    series: str | None = "host_1"
     minute: float | None = 3
     measurement: str = "cpu"
     column: str = ""
@@ -54,11 +66,15 @@ class At:
 
 @dataclass(frozen=True)
 class Manipulation(Generic[H]):
-    """One change of stored data: `act` makes it by the bare driver; `at` are all differences that it makes."""
+    """One change of stored data: `act` makes it by the bare driver; `at` are all differences that it makes.
+
+    Those in `maybe` it makes in some layouts.
+    """
 
     name: str
     act: Callable[[H], None]
     at: tuple[At, ...]
+    maybe: tuple[At, ...] = ()
 
 
 @dataclass
@@ -101,10 +117,18 @@ class Bench:
 
     def load(self) -> Stand:
         """Return a stand with all data as they should be."""
-        world, target = world_of("devops", 4, interval_s=60), TARGETS[self.target]
+        target = TARGETS[self.target]
         self._loads += 1
-        stand = Stand(world, target, target.schemas[self.schema], self.url, LOADED_TICKS).load()
+        stand = Stand(_WORLD, target, target.schemas[self.schema], self.url, LOADED_TICKS).load()
         return stand.write(self.place / f"load-{self._loads}", WRITES, self.fates)
+
+    def clean(self) -> None:
+        """Drop what a manipulation and a load may have left."""
+        target = TARGETS[self.target]
+        session, measurements = target.connect(self.url, target.schemas[self.schema]), _WORLD.measurements
+        more = replace(measurements[0], name="more")
+        session.run(target.schemas[self.schema].drop([*measurements, more]))
+        session.close()
 
     def oracle(self, stand: Stand) -> Oracle:
         """Return the answers of what was written, which are the same for every load."""
@@ -112,17 +136,17 @@ class Bench:
             self._oracle = stand.oracle()
         return self._oracle
 
-    def check(self, name: str, stand: Stand, at: tuple[At, ...]) -> Result:
+    def check(self, name: str, stand: Stand, at: tuple[At, ...], maybe: tuple[At, ...] = ()) -> Result:
         """Run the checks of a run on what is stored now."""
         answers, session, gold = Answers(), stand.connect(), stand.gold()
-        guarded(answers, lambda: read_back(gold, session, stand.schema, 10**9, answers))
+        guarded(answers, lambda: read_back(gold, session, stand.schema, 10**9, answers, stand.known))
         answers.compare(gold)
         stored = count_stored(session, stand.schema, stand.world.measurements)
         accounted = account(gold, stored, stand.ledger, stand.loaded_points)
         session.close()
         kept = [one for examples in answers.stored.first.values() for one in examples]
         known = all(any(wanted.is_at(one) for one in kept) for wanted in at)
-        others = [one for one in kept if not any(wanted.is_at(one) for wanted in at)]
+        others = [one for one in kept if not any(wanted.is_at(one) for wanted in (*at, *maybe))]
         wrong = answers.verdict().valid is False or accounted.verdict().valid is False
         return Result(name, wrong, known and not others, kept, answers.failed)
 
@@ -130,4 +154,4 @@ class Bench:
         """Load, change and check."""
         stand = self.load()
         manipulation.act(hand(stand, self.oracle(stand)))
-        return self.check(manipulation.name, stand, manipulation.at)
+        return self.check(manipulation.name, stand, manipulation.at, manipulation.maybe)

@@ -6,12 +6,12 @@ to it are copies at another time or with other tags. A field cannot be null; a v
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, time_ns
+from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, time_ns, truth
 from tsbench.check.stored_rows import Kind
-from tsbench.model import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,12 +36,7 @@ class Hand:
 
     def truth(self, minute: float, host: str, measurement: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return tags and fields of a point as it was written."""
-        (m,) = (m for m in self.oracle.world.measurements if m.name == measurement)
-        query = Stored(m, time_ns(minute), time_ns(minute) + 1)
-        (row,) = (row for row in self.oracle.answer(query).records if row[1] == host)
-        named = dict(zip(query.columns, row, strict=True))
-        tags = {name: named[name] for name in (*m.tags, *m.own_tags)}
-        return tags, {name: named[name] for name in m.field_names}
+        return truth(self.oracle, minute, host, measurement)
 
     def put(
         self,
@@ -97,6 +92,21 @@ def plus(hand: Hand, more: int, *, minute: float = 3, host: str = "host_1", fiel
     hand.put(minute=minute, host=host, fields={field: fields[field] + more}, only=True)
 
 
+def one_ulp(hand: Hand) -> None:
+    _, fields = hand.truth(3, "host_1", "mem")
+    larger = math.nextafter(fields["used_percent"], math.inf)
+    hand.put(measurement="mem", fields={"used_percent": larger}, only=True)
+
+
+def one_more(hand: Hand) -> None:
+    _, fields = hand.truth(3, "host_1", "disk")
+    hand.put(measurement="disk", fields={"total": fields["total"] + 1}, only=True)
+
+
+def extra_measurement(hand: Hand) -> None:
+    hand.write(f"more,hostname=host_1 usage_user=1i {time_ns(3)}")
+
+
 def exchange_fields(hand: Hand) -> None:
     _, fields = hand.truth(3, "host_1", "cpu")
     hand.put(fields={"usage_user": fields["usage_idle"], "usage_idle": fields["usage_user"]})
@@ -139,6 +149,8 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
     # values
     of("a value one higher", lambda h: plus(h, 1), At(VALUE, column="usage_user")),
     of("a value one lower", lambda h: plus(h, -1, field="usage_nice"), At(VALUE, column="usage_nice")),
+    of("an integer of 2^40 one higher", one_more, At(VALUE, measurement="disk", column="total")),
+    of("a value one ulp higher", one_ulp, At(VALUE, measurement="mem", column="used_percent")),
     of("a value very large", lambda h: plus(h, 2**60), At(VALUE)),
     of("a negative value", lambda h: plus(h, -1_000), At(VALUE)),
     of("a written value one higher", lambda h: plus(h, 1, minute=WRITTEN_MINUTE, host="host_2"),
@@ -197,6 +209,7 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
     of("a point moved to another host",
        move_to_another_host,
        At(MISSING), At(VALUE, "host_2")),
+    of("an extra measurement", extra_measurement, At(Kind.OTHER_TABLE, None, None, "more")),
     # copies: duplicates cannot exist
     of("a copy 1 ns later", lambda h: h.put(time=time_ns(3) + 1), At(UNWRITTEN, time=ONE_NS[1])),
     of("a point deleted and another one copied", copy_one_and_remove_another,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psycopg
 
-from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation
+from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, truth
 from tsbench.check.stored_rows import Kind
 
 if TYPE_CHECKING:
@@ -20,12 +21,17 @@ class Hand:
     """Changes stored data by psycopg."""
 
     url: str
+    oracle: Oracle
 
     @classmethod
     def of(cls, stand: Stand, oracle: Oracle) -> Hand:
         """Return a hand for the stand's database."""
-        del oracle
-        return cls(stand.url)
+        return cls(stand.url, oracle)
+
+    def one_ulp(self) -> None:
+        """Store the next larger number in place of a value."""
+        _, fields = truth(self.oracle, 3, "host_1", "mem")
+        self.run(f"UPDATE mem SET used_percent = {math.nextafter(fields['used_percent'], math.inf)!r} WHERE {HERE}")
 
     def run(self, *statements: str) -> None:
         """Execute statements; each of them must change something."""
@@ -56,6 +62,11 @@ def moved(name: str, time: str, new: At) -> Manipulation[Hand]:
     return sql(name, f"UPDATE cpu SET time = {time} WHERE {row()}", found=(At(Kind.MISSING), new))
 
 
+def in_tags(kind: Kind, host: str = "host_1", column: str = "") -> At:
+    """Return a difference in the table of tags."""
+    return At(kind, host, None, "tags", column)
+
+
 VALUE, PARTIAL, TAGS, EXTRA = Kind.WRONG_VALUE, Kind.PARTIAL, Kind.OTHER_TAGS, Kind.EXTRA
 MISSING, UNWRITTEN, DUPLICATE = Kind.MISSING, Kind.UNWRITTEN, Kind.DUPLICATE
 HERE = row()
@@ -78,6 +89,9 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
     # values
     sql("a value one higher", f"UPDATE cpu SET usage_nice = usage_nice + 1 WHERE {HERE}",
         found=At(VALUE, column="usage_nice")),
+    sql("an integer of 2^40 one higher", f"UPDATE disk SET total = total + 1 WHERE {HERE}",
+        found=At(VALUE, measurement="disk", column="total")),
+    Manipulation("a value one ulp higher", Hand.one_ulp, (At(VALUE, measurement="mem", column="used_percent"),)),
     sql("a value a billionth higher", f"UPDATE cpu SET usage_idle = usage_idle * 1.000000001 WHERE {HERE}",
         found=At(VALUE, column="usage_idle")),
     sql("a written value one higher", f"UPDATE cpu SET usage_user = usage_user + 1 WHERE {WRITTEN}",
@@ -116,11 +130,11 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
         found=(At(MISSING, minute=None, measurement="kernel"), At(UNWRITTEN, minute=None, measurement="kernel"))),
     # tags
     sql("another region", "UPDATE tags SET region = 'mars' WHERE id = 1",
-        found=tuple(At(TAGS, minute=n, column="region") for n in range(3))),
+        found=(in_tags(TAGS, column="region"), *(At(TAGS, minute=n, column="region") for n in range(2)))),
     sql("a tag lost", "UPDATE tags SET os = NULL WHERE id = 1",
-        found=tuple(At(TAGS, minute=n, column="os") for n in range(3))),
+        found=(in_tags(TAGS, column="os"), *(At(TAGS, minute=n, column="os") for n in range(2)))),
     sql("two tags exchanged", "UPDATE tags SET os = arch, arch = os WHERE id = 1",
-        found=tuple(At(TAGS, minute=n, column="arch") for n in range(3))),
+        found=(in_tags(TAGS, column="arch"), *(At(TAGS, minute=n, column="arch") for n in range(2)))),
     sql("an own tag changed",
         f"""UPDATE disk SET additional_tags = '{{"path": "/x", "fstype": "ext4"}}' WHERE {HERE}""",
         found=At(TAGS, measurement="disk", column="path")),
@@ -128,7 +142,7 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
         found=At(TAGS, measurement="disk", column="fstype")),
     sql("an own tag more", f"""UPDATE cpu SET additional_tags = '{{"zone": "z"}}' WHERE {HERE}""", found=At(EXTRA)),
     sql("a tag more", "ALTER TABLE tags ADD COLUMN zone text", "UPDATE tags SET zone = 'z' WHERE id = 1",
-        found=tuple(At(EXTRA, minute=n) for n in range(3))),
+        found=(in_tags(EXTRA), *(At(EXTRA, minute=n) for n in range(2)))),
     # fields
     sql("a field more", "ALTER TABLE cpu ADD COLUMN more int", f"UPDATE cpu SET more = 0 WHERE {HERE}",
         found=At(EXTRA)),
@@ -139,16 +153,25 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
                *(At(EXTRA, f"host_{n}", None, "net") for n in range(3)))),
     # series
     sql("a host renamed", "UPDATE tags SET hostname = 'host_x' WHERE id = 1",
-        found=(At(MISSING, minute=None), At(UNWRITTEN, "host_x", None))),
+        found=(At(MISSING, minute=None), At(UNWRITTEN, "host_x", None), in_tags(TAGS, column="hostname"))),
     sql("a host without tags", "DELETE FROM tags WHERE id = 1",
-        found=(At(MISSING, minute=None), At(UNWRITTEN, "(no hostname)", None))),
+        found=(in_tags(MISSING), At(MISSING, minute=None), At(UNWRITTEN, "(no hostname)", None))),
     sql("a row of no host", f"UPDATE cpu SET tags_id = NULL WHERE {HERE}",
         found=(At(MISSING), At(UNWRITTEN, "(no hostname)"))),
     sql("a row moved to another host", f"UPDATE cpu SET tags_id = 2 WHERE {HERE}",
         found=(At(MISSING), At(VALUE, "host_2"))),
     sql("a host more", "INSERT INTO tags (id, hostname) VALUES (9, 'host_9')",
         f"INSERT INTO cpu (time, tags_id, usage_user) SELECT time, 9, usage_user FROM cpu WHERE {HERE}",
-        found=At(PARTIAL, "host_9")),
+        found=(At(PARTIAL, "host_9"), in_tags(UNWRITTEN, "host_9"))),
+    sql("a series without points",
+        "CREATE TEMP TABLE one AS SELECT * FROM tags WHERE id = 1; UPDATE one SET id = 9, hostname = 'host_9';"
+        " INSERT INTO tags SELECT * FROM one", found=in_tags(UNWRITTEN, "host_9")),
+    sql("a tag of a series whose points are gone",
+        *(f"DELETE FROM {name} WHERE tags_id = 1" for name in (
+            "cpu", "diskio", "disk", "kernel", "mem", "net", "nginx", "postgresl", "redis")),
+        "UPDATE tags SET region = 'mars' WHERE id = 1",
+        found=(*(At(MISSING, minute=n) for n in range(3)), in_tags(TAGS, column="region"))),
+    sql("an extra measurement", "CREATE TABLE more (LIKE cpu)", found=At(Kind.OTHER_TABLE, None, None, "more")),
     # duplicates
     sql("a row twice", f"INSERT INTO cpu SELECT * FROM cpu WHERE {HERE}", found=At(DUPLICATE)),
     sql("the newest row twice", f"INSERT INTO cpu SELECT * FROM cpu WHERE {NEWEST}",

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tsbench.drive.webui.live_figures import Figures
+from tsbench.drive.webui.live_figures import Figures, supported_percentiles
 from tsbench.drive.webui.live_updates import News, Outbox
+from tsbench.drive.webui.tabs import host_rows
 from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.merge import PERCENTS, merge
 from tsbench.measure.recorder import Recorder
@@ -41,11 +42,11 @@ def test_the_merged_news_of_several_processes_are_one_histogram_of_all(ops: list
     for box in boxes:
         figures.take(through_the_wire(box.take()))
     ((op, kind, count, percentiles),) = figures.latency()
-    expected = Histogram(np.array([took_ns for _, _, took_ns in ops])).percentiles_ns(PERCENTS.values())
+    expected = supported_percentiles(Histogram(np.array([took_ns for _, _, took_ns in ops])))
     assert (op, kind, count, percentiles) == ("write-1", "response", len(ops), expected)
     for row in figures.since(0)["seconds"]:
         of_second = [took_ns for _, second, took_ns in ops if second == row["second"]]
-        assert row["response"] == Histogram(of_second).percentiles_ns(PERCENTS.values())
+        assert row["response"] == supported_percentiles(Histogram(of_second))
 
 
 def test_what_is_shown_after_a_run_is_what_its_files_say(tmp_path: Path) -> None:
@@ -78,12 +79,31 @@ def test_what_is_shown_after_a_run_is_what_its_files_say(tmp_path: Path) -> None
         figures.take(box.take())
     truth = merge(tmp_path, start_s=101, end_s=200).totals["write-10"]
     shown = {kind: (count, values) for _, kind, count, values in figures.latency()}
-    assert shown["response"] == (len(truth.response), truth.response.percentiles_ns(PERCENTS.values()))
-    assert shown["service"] == (len(truth.service), truth.service.percentiles_ns(PERCENTS.values()))
+    assert shown["response"] == (len(truth.response), supported_percentiles(truth.response))
+    assert shown["service"] == (len(truth.service), supported_percentiles(truth.service))
     ((op, tally, _),) = figures.writes()
     assert op == "write-10"
     assert (tally.done, tally.failed, tally.points) == (truth.done, truth.failed, truth.points)
     assert tally.causes == truth.causes == {"timeout": 7}
+
+
+def test_a_percentile_of_fewer_ops_than_it_needs_is_not_shown() -> None:
+    for count, known in ((1, 1), (2, 2), (10, 3), (99, 3), (100, 4), (999, 4), (1000, 5)):
+        values = supported_percentiles(Histogram(np.full(count, MS)))
+        assert sum(value is not None for value in values) == known, count
+        assert values[list(PERCENTS).index("max")] is not None
+
+
+def test_after_the_checks_the_host_tab_says_what_the_verdict_says() -> None:
+    figures = Figures()
+    figures.begin("test")
+    figures.host.append({"second": 1.0, "cpu_percent": 1.0})
+    figures.verdict = "database", {"hub_lag_p50_ns": 2 * MS, "hub_lag_p99_ns": 30 * MS, "hub_cpu_percent": 12.0}
+    host, client, _ = host_rows(figures, 0)
+    assert host["note"] == "the test was limited by: database"
+    assert client["note"] == "its event loop ran 2.0 ms late (p50), 30.0 ms (p99), and used 12% of a core"
+    figures.begin("another")
+    assert figures.verdict is None
 
 
 def test_a_late_op_changes_its_second_and_only_that_is_sent_again() -> None:
@@ -131,4 +151,6 @@ def test_seconds_that_workers_have_not_all_reported_are_not_yet_shown() -> None:
     for second in range(100, 110):
         box.counted("write-1", second, {"done": 1})
     figures.take(box.take())
-    assert figures.since(0)["until"] == 105
+    shown = figures.since(0)
+    assert (shown["from"], shown["until"]) == (101, 105), "in its first second a test began somewhere"
+    assert figures.since(0, ended=True)["until"] == 109, "in its last second it ended somewhere"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import polars as pl
 import psutil
 import pytest
 
@@ -126,12 +125,34 @@ def test_what_workers_send_adds_up_to_what_their_files_say(served: Callable[...,
     (summary_file,) = tmp_path.glob("results/*/*/summary.json")
     summary = json.loads(summary_file.read_text())
     assert summary["validity"]["state"] != "invalid", summary["validity"]
-    seconds = pl.read_parquet(summary_file.with_name("ops.parquet")).filter(pl.col("second") >= 0)
+    ops = summary["measured"]["ops"]
     for row in locust.rows("writes"):
         if row["op"] != "all":
-            assert row["ok"] >= summary["measured"]["ops"][row["op"]]["ok"] > 0
-            # The page also has the last second, which is not whole and so not measured.
-            assert row["ok"] == seconds.filter(pl.col("op") == row["op"])["done"].sum()
+            assert row["ok"] == ops[row["op"]]["ok"] > 0
+    counts = {op: of["count"] for op, of in ops.items() if of["count"]}
+    assert {row["op"]: row["count"] for row in locust.rows("latency")} == counts
+
+
+def test_users_that_were_added_to_a_running_test_are_in_its_report_and_the_host_tab_says_what_the_verdict_says(
+    served: Callable[..., Served], tmp_path: Path
+) -> None:
+    locust = served().ready()
+    locust.start(2)
+    wait_until(lambda: locust.live()["users"] == 2 and len(locust.live()["seconds"]) > 3, "two users")
+    locust.start(6)
+    wait_until(lambda: locust.live()["users"] == 6, "six users")
+    wait_until(lambda: len(locust.live()["seconds"]) > 8, "some seconds with six")
+    locust.post("/stop")
+    wait_until(lambda: not locust.live()["report"], "the checks")
+    (path,) = tmp_path.glob("results/*/*/summary.json")
+    summary = json.loads(path.read_text())
+    assert (summary["users_least"], summary["users"]) == (2, 6)
+    assert "2 to 6 users" in locust.get("/tsbench/report?show=1").text
+    assert summary["limited_by"] == locust.live()["limited_by"]["name"]
+    assert locust.rows("host")[0]["note"] == f"the test was limited by: {summary['limited_by']}"
+    for op in summary["measured"]["ops"].values():
+        shown = {row["op"]: row for row in locust.rows("latency") if row["kind"] == "service"}
+        assert op["kind"] == "query" or shown["write-1"]["p999"] == "" or shown["write-1"]["count"] >= 1000
 
 
 def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[..., Served], tmp_path: Path) -> None:

@@ -101,6 +101,35 @@ def test_a_server_that_demands_tls_is_answered_with_the_option(mysql_server: Cal
 
 
 @pytest.mark.mysql
+def test_a_password_is_encrypted_only_with_the_key_that_the_endpoint_names(
+    mysql_server: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = mysql_server("mysql").endpoint
+    key = own.partition("&server-public-key=")[2]
+    monkeypatch.setenv("TSBENCH_PASSWORD", "open sesame")
+    (tmp_path / "odd.pem").write_text("-----BEGIN CERTIFICATE-----")
+    with bare(own) as cursor:
+        for user in ("first", "second"):  # whose passwords the server does not know yet
+            cursor.execute(f"CREATE USER '{user}'@'127.0.0.1' IDENTIFIED BY 'open sesame'")
+    try:
+        url = own.partition("?")[0].replace("//tsbench@", "//first@")
+        with pytest.raises(UserMistake, match=r"asks for the password itself.* without TLS; add ssl-mode=REQUIRED or"):
+            cipher(MYSQL, url)
+        for name, said in {"none": "cannot be read: No such file or directory", "odd": "is not a public key"}.items():
+            path = tmp_path / f"{name}.pem"
+            with pytest.raises(UserMistake, match=rf"server-public-key={path} {said}"):
+                cipher(MYSQL, f"{url}?server-public-key={path}")
+        # The last one: the server knows the first user's password now, and asks only for a proof.
+        over_tls = f"{url.replace('first@', 'second@')}?ssl-mode=REQUIRED"
+        for allowed in (over_tls, f"{url}?server-public-key={key}", url):
+            with pytest.raises(UserMistake, match="to database 'tsbench'"):  # it was let in, without any right
+                cipher(MYSQL, allowed)
+    finally:
+        with bare(own) as cursor:
+            cursor.execute("DROP USER 'first'@'127.0.0.1', 'second'@'127.0.0.1'")
+
+
+@pytest.mark.mysql
 def test_rows_loaded_over_tls_are_those_loaded_without(mysql_server: Callable[[str], Any]) -> None:
     schema, shared = MYSQL.schemas["innodb"], data.shared_tags(len(data.ODD))
     times = [START_NS + i * S for i in range(8_000)]

@@ -37,6 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 @pytest.mark.postgres
 class TestPostgres(TargetContract):
     name = "postgres"
+    has_doubles_only = True
     wrong_endpoints = (
         "nonsense",
         "http://127.0.0.1:1/x",

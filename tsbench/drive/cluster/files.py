@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import tempfile
 import zlib
@@ -19,7 +18,11 @@ PIECE_BYTES = 1_000_000
 FILE_BYTES = 2_000_000_000
 TOTAL_BYTES = 10_000_000_000
 """Maximum size of one file, and of all files of a test. The ledger grows fastest, by 21 bytes a write."""
-_NAMES = re.compile(r"(latency|process)/[A-Za-z0-9_.-]+")
+_ENDINGS = (
+    *("latency/{}.hlog", "process/{}.self.hlog", "process/{}.cpu.jsonl", "process/{}.ops.jsonl"),
+    *("process/{}.ledger", "process/{}.answers.jsonl", "process/{}.json"),
+)
+"""The files of a load process, by its name."""
 
 
 def mark(directory: Path) -> str:
@@ -61,7 +64,7 @@ class Refused(Exception):  # noqa: N818 - a worker's files are refused
 class Inbox:
     """The master's store for the files of its workers, with a size limit.
 
-    A worker is trusted to be honest, but may have errors: it must not fill the master's disk or memory.
+    A worker must not fill the master's disk or memory; what its files hold is read within `results.limits`.
     """
 
     def __init__(self, directory: Path, *, file_bytes: int = FILE_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
@@ -84,8 +87,8 @@ class Inbox:
             name, data = self._checked(worker, message)
         except Refused:
             self._refused.add(worker)
-            for path in self._directory.glob(f"*/{worker}.*"):
-                path.unlink()
+            for ending in _ENDINGS:
+                (self._directory / ending.format(worker)).unlink(missing_ok=True)
             raise
         with (self._directory / name).open("ab") as file:
             file.write(data)
@@ -93,7 +96,7 @@ class Inbox:
 
     def _checked(self, worker: str, message: Mapping[str, Any]) -> tuple[str, bytes]:
         name, packed = str(message.get("name")), message.get("data")
-        if not _NAMES.fullmatch(name) or not name.partition("/")[2].startswith(f"{worker}."):
+        if name not in [ending.format(worker) for ending in _ENDINGS]:
             raise Refused(f"{worker} sent a file called {name[:100]!r}; its files are not taken")
         unpacker = zlib.decompressobj()
         try:

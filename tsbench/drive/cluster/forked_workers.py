@@ -6,18 +6,30 @@ run on for minutes, looking for a master that is gone.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import gevent
 import psutil
 
-from tsbench.servers.children import bind_to_parent
+from tsbench.drive import locust_internals
+from tsbench.servers.children import bind_to_parent, how_it_ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+logger = logging.getLogger("tsbench")
 
 CHILDREN_S = 30.0
 """Time limit for forked workers without work to end, in seconds."""
+
+
+_LOOK_S = 0.2
+"""How often is looked whether a worker has ended before the test began."""
 
 
 class _Binding:
@@ -36,6 +48,27 @@ class _Binding:
 def end_with_master() -> None:
     """Make all processes that are forked from now on end with the process that forks them."""
     _Binding()
+
+
+def expect_alive(has_begun: Callable[[], bool]) -> None:
+    """End this master as soon as a worker that it forked has ended before the test began: Locust waits for all of them.
+
+    Call it before this process starts other children.
+    """
+    forked = locust_internals.forked()
+    if forked:
+        gevent.spawn(_watch, forked, has_begun)
+
+
+def _watch(forked: Collection[int], has_begun: Callable[[], bool]) -> None:
+    while not has_begun():
+        for pid in forked:
+            code = locust_internals.exit_code_of(pid)
+            if code is not None and not has_begun():
+                logger.error("tsbench: a worker (process %d) ended before the test began: %s", pid, how_it_ended(code))
+                gevent.get_hub().handle_system_error(SystemExit, SystemExit(1))
+                return
+        gevent.sleep(_LOOK_S)
 
 
 def await_end() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.webui.live_updates import COUNTS, Tally
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
-from tsbench.measure.hist import Histogram, SparseHistogram
+from tsbench.measure.hist import Histogram, SparseHistogram, values_needed
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.recorder import TIMES
 
@@ -32,12 +32,21 @@ class _Second:
 
     changed: int = 0
     seen: dict[str, list[SparseHistogram]] = field(default_factory=lambda: defaultdict(list))
-    percentiles: dict[str, list[int]] = field(default_factory=dict)
+    percentiles: dict[str, list[int | None]] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
     def add(self, kind: str, sparse: SparseHistogram) -> None:
         self.seen[kind].append(sparse)
-        self.percentiles[kind] = _sum(self.seen[kind]).percentiles_ns(PERCENTS.values())
+        self.percentiles[kind] = supported_percentiles(_sum(self.seen[kind]))
+
+
+def supported_percentiles(histogram: Histogram) -> list[int | None]:
+    """Return the percentiles of PERCENTS in ns, None for those that need more values."""
+    values, total = histogram.percentiles_ns(PERCENTS.values()), len(histogram)
+    return [
+        value if total >= values_needed(percent) else None
+        for percent, value in zip(PERCENTS.values(), values, strict=True)
+    ]
 
 
 def _sum(parts: list[SparseHistogram]) -> Histogram:
@@ -63,7 +72,10 @@ class Figures:
         self._delay_s = delay_s
         self.test = ""
         self.start_s: int | None = None
+        self._end_s: int | None = None
         self.host: deque[dict[str, float]] = deque(maxlen=KEEP_S)
+        self.verdict: tuple[str, Mapping[str, float]] | None = None
+        """The limit of a test that was checked, and the part `limit` of its summary: of the whole measured window."""
         self._revision = 0
         self._clear()
 
@@ -78,9 +90,20 @@ class Figures:
 
     def begin(self, test: str) -> None:
         """Start a new test; updates of other tests are ignored from now on."""
-        self.test, self.start_s = test, None
+        self.test, self.start_s, self._end_s, self.verdict = test, None, None, None
         self.host.clear()
         self._clear()
+
+    def end(self, end_s: int) -> None:
+        """End the measured window, as the results have it: what came later does not count, here either."""
+        self._end_s = end_s
+        for (second, op), row in self._seconds.items():
+            if second < end_s or not op or (self.start_s is not None and second < self.start_s):
+                continue
+            self._tallies[op].subtract(row.tally)
+            for kind, parts in row.seen.items():
+                for part in parts:
+                    self._totals[f"{op}|{kind}"].counts[part.index] -= part.count
 
     def take(self, news: News) -> None:
         """Merge an update of a process."""
@@ -111,8 +134,8 @@ class Figures:
         return row
 
     def _counts(self, second: int) -> bool:
-        """Return True if a second is after the warm-up, which is shown in charts but not in totals."""
-        return self.start_s is None or second >= self.start_s
+        """Return True if a second is in the measured window: others are shown in charts, but are not in totals."""
+        return (self.start_s is None or second >= self.start_s) and (self._end_s is None or second < self._end_s)
 
     def _forget(self) -> None:
         newest = max((second for second, _ in self._seconds), default=0)
@@ -127,8 +150,11 @@ class Figures:
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
-    def since(self, revision: int) -> dict[str, Any]:
-        """Return the charts' data: the rows that changed after a revision; rows before `until` are complete."""
+    def since(self, revision: int, *, ended: bool = False) -> dict[str, Any]:
+        """Return the charts' data: the rows that changed after a revision, and the whole seconds, [`from`, `until`).
+
+        The seconds in which the load began and ended are not whole; when it has `ended`, no late updates are expected.
+        """
         rows = [
             {
                 "second": second,
@@ -139,15 +165,19 @@ class Figures:
             for (second, op), row in sorted(self._seconds.items())
             if row.changed > revision
         ]
-        return {"revision": self._revision, "seconds": rows, "until": self._span()[1]}
+        until = self._span()[1] + (self._delay_s if ended else 0)
+        return {"revision": self._revision, "seconds": rows, "from": self._first_whole(), "until": until}
 
-    def latency(self) -> Iterator[tuple[str, str, int, list[int]]]:
-        """Yield for each op and kind after the warm-up: count, and the percentiles of PERCENTS in ns."""
+    def _first_whole(self) -> int:
+        return min((second for second, op in self._seconds if op), default=0) + 1
+
+    def latency(self) -> Iterator[tuple[str, str, int, list[int | None]]]:
+        """Yield for each op and kind after the warm-up: count, and its percentiles as `supported_percentiles`."""
         for tag, histogram in sorted(self._totals.items()):
             op, _, kind = tag.rpartition("|")
-            if kind not in TIMES:
+            if kind not in TIMES or not len(histogram):
                 continue
-            yield op, kind, len(histogram), histogram.percentiles_ns(PERCENTS.values())
+            yield op, kind, len(histogram), supported_percentiles(histogram)
 
     def writes(self) -> Iterator[tuple[str, Tally, float]]:
         """Yield for each write op: its tally after the warm-up, and the points acknowledged per second now."""
@@ -159,8 +189,7 @@ class Figures:
     def _span(self) -> tuple[int, int]:
         """Return the seconds that are "now", without those that may still change."""
         newest = max((second for second, _ in self._seconds), default=0) - self._delay_s
-        oldest = min((second for second, op in self._seconds if op), default=newest)
-        return min(max(newest - NOW_S, oldest), newest), newest
+        return min(max(newest - NOW_S, self._first_whole()), newest), newest
 
     def _recent(self) -> Iterator[tuple[tuple[int, str], _Second]]:
         first, end = self._span()

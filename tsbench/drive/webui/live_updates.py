@@ -36,6 +36,12 @@ class Tally:
             setattr(self, name, getattr(self, name) + int(counts.get(name, 0)))
         self.causes.update(counts.get("causes", {}))
 
+    def subtract(self, other: Tally) -> None:
+        """Subtract the counters of ops that were added."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) - getattr(other, name))
+        self.causes -= other.causes
+
 
 @dataclass(slots=True)
 class News:

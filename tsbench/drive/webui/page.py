@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tsbench.drive.coordinator import Coordinator
     from tsbench.drive.load_process import LoadProcess
     from tsbench.drive.run_plan import RunPlan
+    from tsbench.results.summary import Summary
 
 WATCH = "tsbench-watch"
 """Message of the master to its workers: a page watches a test, whose id follows."""
@@ -158,10 +159,15 @@ class WebPage:
     def checking(self) -> None:
         """Show that a test has ended and is being checked."""
         self._state.enter(Stage.CHECKING)
+        self._take()
+        if self._coordinator.end_s is not None:
+            self.figures.end(self._coordinator.end_s)
 
-    def reported(self, results: Path) -> None:
+    def reported(self, results: Path, summary: Summary) -> None:
         """Show the result of a test that was checked; `results` is its directory."""
         self._state.end(results)
+        if summary.limited_by is not None:
+            self.figures.verdict = summary.limited_by, summary.parts.get("limit") or {}
 
     def _on_began(self, process: LoadProcess) -> None:
         self._outbox = _attach(str(process.directory), process)
@@ -263,9 +269,9 @@ class WebPage:
     def _live(self) -> Response:
         """Return the changes since the reader's last request."""
         same = request.args.get("test", "") == self.figures.test
-        found = self.figures.since(request.args.get("revision", 0, int) if same else 0)
-        name, why = self.figures.limit(self._users) if self._running else ("", "")
-        found["until"] += 0 if self._running else 1 + WORKERS_LATE_S
+        found = self.figures.since(request.args.get("revision", 0, int) if same else 0, ended=not self._running)
+        verdict = self.figures.verdict
+        name, why = self.figures.limit(self._users) if self._running else (verdict[0] if verdict else "", "")
         return jsonify(
             {
                 "test": self.figures.test,

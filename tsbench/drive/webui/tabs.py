@@ -33,7 +33,7 @@ def latency_rows(figures: Figures, _users: int) -> list[Row]:
     """Return percentiles in ms since the end of the warm-up, per op, response and service."""
     rows = []
     for op, kind, count, percentiles in figures.latency():
-        values = dict(zip(KEYS, (_digits(value / MS) for value in percentiles), strict=True))
+        values = dict(zip(KEYS, ("" if ns is None else _digits(ns / MS) for ns in percentiles), strict=True))
         rows.append({"op": op, "kind": kind, "count": count, **values})
     return rows
 
@@ -61,14 +61,25 @@ def _write_row(op: str, tally: Tally, rate: float) -> Row:
 
 
 def host_rows(figures: Figures, users: int) -> list[Row]:
-    """Return the host, the load generator and the server in the last second, and the limit of the test."""
+    """Return the host, the load generator and the server in the last second, and the limit of the test.
+
+    The limit and the event loop's figures are those of the last seconds, and after the checks those of the summary.
+    """
     if not figures.host:
         return []
     last = figures.host[-1]
-    lag, busy = figures.itself()
-    p50, p99 = (_digits(lag[list(PERCENTS).index(name)] / MS) for name in ("p50", "p99"))
-    limited = f"the test is limited by: {figures.limit(users)[0]}" if users else ""
-    loop = f"its event loop runs {p50} ms late (p50), {p99} ms (p99), and uses {busy:.0%} of a core"
+    late_ns: list[float]
+    if figures.verdict is None:
+        lag, busy = figures.itself()
+        late_ns = [lag[list(PERCENTS).index(name)] for name in ("p50", "p99")]
+        limited, verb = f"the test is limited by: {figures.limit(users)[0]}" if users else "", ("runs", "uses")
+    else:
+        name, seen = figures.verdict
+        late_ns = [seen.get(f"hub_lag_{part}_ns", 0) for part in ("p50", "p99")]
+        busy = seen.get("hub_cpu_percent", 0) / 100
+        limited, verb = f"the test was limited by: {name}", ("ran", "used")
+    p50, p99 = (_digits(ns / MS) for ns in late_ns)
+    loop = f"its event loop {verb[0]} {p50} ms late (p50), {p99} ms (p99), and {verb[1]} {busy:.0%} of a core"
     embedded = "no process of its own here: embedded in the load generator, or on another host"
     return [
         _host_row("this host", last, "", limited),

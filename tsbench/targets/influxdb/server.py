@@ -146,7 +146,8 @@ class InfluxServer1(_InfluxServer):
             raise Broken(f"{program} config did not end within {_CONFIG_S:g} s") from None
         if done.returncode:
             last = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-            raise UserMistake(f"settings: {program.name} refuses them: {last[-1]}")
+            names = ", ".join(self._settings)
+            raise UserMistake(f"settings: {names}: {program.name} refuses: {last[-1]}")
         known, section = set(), ""
         for line in map(str.strip, done.stdout.splitlines()):
             if line.startswith("["):

@@ -188,9 +188,9 @@ def _decoded(raw: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], dict[str, s
 
 
 def _place_ns(hour_ns: int | None, name: str) -> int | None:
-    """Return the time of a point's place; None if the place has none."""
+    """Return the time of a point's place: that of the hour if the name is none, None if the hour has none."""
     if hour_ns is None or not (name.isascii() and name.isdigit() and len(name) == len(str(HOUR_MS))):
-        return None
+        return hour_ns
     return hour_ns + int(name) * NS_PER_MS
 
 

@@ -174,7 +174,8 @@ def _fingerprint(of: Endpoint, host: str, deadline: float) -> str:
     except ssl.SSLError as error:
         raise MySQLdb.OperationalError(_TLS_ERROR, f"TLS/SSL error: {one_line(error)}") from None
     except (OSError, ValueError) as error:
-        text = f"Can't connect to server on '{host}' ({one_line(error)})"
+        why = "no answer in time" if isinstance(error, TimeoutError) else one_line(error)
+        text = f"Can't connect to server on '{host}' ({why})"
         raise MySQLdb.OperationalError(_UNREACHABLE, text) from None
     version = tuple(int(part) for part in _mysql.get_client_info().split(".")[:2])
     made = hashlib.sha256(certificate) if version >= _SHA256_SINCE else hashlib.sha1(certificate, usedforsecurity=False)

@@ -131,7 +131,7 @@ class SqliteSession(Counting):
 
         like_ours = (
             "SELECT s.name FROM sqlite_schema s JOIN pragma_table_info(s.name) c\n"
-            "WHERE s.type = 'table' AND c.name = 'time' AND c.type = 'INTEGER'"
+            "WHERE s.type = 'table' AND c.name = 'time' AND c.type IN ('INTEGER', 'INT')"
         )
         with self._errors(self._timeout_s):
             return inventory(fetch, like_ours, measurements, series=series)

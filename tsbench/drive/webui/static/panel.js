@@ -6,7 +6,7 @@
   const SLOW = "Locust does not answer at the moment…";
   const COLOURS = ["#0a84c6", "#e08a00", "#0a9a6f", "#d55e00", "#b568a0", "#8a8f94"];
   const PERCENTS = ["p50", "p90", "p99", "p99.9", "max"];
-  const live = { test: "", revision: 0, seconds: new Map(), host: [], until: 0, tables: [], report: "…", running: false, stage: "none", progress: null };
+  const live = { test: "", revision: 0, seconds: new Map(), host: [], from: 0, until: 0, tables: [], report: "…", running: false, stage: "none", progress: null };
   const choice = { op: "", kind: "response" };
 
   // --- numbers as people read them
@@ -157,7 +157,7 @@
     names.map((name, i) => ({ name, colour: COLOURS[i % COLOURS.length], points: rows.map((row) => [row.second, value(row, name)]) }));
   const opsOf = () => [...new Set([...live.seconds.values()].flatMap((ops) => [...ops.keys()]))].filter(Boolean).sort();
   const secondsNow = () => {
-    const known = [...live.seconds.keys()].filter((s) => s < live.until);
+    const known = [...live.seconds.keys()].filter((s) => s >= live.from && s < live.until);
     if (!known.length) return [];
     const first = known.reduce((a, b) => Math.min(a, b)), last = known.reduce((a, b) => Math.max(a, b));
     return Array.from({ length: last - first + 1 }, (_, i) => ({ second: first + i, ops: live.seconds.get(first + i) || new Map() }));
@@ -248,7 +248,7 @@
     }
 
     host(rows, from, to) {
-      this.head.textContent = live.running && live.limited_by.name ? `Limited by: ${live.limited_by.name}` : "";
+      this.head.textContent = live.limited_by?.name ? `${live.running ? "Limited by" : "The test was limited by"}: ${live.limited_by.name}` : "";
       this.head.title = (live.limited_by || {}).why || "";
       const server = live.host.some((row) => "server_cpu_percent" in row), who = ["load generator", ...(server ? ["server"] : [])];
       const key = { "load generator": "client_", server: "server_" };

@@ -1,0 +1,351 @@
+"""Reading of the files of a run directory, which others may have made: all readers open them here and keep to LIMITS.
+
+A file that lies about its size, or that unpacks to far more than its own bytes, is refused before it is unpacked.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tsbench.errors import UserMistake
+from tsbench.results import shapes
+from tsbench.results.limits import FREE_BYTES, LARGEST, LAST_S, LIMITS
+from tsbench.text import MARK, printable
+from tsbench.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def open_file(path: Path, most: int = LIMITS.log_bytes) -> BinaryIO:
+    """Open a regular file of at most `most` bytes for reading.
+
+    Raises
+    ------
+    OSError
+        If it is missing, too large, or no file: a link, a pipe, a directory, a device.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a symbolic link; a socket, or a pipe
+            raise OSError(error.errno, "it is a link or a socket, not a file") from None
+        raise OSError(error.errno, error.strerror) if error.errno != errno.ENOENT else error from None
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a file")
+    raise OSError(errno.EFBIG, f"it has {format_size(found.st_size)}, more than {format_size(most)}")
+
+
+def read_bytes(path: Path, most: int = LIMITS.log_bytes) -> bytes:
+    """Return the content of a file; raises OSError as `open_file`."""
+    with open_file(path, most) as file:
+        return file.read(most)
+
+
+def read_lines(path: Path, most: int = LIMITS.line_bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the text of each line of a file, with its end; a last line without one is left out.
+
+    Raises
+    ------
+    ValueError
+        If a line is too long.
+    OSError
+        As `open_file`.
+    """
+    offset = 0
+    with open_file(path) as file:
+        while line := file.readline(most + 1):
+            if len(line) > most:
+                raise ValueError(f"{path}: damaged: it has a line of more than {format_size(most)}")
+            if line.endswith(b"\n"):
+                yield offset, line
+            offset += len(line)
+
+
+class Room:
+    """Bytes that the lines of a log may still unpack to: a few times the log's own size."""
+
+    def __init__(self, log_bytes: int) -> None:
+        self._left = FREE_BYTES + LIMITS.log_ratio * log_bytes
+
+    @classmethod
+    def of(cls, path: Path) -> Room:
+        """Return the room that the lines of a log have."""
+        return cls(path.lstat().st_size)
+
+    def take(self, nbytes: int) -> None:
+        """Use some of the bytes; raises ValueError if fewer are left."""
+        self._left -= nbytes
+        if self._left < 0:
+            raise ValueError(f"the log's lines unpack to more than {LIMITS.log_ratio} times its size")
+
+
+def files_of(directory: Path, pattern: str) -> list[Path]:
+    """Return the files `pattern` in a directory of a run, by name; none if the directory is a link."""
+    return [] if directory.is_symlink() else sorted(directory.glob(pattern))
+
+
+def damaged(path: Path, why: object) -> UserMistake:
+    """Return the error that names a damaged file."""
+    text = why.strerror if isinstance(why, OSError) and why.strerror else str(why)
+    return UserMistake(f"{path} is damaged ({' '.join(text.split())[:200]}); run the cell again with --resume")
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file, which the caller does not change.
+
+    Raises
+    ------
+    UserMistake
+        If the file is missing or damaged; the text names it.
+    """
+    try:
+        with open_file(path, LIMITS.json_bytes) as file:
+            found = os.fstat(file.fileno())
+            return _parsed(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+    except FileNotFoundError:
+        raise UserMistake(f"{path} is missing; choose a result set of tsbench") from None
+    except OSError as error:
+        raise damaged(path, error) from None
+
+
+@lru_cache(maxsize=2)
+def _parsed(path: Path, _state: tuple[int, int, int]) -> dict[str, Any]:
+    """Return the content of a file in that state; the set's summary is read six times for a report."""
+    try:
+        content = parse_json(read_bytes(path, LIMITS.json_bytes), of_set=_is_of_set(path))
+    except ValueError as error:
+        raise damaged(path, error) from None
+    if not isinstance(content, dict):
+        raise damaged(path, "not an object")
+    others = shapes.PROCESS if path.parent.name == "process" else {}
+    shape = shapes.SET_SUMMARY if "cells" in content else shapes.FILES.get(path.name, others)
+    wrong = shapes.misfit(content, shape)
+    if wrong:
+        raise damaged(path, wrong)
+    return content
+
+
+def _is_of_set(path: Path) -> bool:
+    return path.name == "summary.json" and not (path.parent / "spec.json").exists()
+
+
+def parse_json(data: bytes, *, of_set: bool = False) -> Any:
+    """Return the content of a JSON text without characters that a terminal obeys; that `of_set` is of many runs.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or beyond the limits.
+    """
+    share = 1 if of_set else LIMITS.json_of_set
+    for name, count, most in (
+        ("bytes", len(data), LIMITS.json_bytes),
+        ("objects", data.count(b"{"), LIMITS.json_objects),
+        ("values", sum(map(data.count, (b",", b"[", b"{"))), LIMITS.json_values),
+        ("backslashes", data.count(b"\\"), LIMITS.json_escapes),
+    ):
+        if count > most // share:
+            raise ValueError(f"it has {count:,} {name}, more than {most // share:,}")
+    try:
+        content = json.loads(_printable(data.decode()), parse_int=_whole)
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
+    _expect_sound(content)
+    return content
+
+
+_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[0-9a-f]{4})|.)", re.IGNORECASE)
+
+
+def _printable(text: str) -> str:
+    r"""Return a JSON text without characters that a terminal obeys, as they are or as `\u001b`."""
+
+    def seen(found: re.Match[str]) -> str:
+        number = found[1] or ""
+        kept = len(number) != 4 or chr(int(number, 16)) in "\t\n\r" or printable(chr(int(number, 16))) != MARK
+        return found[0] if kept else MARK
+
+    return _ESCAPE.sub(seen, printable(text))
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LIMITS.json_digits:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _expect_sound(content: Any) -> None:
+    """Raise ValueError if objects and lists are too deep within each other, or a key is too long."""
+    for depth, layer in enumerate(shapes.layers(content), 1):
+        if depth > LIMITS.json_depth:
+            raise ValueError("it nests too deep")
+        if any(len(key) > LIMITS.json_key for one in layer if isinstance(one, dict) for key in one):
+            raise ValueError(f"a key has more than {LIMITS.json_key:,} characters")
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+def read_table(path: Path, columns: Mapping[str, str], added: Collection[str] = ()) -> pa.Table:
+    """Return the rows of a Parquet file with these columns and types; columns of `added` that it lacks are 0.
+
+    Raises
+    ------
+    UserMistake
+        If it is damaged, or beyond the limits; the text names it.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - load workers do without
+
+    try:
+        return _table(read_bytes(path, LIMITS.table_bytes), columns, added)
+    except (pa.ArrowException, ValueError, TypeError, LookupError, OSError, ArithmeticError, MemoryError) as error:
+        raise damaged(path, error) from None
+
+
+_PHYSICAL = {
+    "int64": {"INT32", "INT64", "DOUBLE"},
+    "double": {"INT32", "INT64", "FLOAT", "DOUBLE"},
+    "string": {"BYTE_ARRAY"},
+}
+
+
+def _table(data: bytes, columns: Mapping[str, str], added: Collection[str]) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415
+
+    footer = int.from_bytes(data[-8:-4], "little")
+    if footer > min(LIMITS.footer_bytes, len(data)):
+        raise ValueError(f"its directory has {format_size(footer)}")
+    texts = [name for name, kind in columns.items() if kind == "string"]
+    file = parquet.ParquetFile(pa.BufferReader(data), read_dictionary=texts, pre_buffer=False)
+    leaves = {file.schema.column(place).path: place for place in range(len(file.schema))}
+    present = [name for name in columns if name in leaves or name not in added]
+    for name in present:
+        leaf = file.schema.column(leaves[name]) if name in leaves else None
+        if leaf is None or leaf.max_repetition_level or leaf.physical_type not in _PHYSICAL[columns[name]]:
+            raise ValueError(f"it has no column {name} of {columns[name]}")
+    _expect_small(data, file.metadata, [leaves[name] for name in present])
+    table = file.read(columns=present, use_threads=False, use_pandas_metadata=False)
+    for name in texts:
+        names = {text for chunk in table[name].chunks for text in chunk.dictionary.to_pylist()}
+        if table[name].null_count or any(len(text) > LIMITS.name for text in names):
+            raise ValueError(f"the column {name} has a text of more than {LIMITS.name} characters, or none in a row")
+    kinds = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
+    whole = [
+        table[name].cast(kinds[columns[name]]) if name in present else pa.array([0] * len(table)) for name in columns
+    ]
+    table = pa.table(whole, names=list(columns))
+    _expect_numbers(table, columns)
+    return table
+
+
+def _expect_small(data: bytes, metadata: Any, places: list[int]) -> None:
+    """Raise ValueError if columns would unpack to more than such a file may; nothing is unpacked for it."""
+    values = metadata.num_rows * len(places)
+    most = max(LIMITS.table_values, LIMITS.table_values_per_byte * len(data))
+    if values > most:
+        raise ValueError(f"{metadata.num_rows:,} rows in {format_size(len(data))}, more than {most // len(places):,}")
+    nbytes = 0
+    for group in range(metadata.num_row_groups):
+        for place in places:
+            column = metadata.row_group(group).column(place)
+            if column.num_values > metadata.num_rows:
+                raise ValueError("a column has more values than rows")
+            offsets = [column.data_page_offset, column.dictionary_page_offset if column.has_dictionary_page else None]
+            start = min(offset for offset in offsets if offset)
+            nbytes += _unpacked_bytes(data, start, start + column.total_compressed_size)
+    if nbytes > FREE_BYTES + LIMITS.value_bytes * values:
+        raise ValueError(f"it unpacks to {format_size(nbytes)} for {values:,} values")
+
+
+def _unpacked_bytes(data: bytes, at: int, end: int) -> int:
+    """Return what the pages of a column unpack to, as their own headers have it: the file's directory may lie."""
+    if not 0 <= at <= end <= len(data):
+        raise ValueError("a column lies outside of the file")
+    total = 0
+    while at < end:
+        numbers, at = _struct(data, at)
+        unpacked, packed = numbers.get(2, -1), numbers.get(3, -1)
+        if unpacked < 0 or packed < 0 or at + packed > end:
+            raise ValueError("a page of a column has no size")
+        total, at = total + unpacked, at + packed
+    return total
+
+
+_STRUCT, _BOOLEANS, _DOUBLE, _BINARY = 12, {1, 2}, 7, 8
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, at, shift = value | (byte & 0x7F) << shift, at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+        if shift > 63:
+            raise ValueError("a page of a column has a damaged header")
+
+
+def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, int], int]:
+    """Return the numbers of a struct in Thrift's compact protocol by field, and the place behind it."""
+    numbers: dict[int, int] = {}
+    field = 0
+    if depth > 8:
+        raise ValueError("a page of a column has a damaged header")
+    while head := data[at]:
+        at, kind = at + 1, head & 0x0F
+        if head >> 4:
+            field += head >> 4
+        else:
+            zigzag, at = _varint(data, at)
+            field = (zigzag >> 1) ^ -(zigzag & 1)
+        if kind in _BOOLEANS:
+            continue
+        if kind == _STRUCT:
+            _, at = _struct(data, at, depth + 1)
+        elif kind == _DOUBLE:
+            at += 8
+        elif kind in {3, 4, 5, 6, _BINARY}:
+            value, at = _varint(data, at)
+            at += value if kind == _BINARY else 0
+            numbers[field] = (value >> 1) ^ -(value & 1)
+        else:  # a list, a set or a map, which no header of a page has
+            raise ValueError("a page of a column has a damaged header")
+    return numbers, at + 1
+
+
+def _expect_numbers(table: pa.Table, columns: Mapping[str, str]) -> None:
+    """Raise ValueError for numbers that no run has: seconds without end, times before the beginning."""
+    from pyarrow import compute  # noqa: PLC0415
+
+    for name in (name for name, kind in columns.items() if kind != "string" and len(table)):
+        ends = compute.min_max(table[name]).as_py()
+        least, most = ends["min"], ends["max"]
+        if least is not None and not -LARGEST < least <= most < LARGEST:
+            raise ValueError(f"the column {name} has a number beyond 2**63")
+        if name != "second":
+            continue
+        if table[name].null_count or compute.any(compute.is_nan(table[name].cast("float64"))).as_py():
+            raise ValueError("a row has no second")
+        if max(-least, most) > LAST_S or most - least > LIMITS.span_s:
+            raise ValueError(f"its seconds are {least:g} to {most:g}; results have {LIMITS.span_s:,} at most")
