@@ -5,6 +5,7 @@ The messages: https://www.postgresql.org/docs/current/protocol-message-formats.h
 
 from __future__ import annotations
 
+import re
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ MODES = (
     "sslmode=verify-ca",
     "sslmode=verify-full",
 )
+HASHED = re.compile(rb"md5[0-9a-f]{32}")
+"""The password's MD5 hash, as it is sent."""
 _SSL, _GSS, _CANCEL = 80_877_103, 80_877_104, 80_877_102
 _CLEARTEXT, _MD5 = 3, 5
 
@@ -110,7 +113,7 @@ def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
             with suppress(UserMistake):
                 get("postgres").connect(url, get("postgres").schemas["btree"], timeout_s=2).close()
             seen = server.seen(attack)
-        if holds_secret(seen) or b"md5" in seen:
+        if holds_secret(seen) or HASHED.search(seen):
             loot |= Loot.PASSWORD
         elif b"TimeZone" in seen:
             loot |= Loot.DATA

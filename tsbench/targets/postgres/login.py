@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,11 +54,12 @@ def parameters(endpoint: str) -> dict[str, Any]:
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL endpoint; write postgresql://user@host:port/db")
     try:
         found: dict[str, Any] = conninfo_to_dict(endpoint)
-    except psycopg.Error as error:
-        raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {str(error).strip()}") from error
+    except (psycopg.Error, UnicodeError) as error:
+        text = shortened(str(error).strip(), _MOST)
+        raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {text}") from error
     for port in filter(None, str(found.get("port", "")).split(",")):
-        if not (port.isdecimal() and 1 <= int(port) <= 65_535):
-            raise UserMistake(f"port {port} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
+        if not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65_535):
+            raise UserMistake(f"port {shortened(port)} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
     if "passfile" in found:
         password = _passfile_password(found)
     elif credentials.is_entitled(endpoint):
@@ -114,7 +116,7 @@ def place_of(found: Mapping[str, Any]) -> tuple[str, int] | None:
 
 def _hidden(endpoint: str) -> str:
     """Return the endpoint without the part before the @: a mistyped URL may hold a password."""
-    return endpoint.rpartition("@")[2]
+    return shortened(endpoint.rpartition("@")[2], _MOST)
 
 
 def _passfile_password(found: Mapping[str, Any]) -> str | None:
