@@ -1,5 +1,6 @@
 """The errors that end a command with a message to the user instead of a traceback."""
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 
@@ -23,6 +24,11 @@ class ServerDied(Broken):
         self.death = death
 
 
+def missing(modules: Iterable[str]) -> list[str]:
+    """Return those of the modules that are not installed; nothing is imported."""
+    return [module for module in modules if find_spec(module) is None]
+
+
 def require(module: str, extra: str) -> None:
     """Verify that a package is installed which an extra of tsbench installs; nothing is imported.
 
@@ -31,7 +37,7 @@ def require(module: str, extra: str) -> None:
     UserMistake
         If it is not: one line with the extra.
     """
-    if find_spec(module) is None:
+    if missing([module]):
         raise UserMistake(f"{module} is not installed; pip install 'tsbench[{extra}]'")
 
 

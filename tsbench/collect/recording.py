@@ -11,11 +11,12 @@ from tsbench.collect import sadf
 from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, UserMistake, missing
 from tsbench.results.manifest import Manifest
 from tsbench.results.panels import FILE as PANELS_FILE
-from tsbench.results.reading import damaged
+from tsbench.results.reading import TABLES, damaged, keeps_tables
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
+from tsbench.text import listed
 from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ def collectors_for(
 def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
     """Run collectors during a `with` block, then write their rows on the measured window's time axis."""
     with ExitStack() as stack:  # each one is stopped, also if the rows of another cannot be written
-        stack.callback(lambda: warn(run, [collector.trouble for collector in collectors if collector.trouble]))
+        untabled = (
+            [] if keeps_tables() else [f"no tables of seconds were kept: {listed(missing(TABLES))} not installed"]
+        )
+        stack.callback(lambda: warn(run, [*untabled, *(one.trouble for one in collectors if one.trouble)]))
         for collector in collectors:
             stack.callback(_finish, run, collector)
             collector.start()
@@ -64,6 +68,8 @@ def _finish(run: RunDir, collector: Collector) -> None:
 
 def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:
     """Write a collector's rows as `<name>.parquet`; seconds count from the start of the measured window."""
+    if not keeps_tables():
+        return
     from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
     zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0
