@@ -25,7 +25,7 @@ def shipped() -> dict[str, Path]:
 
 
 def found(path: Path) -> Path:
-    """Return the path if it is there, else that of the shipped scenario of this name (`quickstart`), or the path."""
+    """Return the path of a scenario: the one given, or that of the shipped scenario of this name (`quickstart`)."""
     return path if path.suffix or path.exists() else shipped().get(path.as_posix(), path)
 
 
