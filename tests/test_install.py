@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.cli.support import PATIENCE_S, TINY
+from tsbench.cli.main import main
+from tsbench.report import PACKAGES
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -103,3 +109,51 @@ def test_no_module_needs_what_has_no_wheels() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             found += [f"{path.relative_to(ROOT)}: {n}" for n in names if n.partition(".")[0] in NO_WHEELS.values()]
     assert not found
+
+
+WITHOUT = f"""
+import sys
+sys.modules.update(dict.fromkeys({PACKAGES!r}))
+from tsbench.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Runs a command of tsbench as if nothing of the extra `report` were installed."""
+
+
+def without_report(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    called = [sys.executable, "-c", WITHOUT, *words]
+    return subprocess.run(called, cwd=place, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+@pytest.mark.parametrize("option", ["--report", "--no-report"])
+def test_a_run_needs_nothing_of_the_extra_report_and_says_what_its_report_lacks(tmp_path: Path, option: str) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    done = without_report(tmp_path, "run", "tiny.toml", option)
+    assert done.returncode in {0, 1}, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "p50" in done.stdout
+    assert done.stdout.count("no report: jinja2, matplotlib, pandas, polars, pyarrow not installed; pip install") == 1
+    assert [path.name for path in tmp_path.glob("results/*/sqlite/summary.json")] == ["summary.json"]
+    assert not [*tmp_path.glob("results/*/report.html")]
+    assert "no tables of seconds were kept" in next(tmp_path.glob("results/*/sqlite/env.json")).read_text()
+
+
+def test_scenarios_are_in_the_wheel_and_found_by_name(tmp_path: Path) -> None:
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert hatch["force-include"] == {name: f"tsbench/{name}" for name in ("locustfiles", "scenarios")}
+    done = without_report(tmp_path, "list", "scenarios")
+    assert {"quickstart", "studies/low-end"} <= {line.partition(" ")[0] for line in done.stdout.splitlines()}
+    done = without_report(tmp_path, "run", "quickstart", "--only", "none")
+    assert "no such cell; there are postgres-btree" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["targets", "queries", "use-cases", "scenarios"])
+def test_a_list_breaks_no_name_at_any_width(
+    what: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def words(columns: str) -> set[str]:
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(["list", what]) == 0
+        return set(capsys.readouterr().out.split())
+
+    assert words("40") == words("80") == words("1000")

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 MOST_CHARACTERS = 300
@@ -32,6 +33,11 @@ class ServerDied(Broken):
         self.death = death
 
 
+def missing(modules: Iterable[str]) -> list[str]:
+    """Return those of the modules that are not installed; nothing is imported."""
+    return [module for module in modules if find_spec(module) is None]
+
+
 def require(module: str, extra: str) -> None:
     """Verify that a package is installed which an extra of tsbench installs; nothing is imported.
 
@@ -40,7 +46,7 @@ def require(module: str, extra: str) -> None:
     UserMistake
         If it is not: one line with the extra.
     """
-    if find_spec(module) is None:
+    if missing([module]):
         raise UserMistake(f"{module} is not installed; pip install 'tsbench[{extra}]'")
 
 

@@ -109,6 +109,7 @@ def test_ops_of_several_processes_and_flushes_merge_to_what_one_pass_gives(
         for name in ("done", "failed", "unknown", "partial", "points", "causes"):
             assert getattr(got, name) == getattr(want, name), name
     frame = merged.per_second
+    assert frame is not None
     assert tuple(frame.columns) == tuple(OPS_COLUMNS)
     assert frame["count"].sum() == frame["done"].sum() == len(ops)
     assert frame["points"].sum() == sum(did.points for did in ops)
@@ -156,6 +157,7 @@ def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
 def test_nothing_recorded_is_an_empty_table(tmp_path: Path) -> None:
     record(tmp_path, [], 1)
     merged = merge(tmp_path, start_s=START_S, end_s=END_S)
+    assert merged.per_second is not None
     assert (merged.totals, len(merged.per_second), merged.recorded, merged.counted) == ({}, 0, 0, 0)
     assert tuple(merged.per_second.columns) == tuple(OPS_COLUMNS)
 

@@ -53,19 +53,19 @@ def query_table() -> Table:
 
 
 def scenario_table() -> Table:
-    """Return a table of the scenario files below ./scenarios and their questions."""
+    """Return a table of the scenario files below ./scenarios, or of those that tsbench brings, and their questions."""
+    from tsbench.scenario.file import shipped
     from tsbench.scenario.spec import Scenario
 
     table = empty_table("scenario", "cells", "question")
-    if not SCENARIOS.is_dir():
-        raise UserMistake("there is no directory 'scenarios' here; go to a checkout of tsbench")
-    for path in sorted(SCENARIOS.rglob("*.toml")):
+    own = {str(path): path for path in sorted(SCENARIOS.rglob("*.toml"))}
+    for name, path in (own or shipped()).items():
         try:
             cells = Scenario.load(path).expand()
         except UserMistake as error:
-            table.add_row(_plain(str(path)), "-", _plain(f"cannot be read: {error}"))
+            table.add_row(_plain(name), "-", _plain(f"cannot be read: {error}"))
             continue
-        table.add_row(_plain(str(path)), str(len(cells)), _plain(cells[0].question))
+        table.add_row(_plain(name), str(len(cells)), _plain(cells[0].question))
     return table
 
 
@@ -87,6 +87,15 @@ def empty_table(*columns: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
+    return table
+
+
+def unbroken(table: Table) -> Table:
+    """Return a table whose columns are as wide as their longest word, so that no name is broken at any width."""
+    for column in table.columns:
+        texts = [column.header, *column.cells]
+        words = [word for text in texts for word in str(text).split()]
+        column.min_width = max(map(len, words), default=1)
     return table
 
 

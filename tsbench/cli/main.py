@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,7 @@ from tsbench import __version__, units
 from tsbench.cli.generate import Yes, generate, parsed
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.errors import Broken, UserMistake
-from tsbench.report import expect_packages
+from tsbench.report import expect_packages, lacking
 from tsbench.text import CONTROL, printable_line, shortened
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _common(
 
 @app.command()
 def run(
-    scenario: Annotated[Path, typer.Argument(help="A scenario file, for example scenarios/quickstart.toml.")],
+    scenario: Annotated[Path, typer.Argument(help="A scenario file, or a name of `tsbench list scenarios`.")],
     only: Annotated[list[str] | None, typer.Option(help="Only cells whose id contains or matches this.")] = None,
     override: Annotated[
         list[str] | None, typer.Option("--set", help="Change a key of the scenario: drive.duration=30s")
@@ -178,18 +179,18 @@ def run(
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
-    expect_packages()
     from tsbench.cli.leftovers import leave
     from tsbench.measure import gates
     from tsbench.report.export import Exports
     from tsbench.run.campaign import prepare, short
+    from tsbench.scenario.file import found
     from tsbench.scenario.plausibility import expect_plausible
     from tsbench.scenario.spec import Scenario, select
 
     if endpoint is not None and not endpoint.strip():
         raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
     overrides = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-    asked = Scenario.load(scenario, overrides=overrides)
+    asked = Scenario.load(scenario := found(scenario), overrides=overrides)
     try:
         asked.demand([gates.checked_gate(text) for text in gate or []])
     except ValueError as error:
@@ -219,15 +220,16 @@ def _carry_out(
     from tsbench.report.table import print_summary
     from tsbench.run.campaign import campaign, is_knee, short
 
+    lacks = lacking()
     try:
-        summaries = campaign(asked, cells, results, lambda title: CellProgress(stderr, title), reports=reports)
+        summaries = campaign(asked, cells, results, partial(CellProgress, stderr), reports=reports and not lacks)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
         return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     exports.write([results])
     print_summary(stdout, results)
-    if reports:
-        say(f"report: {short(results / 'report.html')}")
+    if reports or lacks:
+        say(lacks or f"report: {short(results / 'report.html')}")
     bad = [summary for summary in summaries if not summary.passed and not (asked.knee and is_knee(summaries, summary))]
     if bad:
         count = f"{len(bad)} of {len(summaries)} cells did not pass"
@@ -279,8 +281,7 @@ def report(
     ahead_s = parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
         for found in attach(result, file, host=host, ahead_s=ahead_s):
-            text = f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}"
-            say(text)
+            say(f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}")
     exports.write(results)
     damaged: list[str] = []
     for result in results:
@@ -319,7 +320,7 @@ def list_(what: Annotated[What, typer.Argument(help="What to list.")]) -> None:
     """List targets with their schemas, use cases, query kinds, or scenarios."""
     from tsbench.cli import listing
 
-    stdout.print(listing.TABLES[what.value]())
+    stdout.print(listing.unbroken(listing.TABLES[what.value]()), crop=False)
 
 
 @app.command()

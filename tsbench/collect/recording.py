@@ -11,11 +11,12 @@ from tsbench.collect import sadf
 from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
-from tsbench.errors import Broken, UserMistake, typed_line
+from tsbench.errors import Broken, UserMistake, missing, typed_line
 from tsbench.results.manifest import Manifest
 from tsbench.results.panels import FILE as PANELS_FILE
-from tsbench.results.reading import damaged
+from tsbench.results.reading import TABLES, damaged, keeps_tables
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
+from tsbench.text import listed
 from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def watching(run: RunDir, collectors: Sequence[Collector]) -> Iterator[None]:
     """Run collectors during a `with` block, then write their rows on the measured window's time axis."""
     troubles: list[str] = []
     with ExitStack() as stack:  # each one is stopped, also if the rows of another cannot be written
+        if not keeps_tables():
+            troubles.append(f"no tables of seconds were kept: {listed(missing(TABLES))} not installed")
         stack.callback(lambda: warn(run, [*troubles, *(one.trouble for one in collectors if one.trouble)]))
         for collector in collectors:
             stack.enter_context(_collecting(run, collector, troubles))
@@ -78,6 +81,8 @@ def _collecting(run: RunDir, collector: Collector, troubles: list[str]) -> Itera
 
 def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]) -> None:
     """Write a collector's rows as `<name>.parquet`; seconds count from the start of the measured window."""
+    if not keeps_tables():
+        return
     from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
     zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0

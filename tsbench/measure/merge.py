@@ -11,7 +11,7 @@ from tsbench.measure.hist import Histogram, SparseHistogram, rank_of, scan_log
 from tsbench.measure.recorder import TIMES, UNSENT
 from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_objects, whole
 from tsbench.results.limits import LIMITS
-from tsbench.results.reading import files_of
+from tsbench.results.reading import files_of, keeps_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,13 +118,13 @@ HISTOGRAMS = tuple(each.name for each in fields(OpTotals) if each.default_factor
 class Merged:
     """The merged result of all processes.
 
-    `totals` covers the measured window, by op; `per_second` holds the rows of ops.parquet; `recorded` and `counted`
-    count every op, with warm-up. `unsent` counts the arrivals whose ops never ended by the second of the window in
-    which they were due.
+    `totals` covers the measured window, by op; `per_second` holds the rows of ops.parquet, None without polars;
+    `recorded` and `counted` count every op, with warm-up. `unsent` counts the arrivals whose ops never ended by the
+    second of the window in which they were due.
     """
 
     totals: dict[str, OpTotals]
-    per_second: pl.DataFrame
+    per_second: pl.DataFrame | None
     recorded: int
     counted: int
     unsent: Mapping[int, int]
@@ -170,7 +170,8 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
         recorded += len(histogram) if kind == "response" else 0
     _distribute(unsent, totals)
     counted = sum(int(part.numbers[:, COUNTS.index("done")].sum()) for part in counters)
-    return Merged(dict(totals), table.frame(start_s), recorded, counted, unsent_per_s)
+    per_second = table.frame(start_s) if keeps_tables() else None
+    return Merged(dict(totals), per_second, recorded, counted, unsent_per_s)
 
 
 def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:

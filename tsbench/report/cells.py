@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import UserMistake
 from tsbench.results.limits import LIMITS
 from tsbench.results.manifest import Manifest, check_same_world
-from tsbench.results.reading import read_bytes, read_json
+from tsbench.results.reading import parse_toml, read_bytes, read_json
 from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, find_runs
 from tsbench.results.summary import Summary, Validity
 
@@ -132,8 +131,8 @@ def load_cells(results: Path) -> list[Cell]:
 def question_of(results: Path, cells: Sequence[Cell]) -> tuple[str, str]:
     """Return the scenario's name and question, from the first file that has them."""
     found: list[Mapping[str, Any]] = [read_optional(results / "summary.json"), *(cell.summary for cell in cells)]
-    with suppress(ValueError, RecursionError):  # the page shows the text nevertheless
-        found.append({"scenario": None, **tomllib.loads(scenario_of(results))})
+    with suppress(ValueError):  # the page shows the text nevertheless
+        found.append({"scenario": None, **parse_toml(scenario_of(results))})
     found.extend(cell.spec for cell in cells)
     name = next((c["scenario"] for c in found if isinstance(c.get("scenario"), str)), results.resolve().name)
     question = next((c["question"] for c in found if isinstance(c.get("question"), str) and c["question"]), "")

@@ -10,10 +10,11 @@ import json
 import os
 import re
 import stat
+import tomllib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tsbench.errors import UserMistake
+from tsbench.errors import UserMistake, missing
 from tsbench.results import shapes
 from tsbench.results.limits import FREE_BYTES, LARGEST, LAST_S, LIMITS
 from tsbench.text import MARK, printable
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+
+
+TABLES = ("polars", "pyarrow")
+"""Packages without which a run keeps its figures, and no tables of seconds."""
+
+
+def keeps_tables() -> bool:
+    """Return True if Parquet files can be written and read; the extra `report` installs what that needs."""
+    return not missing(TABLES)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -201,6 +211,40 @@ def _expect_sound(content: Any) -> None:
             raise ValueError("it nests too deep")
         if any(len(key) > LIMITS.json_key for one in layer if isinstance(one, dict) for key in one):
             raise ValueError(f"a key has more than {LIMITS.json_key:,} characters")
+
+
+# --- TOML -------------------------------------------------------------------------------------------------------------
+
+
+TOML_DEPTH = 20
+"""Most tables and lists within each other, and parts of a dotted key; a scenario needs four."""
+_NO_KEY = re.compile(r"""[^\w.\-"' \t]""")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the tables of a TOML text.
+
+    Raises
+    ------
+    ValueError
+        If it is not TOML, nests deeper than TOML_DEPTH, or has a number that is too long for Python.
+    """
+    deep = f"tables, lists or keys within each other are at most {TOML_DEPTH} deep"
+    if any(
+        part.count(".") > 3 * TOML_DEPTH for part in _NO_KEY.split(text)
+    ):  # the parser takes quadratic time for them
+        raise ValueError(deep)
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(deep) from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:
+        raise ValueError("a number has more than 4,300 digits") from None
+    if shapes.is_deeper(document, TOML_DEPTH):
+        raise ValueError(deep)
+    return document
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.report.cells import read_optional
 from tsbench.results.manifest import Manifest, check_world
-from tsbench.results.reading import read_table
+from tsbench.results.reading import keeps_tables, read_table
 from tsbench.results.rundir import (
     ADDED_COLUMNS,
     COMPLETE,
@@ -77,7 +77,8 @@ def campaign(
     The report is updated too if `reports`, unless that would take more than a tenth of the time.
     """
     # Before the first run, and not when it is needed: of an import that Ctrl-C cuts short, half a module remains.
-    import tsbench.results.tables  # noqa: F401, PLC0415
+    if keeps_tables():
+        import tsbench.results.tables  # noqa: F401, PLC0415
 
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
@@ -188,7 +189,8 @@ def _is_whole(run: RunDir) -> bool:
     """Return True if a complete run has a manifest, and its table of seconds can be read; else raise UserMistake."""
     if Manifest.read(run) is None:
         return False
-    read_table(run / "ops.parquet", OPS_COLUMNS, ADDED_COLUMNS)
+    if keeps_tables():
+        read_table(run / "ops.parquet", OPS_COLUMNS, ADDED_COLUMNS)
     return True
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
 from tsbench.results.manifest import Manifest
+from tsbench.results.reading import keeps_tables
 from tsbench.results.rundir import COLLECTED
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def disturbance(run: RunDir, duration_s: float, *, external: bool) -> Disturbanc
 
 def _means(run: RunDir, name: str, duration_s: float) -> dict[str, float]:
     """Return the means of a collector's columns in the measured window; empty without rows in it."""
+    if not keeps_tables():
+        return {}
     import polars as pl  # noqa: PLC0415 - load workers do without
 
     from tsbench.results.tables import read_frame  # noqa: PLC0415

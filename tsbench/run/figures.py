@@ -138,9 +138,10 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
-    from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
+    if merged.per_second is not None:
+        from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
-    write_parquet(merged.per_second, run / "ops.parquet")
+        write_parquet(merged.per_second, run / "ops.parquet")
     duration_s = processes.end_s - processes.start_s
     kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
     percents = PERCENTS | percents_of_gates(spec.demands)
@@ -206,15 +207,17 @@ def _warmup(run: RunDir) -> dict[str, Any]:
 
 def steadiness_with_counters(
     run: RunDir,
-    per_second: pl.DataFrame,
+    per_second: pl.DataFrame | None,
     kinds: Mapping[str, str],
     end_s: int,
     unsent: Mapping[int, int] | None = None,
 ) -> dict[str, Any]:
     """Return the part `steadiness` of a run's summary: how the rates went on, and which counters rose in their stalls.
 
-    The parameters are those of `steadiness_by_kind`.
+    The parameters are those of `steadiness_by_kind`; without seconds the part is empty.
     """
+    if per_second is None:
+        return {}
     found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
     if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
         import polars as pl  # noqa: PLC0415 - load workers do without

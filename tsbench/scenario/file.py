@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import difflib
-import re
-import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tsbench.errors import UserMistake, expect_regular
-from tsbench.results.shapes import is_deeper
+from tsbench.results.reading import parse_toml
 from tsbench.text import CONTROL, printable_line, shortened
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_BYTES = 1_000_000
 """Largest scenario file; the largest shipped one has 5 kB."""
-MAX_DEPTH = 20
-"""Most tables and lists within each other, and parts of a dotted key; a scenario needs four."""
 MAX_KEY = 200
 """Most characters of one part of a key."""
 _FREE = {"question", "claim", "figure"}
 """Keys whose texts are for readers, and may have line breaks."""
-_NO_KEY = re.compile(r"""[^\w.\-"' \t]""")
+SHIPPED = (Path(__file__).parent.parent / "scenarios", Path(__file__).parent.parent.parent / "scenarios")
+"""Directory of the scenarios that tsbench brings: in an installed package, or in a checkout."""
+
+
+def shipped() -> dict[str, Path]:
+    """Return the scenarios that tsbench brings, by name: `quickstart`, `studies/low-end`."""
+    directory = next((place for place in SHIPPED if (place / "quickstart.toml").is_file()), SHIPPED[0])
+    return {path.relative_to(directory).with_suffix("").as_posix(): path for path in sorted(directory.rglob("*.toml"))}
+
+
+def found(path: Path) -> Path:
+    """Return the path of a scenario: the one given, or that of the shipped scenario of this name (`quickstart`)."""
+    return path if path.suffix or path.exists() else shipped().get(path.as_posix(), path)
 
 
 def read_document(path: Path) -> tuple[str, dict[str, Any]]:
@@ -40,7 +46,7 @@ def read_document(path: Path) -> tuple[str, dict[str, Any]]:
         if len(content) > MAX_BYTES:
             raise UserMistake(f"{path}: is larger than {MAX_BYTES:,} bytes; choose a scenario file")
         text = content.decode()
-        return text, parsed(text)
+        return text, parse_toml(text)
     except FileNotFoundError:
         near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.toml")], 1)
         hint = f"did you mean {path.with_stem(near[0])}?" if near else "see `tsbench list scenarios`"
@@ -70,27 +76,3 @@ def odd_text(tables: Any, place: str = "") -> str:
             if odd:
                 return odd
     return ""
-
-
-def parsed(text: str) -> dict[str, Any]:
-    """Return the tables of a TOML text.
-
-    Raises
-    ------
-    ValueError
-        If it is not TOML, nests deeper than `MAX_DEPTH`, or has a number that is too long for Python.
-    """
-    deep = f"tables, lists or keys within each other are at most {MAX_DEPTH} deep"
-    if any(part.count(".") > 3 * MAX_DEPTH for part in _NO_KEY.split(text)):  # the parser takes quadratic time for them
-        raise ValueError(deep)
-    try:
-        document = tomllib.loads(text)
-    except RecursionError:
-        raise ValueError(deep) from None
-    except tomllib.TOMLDecodeError:
-        raise
-    except ValueError:
-        raise ValueError("a number has more than 4,300 digits") from None
-    if is_deeper(document, MAX_DEPTH):
-        raise ValueError(deep)
-    return document

@@ -8,7 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
-from tsbench.scenario.file import MAX_DEPTH, parsed
+from tsbench.results.limits import LIMITS
+from tsbench.results.reading import TOML_DEPTH, parse_toml
 from tsbench.targets import credentials
 from tsbench.text import shortened
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 ENDPOINT = "endpoint"
 _URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s\"']+", re.IGNORECASE)
 _COMMENTED = re.compile(r"^\s*#.*endpoint[\"']?\s*=\s*(.*)")
-MAX_CELLS = 1_000
+MAX_CELLS = LIMITS.runs
 """Most runs of a matrix: at ten seconds each, three hours."""
 MAX_NAME = 100
 """Most characters of a scenario's name, which is in the name of the result set."""
@@ -97,10 +98,10 @@ def override(document: dict[str, Any], text: str) -> None:
         raise UserMistake(f"--set {shortened(text)}: write --set key=value, for example --set drive.users=20")
     if key.strip().partition(".")[0] in {"claim", "figure"}:
         raise UserMistake(f"--set {shortened(key)}: claims and figures are part of a file; change them there")
-    if key.count(".") >= MAX_DEPTH:
-        raise UserMistake(f"--set {shortened(key)}: a key has at most {MAX_DEPTH} parts")
+    if key.count(".") >= TOML_DEPTH:
+        raise UserMistake(f"--set {shortened(key)}: a key has at most {TOML_DEPTH} parts")
     try:
-        chosen = parsed(f"value = {value}")["value"]
+        chosen = parse_toml(f"value = {value}")["value"]
     except ValueError:
         chosen = value
     try:

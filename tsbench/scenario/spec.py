@@ -19,6 +19,7 @@ from tsbench import units
 from tsbench.errors import UserMistake
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
 from tsbench.model import Window
+from tsbench.results.limits import LIMITS
 from tsbench.scenario import matrix
 from tsbench.scenario.file import odd_text, read_document
 from tsbench.scenario.messages import explain, known_keys
@@ -61,7 +62,7 @@ class RunSpec(Part):
     world: WorldPart
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
-    op: Annotated[tuple[Op, ...], Field(strict=False)] = ()
+    op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
     gates: Annotated[tuple[Annotated[str, AfterValidator(checked_gate)], ...], Field(strict=False)] = ()
