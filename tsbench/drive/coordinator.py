@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import LoadProcess, Share
-from tsbench.drive.locust_stats import LocustStats
+from tsbench.drive.locust_stats import LocustStats, UserCounts
 from tsbench.drive.settling_watch import FILE, SettlingWatch
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
@@ -46,33 +45,10 @@ LEAD_NS = 300_000_000
 """Time from a decision until the first op or the measured window, for the message to reach every worker."""
 FIRST_USER_S = 120.0
 """Time limit for the first user to start, from the moment at which users are wanted."""
-COUNT_S = 0.25
-"""How often users are counted."""
 LOOK_S = 0.1
 """How often the coordinator looks whether the rate has settled."""
 _LOCAL = "local"
 """Name of a single process."""
-
-
-class UserCounts:
-    """The numbers of users that there were in the measured window, sampled."""
-
-    def __init__(self) -> None:
-        self._seen: Counter[int] = Counter()
-
-    def watch(self, count: Callable[[], int], clock: Callable[[], Clock | None], stopped: Callable[[], bool]) -> None:
-        """Sample `count` while the measured window lasts; return when the test is stopped."""
-        while not stopped():
-            now, now_ns = clock(), epoch_ns()
-            if now is not None and now.start_ns <= now_ns and (now.end_ns is None or now_ns < now.end_ns):
-                self._seen[count()] += 1
-            gevent.sleep(COUNT_S)
-
-    def to_json(self, wanted: int) -> dict[str, float]:
-        """Return the highest, lowest and mean number; `wanted` if the window ended before the first sample."""
-        seen = self._seen or Counter({wanted: 1})
-        mean = sum(number * times for number, times in seen.items()) / seen.total()
-        return {"users": max(seen), "users_least": min(seen), "users_mean": mean}
 
 
 class Coordinator:

@@ -1,4 +1,4 @@
-"""Transfer of ops into Locust's own statistics, in batches of a fifth of a second.
+"""Transfer of ops into Locust's own statistics, in batches of a fifth of a second; and counts of its users.
 
 Firing Locust's request event for every op costs more than recording a write. If only Locust listens, successful ops are
 merged into its statistics as a master merges its workers'; failures, which carry their error, and all ops if a
@@ -16,12 +16,19 @@ import numpy as np
 from locust.stats import StatsEntry, bucket_response_time
 
 from tsbench.drive import locust_internals
+from tsbench.measure.epoch import epoch_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from locust.env import Environment
     from locust.stats import RequestStats
 
+    from tsbench.drive.due_times import Clock
+
 PERIOD_S = 0.2
+COUNT_S = 0.25
+"""How often users are counted."""
 
 
 class _Op:
@@ -98,3 +105,24 @@ def _entry(stats: RequestStats, name: str, request_type: str, op: _Op) -> StatsE
     entry.response_times.update(Counter(map(bucket_response_time, times_ms.tolist())))
     entry.total_content_length = op.length
     return entry
+
+
+class UserCounts:
+    """Samples of the number of users in the measured window."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[int] = Counter()
+
+    def watch(self, count: Callable[[], int], clock: Callable[[], Clock | None], stopped: Callable[[], bool]) -> None:
+        """Sample `count` while the measured window lasts; return when the test is stopped."""
+        while not stopped():
+            now, now_ns = clock(), epoch_ns()
+            if now is not None and now.start_ns <= now_ns and (now.end_ns is None or now_ns < now.end_ns):
+                self._seen[count()] += 1
+            gevent.sleep(COUNT_S)
+
+    def to_json(self, wanted: int) -> dict[str, float]:
+        """Return the highest, lowest and mean number; `wanted` if the window ended before the first sample."""
+        seen = self._seen or Counter({wanted: 1})
+        mean = sum(number * times for number, times in seen.items()) / seen.total()
+        return {"users": max(seen), "users_least": min(seen), "users_mean": mean}

@@ -37,7 +37,7 @@ class Tally:
         self.causes.update(counts.get("causes", {}))
 
     def subtract(self, other: Tally) -> None:
-        """Subtract the counters of ops that were added."""
+        """Remove counters that were added."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) - getattr(other, name))
         self.causes -= other.causes
