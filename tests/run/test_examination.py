@@ -45,14 +45,18 @@ def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -
     (summary,) = tmp_path.glob("*/summary.json")
     told = json.loads((summary.parent / "validate.json").read_text())
     for differences in (told["stored_differences"], json.loads(summary.read_text())["answers"]["stored_differences"]):
-        assert {kind: found["count"] for kind, found in differences.items()} == {"other tags": 60, "partial point": 1}
+        assert {kind: found["count"] for kind, found in differences.items()} == {"other tags": 61, "partial point": 1}
         tags, parts = (differences[kind]["first"] for kind in ("other tags", "partial point"))
         assert (len(tags), len(parts)) == (3, 1)
-        tag, part = tags[0], parts[0]
+        assert (tags[0]["measurement"], tags[0]["series"], tags[0]["time"]) == ("tags", "host_3", "")
+        tag, part = tags[1], parts[0]
         assert (tag["measurement"], tag["series"], tag["time"]) == ("cpu", "host_3", "2016-01-01T00:00:00Z")
         assert (tag["stored"], tag["expected"].partition("=")[0]) == ("region=mars", "region")
         assert (part["measurement"], part["series"], part["time"]) == ("cpu", "host_1", "1970-01-01T00:00:00Z")
         assert part["stored"].startswith("usage_nice=5")
-    assert "60 x other tags, 1 x partial point; first other tags: cpu host_3 at 2016" in told["check"]["reason"]
+    assert (
+        "61 x other tags, 1 x partial point; first other tags: tags host_3: stored region=mars"
+        in told["check"]["reason"]
+    )
     counted = json.loads((summary.parent / "audit.json").read_text())
     assert (counted["points"]["lost"], counted["points"]["unexpected"]) == (0, 1)

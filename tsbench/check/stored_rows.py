@@ -62,8 +62,6 @@ class Located:
         """One line for people."""
         series = () if self.series is None else (self.series,)
         place = " ".join((self.measurement, *series, *(("at", self.time) if self.time else ())))
-        if self.kind is Kind.OTHER_TABLE:
-            return f"{self.kind}: {place}"
         stored, expected = _shown(self.stored) or "nothing", _shown(self.expected) or "nothing"
         return f"{self.kind}: {place}: stored {stored}, expected {expected}"
 
@@ -170,7 +168,7 @@ def compare_series(found: Rows, written: Sequence[Row]) -> list[Located]:
 
 def other_table(name: str) -> Located:
     """Return the difference that a table of no measurement is."""
-    return Located(Kind.OTHER_TABLE, name, None, "", {}, {})
+    return Located(Kind.OTHER_TABLE, name, None, "", {OTHERS: "a table with the form of tsbench's own"}, {})
 
 
 @dataclass(frozen=True, slots=True)
