@@ -100,6 +100,9 @@ def _changed(answer: bytes) -> bytes:
 DIED = r"the server died during the run"
 FAULTS = (
     Fault("server killed while it starts", _killed_at_start, (r"postgres ended at start \(killed by SIGKILL\)",)),
+    Fault("a setting that does not exist", nothing,
+          (r"settings: sharde_buffers = '1': .*FATAL: +unrecognized configuration parameter",),
+          code=2, validity="", words=("--set", 'target.settings={sharde_buffers="1"}'), resumed=KEPT),
     Fault("server killed in the load", signalled(server, signal.SIGKILL, "load"),
           (DIED, r"killed by SIGKILL"), words=LOADING),
     Fault("server killed before the first op", signalled(server, signal.SIGKILL, "measure"),
