@@ -6,7 +6,8 @@
 # make manipulations  changes data stored on real servers in 160 ways, and prints which changes the checks find and locate
 # make validation   asks 100 queries of every kind of every database and layout, and writes docs/validation.md
 #                   (ARGS='--only mongodb --layouts per-value' asks one layout anew; the other columns of the page stay)
-# make faults       makes 80 faults while real commands run, and Ctrl-C at 100 moments, and prints what came of each
+# make faults       makes 83 faults while real commands run, damages the answers of six databases in 30 runs each, and Ctrl-C at
+#                   100 moments, and prints what came of each (ARGS='--damage 30', ARGS='--interrupts 60 --on DuckDB,SQLite,MariaDB')
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment
 # make lock         pins all dependencies anew
