@@ -165,7 +165,7 @@ def _examined(place: Path, count: int, code: int, stderr: str) -> tuple[Counter[
     if sum(ended.values()) - ended["with a traceback in errors.log"] != count:
         wrong.append(f"{ended} are not {count} cells")
     shown = [line for line in stderr.splitlines() if not _CELL.match(line) and not line.startswith("tsbench: ")]
-    if shown or stderr.count("tsbench: ") != 1:
+    if shown or len(re.findall("^tsbench: ", stderr, re.MULTILINE)) != 1:
         wrong.append(f"the terminal shows more than one line: {stderr[-600:]}")
     for path in place.glob("results/*/summary.json"):
         last = content(path)["cells"][-1]

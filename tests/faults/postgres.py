@@ -77,6 +77,10 @@ def _little_memory(stand: Stand) -> None:
     stand.words = ("--set", "server.memory=12MiB")  # not when the set is resumed
 
 
+def _wrong_setting(stand: Stand) -> None:
+    stand.words = ("--set", 'target.settings={sharde_buffers="1"}')  # not when the set is resumed
+
+
 def _ctrl_c_twice(stand: Stand) -> None:
     stand.until("load")
     log = stand.partial / "server" / "postgres.log"
@@ -100,6 +104,9 @@ def _changed(answer: bytes) -> bytes:
 DIED = r"the server died during the run"
 FAULTS = (
     Fault("server killed while it starts", _killed_at_start, (r"postgres ended at start \(killed by SIGKILL\)",)),
+    Fault("a setting that does not exist", nothing,
+          (r"settings: sharde_buffers = '1': .*FATAL: +unrecognized configuration parameter",),
+          code=2, validity="", words=FIVE_SECONDS, before=_wrong_setting),
     Fault("server killed in the load", signalled(server, signal.SIGKILL, "load"),
           (DIED, r"killed by SIGKILL"), words=LOADING),
     Fault("server killed before the first op", signalled(server, signal.SIGKILL, "measure"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import psutil
 
 from tests.cli.support import PROGRAMS
-from tests.faults.bench import IMPATIENT, KEPT, STARTS_ANEW, Fault, Skipped
+from tests.faults.bench import IMPATIENT, KEPT, PATIENCE_S, STARTS_ANEW, Fault, Skipped
 from tests.faults.hands import CHECKING, FIVE_SECONDS, LOADING, disk_full, nothing, room, signalled, small_disk, told
 from tsbench.collect.sar import recorder
 
@@ -30,6 +31,30 @@ def _load(stand: Stand) -> psutil.Process:
 
 def _worker(stand: Stand) -> psutil.Process:
     return next(child for child in stand.load_process().children() if "locust" in child.cmdline())
+
+
+def _first_worker(stand: Stand) -> None:
+    """Kill a worker as soon as it was forked, long before it is ready."""
+    stand.until("measure")
+
+    def forked() -> bool:
+        return any("locust" in child.cmdline() for child in stand.load_process().children())
+
+    stand.command.wait_until(lambda: [one for one in stand.command.family() if "locust" in one.cmdline()])
+    stand.command.wait_until(forked)
+    began = time.monotonic()
+    _worker(stand).kill()
+    stand.command.wait(PATIENCE_S)
+    assert time.monotonic() - began < 30, f"named after {time.monotonic() - began:.0f} s"
+
+
+def _new_encoder(stand: Stand) -> None:
+    """Kill the encoder as soon as it was started."""
+    stand.until("measure")
+    stand.command.wait_until(
+        lambda: [one for one in stand.command.family() if any("run.encoder" in word for word in one.cmdline())]
+    )
+    _encoder(stand).kill()
 
 
 def _encoder(stand: Stand) -> psutil.Process:
@@ -99,6 +124,10 @@ FAULTS = (
     Fault(
         "1 of 2 workers suspended (SIGSTOP)", signalled(_worker, signal.SIGSTOP, "measured"),
         (r"worker",), words=(*TWO_PROCESSES, "--set", "drive.stop_timeout=1s"), validity="invalid", resumed=KEPT),
+    Fault("1 of 2 workers killed before it was ready", _first_worker,
+          (r"a worker \(process \d+\) ended before the test began: killed by SIGKILL",), words=TWO_PROCESSES),
+    Fault("encoder killed before it was ready", _new_encoder, (r"the encoder has ended \(killed by SIGKILL\)",),
+          words=FIVE_SECONDS),
     Fault("encoder killed (SIGKILL)", signalled(_encoder, signal.SIGKILL, "measured"), (r"the encoder has ended",)),
     Fault(
         "recorder (sadc) killed", signalled(_sadc, signal.SIGKILL, "measured"),

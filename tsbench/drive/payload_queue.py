@@ -43,8 +43,8 @@ READY_S = 600.0
 """Time limit for the encoder to start and to fill the queue, or for a user that waits for it, in seconds.
 
 Before its first write it computes all that the bulk load has stored."""
-ENDED_S = 2.0
-"""Time limit for an encoder that has closed its output to end, in seconds."""
+_LOOK_S = 0.5
+"""How often is looked whether an encoder that is not ready still runs, in seconds."""
 END_S = 10.0
 """Time limit for the killed encoder to end, in seconds."""
 _PIPE_BYTES = 1 << 18
@@ -249,9 +249,13 @@ class PayloadQueue:
         give_up = time.monotonic() + READY_S
         select = get_original("select", "select")
         while not self._is_ready or any(kind.pending for kind in self._kinds.values()):
-            readable, _, _ = select([encoder.incoming], [], [], max(0.0, give_up - time.monotonic()))
+            readable, _, _ = select([encoder.incoming], [], [], _LOOK_S)
             if not readable:
-                raise Broken(f"the encoder was not ready within {READY_S:g} s")
+                if encoder.how():
+                    raise Broken(f"the encoder has ended{encoder.how()}")
+                if time.monotonic() > give_up:
+                    raise Broken(f"the encoder was not ready within {READY_S:g} s")
+                continue
             self._receive(os.read(encoder.incoming, _PIPE_BYTES), _raise)
 
     def _read(self, encoder: _Encoder) -> None:
@@ -346,11 +350,15 @@ class _Encoder:
             os.close(its_output)
 
     def how(self) -> str:
-        """Return how the process, which has closed its output, ended, such as ` (killed by SIGKILL)`."""
+        """Return how the process ended, such as ` (killed by SIGKILL)`; "" if it runs. The process is not collected."""
         try:
-            return f" ({how_it_ended(self._child.wait(ENDED_S))})"
-        except subprocess.TimeoutExpired:
-            return ", or closed its output"
+            found = os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # the event loop has collected it
+            code = self._child.poll()
+            return f" ({how_it_ended(code)})" if code is not None else " (its end was not seen)"
+        if found is None:
+            return ""
+        return f" ({how_it_ended(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)})"
 
     def kill(self) -> None:
         """Kill the process and close the pipes."""
