@@ -155,7 +155,14 @@ def rounded(query: Query, rows: Rows) -> Rows:
     """Sums and means of an answer key as values from which another order of addition may differ."""
     if getattr(query, "aggregate", "") not in {"sum", "mean"}:
         return rows
+    time = rows.columns.index("time") if "time" in rows.columns else -1
     return Rows(
         rows.columns,
-        [tuple(Computed.of(v, abs(v) * 1e-9) if isinstance(v, float) else v for v in row) for row in canonical(rows)],
+        [
+            tuple(
+                Computed.of(v, abs(v) * 1e-9) if i != time and isinstance(v, int | float) else v
+                for i, v in enumerate(row)
+            )
+            for row in canonical(rows)
+        ],
     )

@@ -9,17 +9,31 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from tests.cli.support import PATIENCE_S, disturbances
 from tests.namespaces import NETWORK
+from tsbench.targets.postgres.server import PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LOCUSTFILE = Path(__file__).parents[3] / "locustfiles" / "postgres.py"
 SECONDS = 8
 
 pytestmark = pytest.mark.netns
+
+
+@pytest.fixture
+def server(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[PostgresServer]:
+    """A server with a socket; `postgres_server` skips where there is none."""
+    server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": "."})
+    server.start()
+    yield server
+    server.kill()
+    server.remove()
 
 
 def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> subprocess.Popen[bytes]:
@@ -33,7 +47,7 @@ def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> su
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=log.parent,
-            env={**os.environ, "TSBENCH_CLUSTER_SECRET": "one for the master and its workers"},
+            env={**os.environ, "TSBENCH_CLUSTER_SECRET": "one secret for the master and its workers"},
         )
 
 
@@ -42,8 +56,10 @@ def distributed(hosts, tmp_path, server, *, blind, kill=None):
     results = tmp_path / "results"
     results.mkdir()
     # the file system is shared, and with it the server's socket, which no network namespace hides
-    port = conninfo_to_dict(server.endpoint)["port"]
-    endpoint = f"postgresql://postgres@/postgres?host={server.data.parent / 'socket'}&port={port}"
+    passfile = tmp_path / "passfile"
+    passfile.touch(mode=0o600)
+    passfile.write_text(f"*:*:*:postgres:{server._password()}\n")
+    endpoint = f"postgresql://postgres@/postgres?host={server.data}&port={server._port}&passfile={passfile}"
     options = ["--master", "--headless", "--expect-workers", "2", "-u", "8", "-r", "8", "-t", f"{SECONDS}s"]
     options += ["--master-bind-host", f"{NETWORK}.1", "--endpoint", endpoint, "--results", str(results)]
     options += ["--load-window", "2h", "--warmup", "1s", "--stop-timeout", "10", "--only-summary"]
@@ -72,8 +88,8 @@ def wait_for(condition, limit_s: float = PATIENCE_S) -> None:
 
 
 @pytest.mark.parametrize("blind", [False, True], ids=["one file system", "two file systems"])
-def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, postgres_server, blind):
-    summary, code, log = distributed(hosts, tmp_path, postgres_server, blind=blind)
+def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, server, blind):
+    summary, code, log = distributed(hosts, tmp_path, server, blind=blind)
     assert "Traceback" not in log
     counts = summary["validity"]["checks"]["counts"]
     assert counts["state"] == "valid", counts
@@ -83,8 +99,8 @@ def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, po
     assert code == (1 if disturbances(summary) else 0), summary["validity"]
 
 
-def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, postgres_server):
-    summary, code, _ = distributed(hosts, tmp_path, postgres_server, blind=False, kill=1)
+def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, server):
+    summary, code, _ = distributed(hosts, tmp_path, server, blind=False, kill=1)
     workers = summary["validity"]["checks"]["workers"]
     assert workers["state"] == "invalid"
     assert "1 of 2 workers ended early" in workers["reason"]
