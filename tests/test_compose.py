@@ -164,7 +164,7 @@ SECRETS = {
     "database_password": "d" * 32,
     "influxdb_token": "t" * 32,
     "web_password": "w" * 32,
-    "cluster_secret": "c" * 32,
+    "cluster_secret": "0123456789abcdef" * 2,
 }
 AS_A_CONTAINER = """
 echo "$1" > /proc/sys/kernel/hostname

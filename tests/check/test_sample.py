@@ -23,7 +23,7 @@ LAST, ALL, ROWS = "lastpoint", "double-groupby-all", "raw-all"
 
 
 def written(path: Path, numbers: range) -> Path:
-    lines = [json.dumps({"op": "a", "number": number, "rows": []}) for number in numbers]
+    lines = [json.dumps({"op": LAST, "number": number, "rows": []}) for number in numbers]
     path.write_text("\n".join(lines) + '\n{"op": "cut of', encoding="utf-8")
     return path
 

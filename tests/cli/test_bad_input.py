@@ -119,7 +119,7 @@ def test_a_file_that_is_not_there_is_answered_with_its_neighbour(
     scenario(place)
     says(refused(capsys, "run", "tinny.toml"), "tinny.toml: no such scenario; did you mean tiny.toml?")
     says(refused(capsys, "run", "other.toml"), "other.toml: no such scenario", "tsbench list scenarios")
-    says(refused(capsys, "run", "."), ".: Is a directory")
+    says(refused(capsys, "run", "."), ".: is a directory; choose a scenario file")
 
 
 @pytest.mark.parametrize(

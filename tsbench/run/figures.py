@@ -143,16 +143,8 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
 
         write_parquet(merged.per_second, run / "ops.parquet")
     duration_s = processes.end_s - processes.start_s
-    kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
     percents = PERCENTS | percents_of_gates(spec.demands)
-    sums = {"write": OpTotals(), "query": OpTotals()}
-    of_kind = {}
-    for name, totals in sorted(merged.totals.items()):
-        of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")
-        sums[of_kind[name]].add(totals)
-    everything = OpTotals()
-    for totals in sums.values():
-        everything.add(totals)
+    of_kind, sums, everything = _by_kind(merged, spec)
     client = _ClientDelays.read(run, processes)
     schedule = _schedule(processes)
     disturbed = disturbance(run, duration_s, external=spec.target.endpoint is not None)
@@ -198,6 +190,17 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "ops": _some_ended(everything, processes),
     }
     return Findings(summary, checks, _built_in_gates(everything, spec.check.failures, processes))
+
+
+def _by_kind(merged: Merged, spec: RunSpec) -> tuple[dict[str, str], dict[str, OpTotals], OpTotals]:
+    """Return the kind (write or query) of each op by name, the totals by kind, and those of all ops."""
+    kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
+    of_kind, sums, everything = {}, {"write": OpTotals(), "query": OpTotals()}, OpTotals()
+    for name, totals in sorted(merged.totals.items()):
+        of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")
+        sums[of_kind[name]].add(totals)
+        everything.add(totals)
+    return of_kind, sums, everything
 
 
 def _warmup(run: RunDir) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def test_a_worker_takes_part_with_its_own_dependencies_alone(place: Path, target
     assert min(checks["counts"]["counts"].values()) > 0
 
 
-@pytest.mark.parametrize("words", [("tsbench", "run", "s.toml"), ("tsbench", "report", "results"), ("locust", "-f")])
+@pytest.mark.parametrize("words", [("tsbench", "report", "results"), ("locust", "-f")])
 def test_what_needs_the_report_extra_says_so_in_one_line(place: Path, words: tuple[str, ...]) -> None:
     program = words[0]
     if program == "locust":

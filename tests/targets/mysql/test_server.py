@@ -9,7 +9,7 @@ from tests.servers.test_process import gone
 from tests.targets import data
 from tests.targets.data import CPU, START_NS, S
 from tests.targets.mysql.support import bare
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
@@ -79,7 +79,7 @@ def test_a_setting_that_the_server_does_not_know_is_named(
 ) -> None:
     mysql_server("mariadb")  # or this is skipped
     server = MariadbServer(tmp_path / "db", {"inodb_buffer_pool_size": "64M"})
-    with pytest.raises(Broken, match="unknown variable 'inodb_buffer_pool_size=64M'"):
+    with pytest.raises(UserMistake, match="unknown variable 'inodb_buffer_pool_size=64M'"):
         server.start()
     server.remove()
 

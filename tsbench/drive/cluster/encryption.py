@@ -34,7 +34,7 @@ logger = logging.getLogger("tsbench")
 MAX_BYTES = 16_000_000
 """Maximum length of a message; a longer one ends its connection unread. Pieces of files are 1 MB, reports a few kB."""
 REFUSED_S = 3.0
-"""Time after a refusal until a worker ends; ZeroMQ itself says nothing and tries again, or gives up."""
+"""Seconds after a refusal until a worker ends; ZeroMQ itself reports nothing."""
 WARN_EVERY_S = 60.0
 
 
@@ -127,7 +127,7 @@ class _Client(locust_internals.RpcClient):
         elif self._refusals >= 0:
             if not self._refusals:
                 gevent.spawn_later(REFUSED_S, self._expect_success)
-            # A master that ends in the middle of a handshake looks like one that refuses it without a word, once.
+            # A master that ends in the middle of a handshake looks like one refusal without a reason.
             self._refusals += 2 if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL else 1
 
     def _expect_success(self) -> None:

@@ -13,13 +13,26 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pymongo
-from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidURI, OperationFailure, PyMongoError
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    ExecutionTimeout,
+    InvalidURI,
+    NetworkTimeout,
+    NotPrimaryError,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
 from pymongo.uri_parser import parse_uri
 
 from tsbench.errors import Unreachable, UserMistake
+from tsbench.model import OpError, Outcome
 from tsbench.targets import credentials
 from tsbench.targets.endpoint import NAME_IT, check_text, product_at
 from tsbench.targets.mongodb import options
+from tsbench.targets.mongodb.pieces import failed
+from tsbench.targets.op_context import decoded
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
@@ -240,3 +253,26 @@ def _refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
 
 def _reason(error: BaseException) -> str:
     return shortened(_LONG.sub("", str(error)), _MOST) or type(error).__name__
+
+
+# --- errors of ops ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def answering(timeout_s: float) -> Iterator[None]:
+    """Limit pymongo's calls in time, and raise an `OpError` for each of its errors."""
+    try:
+        with pymongo.timeout(timeout_s), decoded("MongoDB", but=PyMongoError):
+            yield
+    except (NetworkTimeout, ExecutionTimeout) as error:
+        raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from error
+    except ServerSelectionTimeoutError as error:
+        raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {str(error)[:200]}") from error
+    except NotPrimaryError as error:
+        raise OpError(Outcome.FAILED, "read only", f"MongoDB: {str(error)[:200]}") from error
+    except ConnectionFailure as error:
+        raise OpError(Outcome.UNKNOWN, "connection", f"MongoDB: {str(error)[:200]}") from error
+    except OperationFailure as error:
+        raise failed(error.code or 0, str(error.details or error)[:300]) from error
+    except PyMongoError as error:  # raised by pymongo before anything was sent
+        raise OpError(Outcome.FAILED, "driver", f"MongoDB: {str(error)[:200]}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import bson
@@ -11,13 +11,7 @@ import pymongo
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import (
-    ConnectionFailure,
-    ExecutionTimeout,
-    NetworkTimeout,
-    NotPrimaryError,
     OperationFailure,
-    PyMongoError,
-    ServerSelectionTimeoutError,
 )
 
 from tsbench.collect.counters import Counting
@@ -31,7 +25,7 @@ from tsbench.targets.inventory import Inventory
 from tsbench.targets.mongodb import counters, explain
 from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
 from tsbench.targets.mongodb.durability import YES, durability, majority_journals
-from tsbench.targets.mongodb.endpoint import CLIENTS, await_server, connecting, parse
+from tsbench.targets.mongodb.endpoint import CLIENTS, answering, await_server, connecting, parse
 from tsbench.targets.mongodb.layouts import VALUES
 from tsbench.targets.mongodb.pieces import failed, in_part
 from tsbench.targets.mongodb.schemas import CreateCollection
@@ -40,7 +34,7 @@ from tsbench.targets.op_context import decoded
 from tsbench.targets.plans import Explaining
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
@@ -57,7 +51,7 @@ _BATCH_ROWS = 100_000
 _OPTIONAL_CODES = frozenset({13, 26, 59, 115})
 """Unauthorized, NamespaceNotFound, CommandNotFound, CommandNotSupported."""
 _ANSWER_MS = 10
-"""How much earlier than we the server gives a query up, so that its answer arrives and the connection survives."""
+"""How much earlier than we the server ends a query that takes too long, so that the connection survives."""
 _FIELDS = {"insert": b"documents\0", "update": b"updates\0"}
 
 
@@ -123,7 +117,7 @@ class MongodbSession(Counting, Explaining):
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order."""
         for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            with _errors(left_s):
+            with answering(left_s):
                 if isinstance(command, CreateCollection):
                     self._create(command)
                 else:
@@ -244,7 +238,7 @@ class MongodbSession(Counting, Explaining):
         client = self._shared.client
         if client.read_preference.mode:  # not the primary's, to which the session's own connection leads
             with (
-                _errors(self._timeout_s),
+                answering(self._timeout_s),
                 self._database[collection].aggregate(stages, batchSize=_BATCH_ROWS) as cursor,
             ):
                 return list(cursor)
@@ -272,14 +266,14 @@ class MongodbSession(Counting, Explaining):
         name, stages, query = statement.params
         documents = READERS[type(self._schema.pipeline)](query, is_ordered=not self._schema.is_timeseries)
         collection: Any = self._database.get_collection(name, _RAW)  # of documents of another class than the others
-        with _errors(self._timeout_s), collection.aggregate(stages, batchSize=_BATCH_ROWS) as cursor:
+        with answering(self._timeout_s), collection.aggregate(stages, batchSize=_BATCH_ROWS) as cursor:
             return documents.rows(document.raw for document in cursor)
 
     def explain(self, statement: Statement) -> Plan:
         """Execute an aggregation pipeline and return how the server did that."""
         if len(statement.params) != 2:
             raise not_mine(statement)
-        with _errors(self._timeout_s):
+        with answering(self._timeout_s):
             return explain.plan(self._database.command(explain.command(*statement.params)))
 
     # --- what the server says of itself
@@ -291,7 +285,7 @@ class MongodbSession(Counting, Explaining):
 
     def facts(self) -> Mapping[str, str]:
         """Return the version, and what acknowledged means on this server."""
-        with _errors(self._timeout_s):
+        with answering(self._timeout_s):
             hello = self._database.command("hello")
         concern = self._shared.client.write_concern.document
         is_durable, why = self._durability(concern, hello)
@@ -320,14 +314,14 @@ class MongodbSession(Counting, Explaining):
 
     def _permitted(self, command: str) -> Mapping[str, Any]:
         """Return the answer to a command; empty if the login may not run it."""
-        with _errors(self._timeout_s), suppress(OperationFailure):
+        with answering(self._timeout_s), suppress(OperationFailure):
             return self._shared.client.admin.command(command)
         return {}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the collections and of each index on disk; indexes of the same name are added up."""
         found = {"collections": 0}
-        with _errors(self._timeout_s):
+        with answering(self._timeout_s):
             wanted = {"name": {"$in": [*self._schema.collections(measurements)]}}
             for name in self._database.list_collection_names(filter=wanted):
                 stats = self._database.command("collStats", name)
@@ -339,7 +333,7 @@ class MongodbSession(Counting, Explaining):
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the collections, which have an id; their database vanishes with its last collection."""
         names = self._schema.collections(measurements)
-        with _errors(self._timeout_s):
+        with answering(self._timeout_s):
             found = [one for one in self._database.list_collections() if one["name"] in names]
         return [
             ServerObject(
@@ -357,7 +351,7 @@ class MongodbSession(Counting, Explaining):
         """
         del series
         names = self._schema.collections(measurements)
-        with _errors(self._timeout_s):
+        with answering(self._timeout_s):
             others = sorted({*self._database.list_collection_names()} - {*names})
             others = [name for name in others if not name.startswith("system.")]
             found = [name for name in others if is_like_ours(self._database[name].find_one() or {})]
@@ -368,7 +362,7 @@ class MongodbSession(Counting, Explaining):
         return Inventory(tuple(found))
 
     def counters(self) -> Mapping[str, float]:
-        with _errors(self._timeout_s):
+        with answering(self._timeout_s):
             return counters.of(self._shared.client.admin.command("serverStatus"))
 
     def close(self) -> None:
@@ -394,30 +388,7 @@ class FerretdbSession(MongodbSession):
         return YES, "FerretDB answers after PostgreSQL's commit, whatever the write concern"
 
     def facts(self) -> Mapping[str, str]:
-        with _errors(self._timeout_s):
+        with answering(self._timeout_s):
             about = self._shared.client.admin.command("serverStatus").get("ferretdb", {})
         below = {name: str(about[name]).partition(" on ")[0] for name in ("documentdb", "postgresql") if name in about}
         return {**super().facts(), **below}
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _errors(timeout_s: float) -> Iterator[None]:
-    """Limit pymongo's calls in time, and raise an `OpError` for each of its errors."""
-    try:
-        with pymongo.timeout(timeout_s), decoded("MongoDB", but=PyMongoError):
-            yield
-    except (NetworkTimeout, ExecutionTimeout) as error:
-        raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from error
-    except ServerSelectionTimeoutError as error:
-        raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {str(error)[:200]}") from error
-    except NotPrimaryError as error:
-        raise OpError(Outcome.FAILED, "read only", f"MongoDB: {str(error)[:200]}") from error
-    except ConnectionFailure as error:
-        raise OpError(Outcome.UNKNOWN, "connection", f"MongoDB: {str(error)[:200]}") from error
-    except OperationFailure as error:
-        raise failed(error.code or 0, str(error.details or error)[:300]) from error
-    except PyMongoError as error:  # raised by pymongo before anything was sent
-        raise OpError(Outcome.FAILED, "driver", f"MongoDB: {str(error)[:200]}") from error
