@@ -50,8 +50,10 @@ def require(module: str, extra: str) -> None:
         raise UserMistake(f"{module} is not installed; pip install 'tsbench[{extra}]'")
 
 
-def expect_regular(path: Path, cure: str) -> None:
+def expect_regular(path: Path, cure: str, name: str = "") -> None:
     """Verify that a path, if it exists, is a regular file: to open a FIFO waits for its other end, maybe for ever.
+
+    `name` is what messages call it instead of its path.
 
     Raises
     ------
@@ -62,7 +64,7 @@ def expect_regular(path: Path, cure: str) -> None:
         return
     kinds = {"directory": path.is_dir, "FIFO": path.is_fifo, "socket": path.is_socket}
     kind = next((name for name, holds in kinds.items() if holds()), "device")
-    raise UserMistake(f"{path}: is a {kind}; {cure}")
+    raise UserMistake(f"{name or path}: is a {kind}; {cure}")
 
 
 def is_disk_full(text: str) -> bool:

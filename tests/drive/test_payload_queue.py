@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,3 +133,18 @@ def test_an_encoder_that_cannot_begin_is_named(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(Broken, match=r"writes cannot be encoded: UserMistake: .*'nowhere'"):
         queue.prepare([SINGLE])
     queue.close()
+
+
+def test_the_end_of_an_encoder_is_seen_before_the_event_loop_turns() -> None:
+    """In a process that is patched as Locust's are: gevent's `os.close` closes nothing before the event loop turns."""
+    code = """
+from gevent.monkey import get_original, patch_all
+patch_all()
+from tsbench.drive.payload_queue import _Encoder
+encoder = _Encoder()
+encoder._child.kill()
+readable, _, _ = get_original("select", "select")([encoder.incoming], [], [], 10)
+print(len(readable), encoder.how())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout == "1  (killed by SIGKILL)\n"

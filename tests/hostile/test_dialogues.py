@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import secrets
+import struct
 import subprocess
 import sys
 import time
+from random import Random
 from typing import TYPE_CHECKING
 
+import bson
 import pytest
 
-from tests.hostile import http, mongodb, postgres
+from tests.hostile import http, mongodb, mysql, postgres
 from tests.hostile.dialogues import converse_all
 from tests.hostile.doors import SECRET, Channel, FakeServer, environment, holds_secret
 from tests.targets.data import CPU, shared_tags
-from tsbench.model import Count, OpError
+from tsbench.model import Count, OpError, Outcome
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
@@ -62,6 +65,74 @@ def test_a_redirect_is_an_error_and_carries_no_secret_elsewhere(status: bytes) -
                 assert len(asked) > 2
                 assert holds_secret(b"".join(asked[1:]))
     assert trap.channels == []
+
+
+# --- answers that cannot be decoded -----------------------------------------------------------------------------------
+
+
+def _no_json(channel: Channel) -> None:
+    while True:
+        asked = http.read_request(channel)
+        channel.send(http.response(body=b"\xff\xfe{") if b"count" in asked.lower() else http.response())
+
+
+def _no_text(channel: Channel) -> None:
+    document = bson.encode({"ok": 1.0, "cursor": {"id": 0, "ns": "x.y", "firstBatch": [{"points": "AAAA"}]}})
+    while True:
+        number, kind, body = mongodb.read_message(channel)
+        broken = any(word in body for word in (b"\0aggregate\0", b"\2find\0", b"\2aggregate\0"))
+        found = document.replace(b"AAAA", b"\xff\xff\xff\xff") if broken else bson.encode(mongodb.HELLO)
+        channel.send(mongodb.answer(number, kind, found))
+
+
+def _no_number(channel: Channel) -> None:
+    postgres.begin(channel)
+    channel.send(postgres.WELCOME)
+    column = b"points\0" + struct.pack(">ihihih", 0, 0, 20, 8, -1, 0)
+    rows = {
+        b"D": postgres.message(b"T", struct.pack(">h", 1) + column),
+        b"E": postgres.message(b"D", struct.pack(">hi", 1, 1) + b"x") + postgres.message(b"C", b"SELECT 1\0"),
+    }
+    asks = False
+    while True:
+        kind, body = postgres.read_message(channel)
+        asks = b"count(*)" in body if kind == b"P" else asks
+        channel.send((asks and rows.get(kind)) or postgres.ANSWERS.get(kind, b""))
+
+
+def _no_rows(channel: Channel) -> None:
+    class NoRows(mysql.Dialogue):
+        def answer(self, statement: bytes) -> None:
+            if b"cpu" in statement:
+                self.send(mysql.ok())
+            else:
+                super().answer(statement)
+
+    NoRows(channel, Random(1)).serve()
+
+
+@pytest.mark.parametrize(
+    ("name", "serve", "url"),
+    [
+        ("influxdb1", _no_json, http.ENDPOINTS["influxdb1"]),
+        ("influxdb2", _no_json, http.ENDPOINTS["influxdb2"]),
+        ("mongodb", _no_text, "mongodb://127.0.0.1:{port}/tsbench"),
+        ("postgres", _no_number, postgres.ENDPOINTS["postgres"]),
+        ("mariadb", _no_rows, "mariadb://somebody@127.0.0.1:{port}/tsbench"),
+    ],
+)
+def test_an_answer_that_cannot_be_decoded_is_that_ops_error(
+    name: str, serve: Callable[[Channel], None], url: str
+) -> None:
+    target = get(name)
+    pytest.importorskip(target.driver.module if target.driver else "sys")
+    schema = next(iter(target.schemas.values()))
+    with FakeServer(serve) as server, environment(TSBENCH_PASSWORD=SECRET):
+        session = target.connect(url.format(port=server.port), schema, timeout_s=20)
+        with pytest.raises(OpError) as caught:
+            session.query(schema.compile(Count(CPU)), ("points",))
+        session.close()
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "protocol"), caught.value
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

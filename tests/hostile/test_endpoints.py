@@ -244,6 +244,9 @@ ANSWERS = "answers there; name its target"
         ("influxdb2", "http://127.0.0.1:{a MariaDB server}/?org=o&bucket=b", f"a MariaDB server {ANSWERS}"),
         ("mariadb", "mariadb://u@127.0.0.1:{a PostgreSQL server}/tsbench", f"a PostgreSQL server {ANSWERS}"),
         ("mysql", "mysql://u@127.0.0.1:{an InfluxDB server}/tsbench", f"an InfluxDB server {ANSWERS}"),
+        ("mongodb", "mongodb://h/tsbench?tls=true&tlsCAFile={fifo}", "/fifo is a FIFO; name a file"),
+        ("mysql", "mysql://u@h/tsbench?server-public-key={fifo}", "/fifo is a FIFO; name a file"),
+        ("postgres", "postgresql://u@h/x?sslrootcert={fifo}", "/fifo is a FIFO; name a file"),
         ("sqlite", "sqlite:///x%00.db", "holds the control character %00"),
         ("null", "memory://x", "is not an endpoint of the target null"),
         ("null", "null://[x", "is not a URL"),
@@ -256,6 +259,8 @@ def test_the_cause_is_named_in_one_line_at_once(
     pytest.importorskip(driver.module if (driver := get(name).driver) else "sys")
     path = tmp_path / "tiny.toml"
     path.write_text(TINY)
+    os.mkfifo(tmp_path / "fifo")
+    endpoint = endpoint.replace("{fifo}", str(tmp_path / "fifo"))
     for product, port in ports.items():
         endpoint = endpoint.replace(f"{{{product}}}", str(port))
     began = time.monotonic()

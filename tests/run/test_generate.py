@@ -114,10 +114,23 @@ def test_a_full_disk_breaks_off_with_one_line():
 
 def test_a_reader_that_goes_away_breaks_off_with_one_line():
     reader, writer = os.pipe()
-    os.close(reader)
-    with pytest.raises(Broken, match="its reader went away"), output(f"/dev/fd/{writer}") as out:
+    with pytest.raises(Broken, match="its reader went away"), output(f"/dev/fd/{writer}") as out:  # noqa: PT012 - its reader goes when it is open
+        os.close(reader)
         generate(SPEC, END_NS, "influx", out)
     os.close(writer)
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for_and_one_that_is_read_gets_the_points(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    with pytest.raises(UserMistake, match=r"fifo': nobody reads from it; start its reader first$"), output(str(path)):
+        pytest.fail("there is nobody to write to")
+    with (tmp_path / "copy").open("wb") as copy, subprocess.Popen(["cat", path], stdout=copy):
+        opened = os.open(path, os.O_WRONLY)  # waits for the reader
+        with output(str(path)) as out:
+            os.close(opened)
+            generate(SPEC, END_NS, "influx", out)
+    assert (tmp_path / "copy").read_bytes() == written()
 
 
 def test_standard_output_gets_the_points():

@@ -56,17 +56,22 @@ def test_a_secret_comes_from_its_variable_or_its_file_and_the_first_name_wins(
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(None, "cannot be read"), (b"", "is empty"), (b"\n", "is empty"), (b"\xff\xfe\0", "not a text")],
+    [
+        *[(None, "cannot be read"), (b"", "is empty"), (b"\n", "is empty"), (b"\xff\xfe\0", "not a text")],
+        ("fifo", "is a FIFO; write the secret into a file"),
+    ],
 )
 def test_a_file_without_a_secret_is_named_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | str | None, why: str
 ) -> None:
-    if content is not None:
+    if content == "fifo":
+        os.mkfifo(tmp_path / "p")
+    elif isinstance(content, bytes):
         (tmp_path / "p").write_bytes(content)
     monkeypatch.setenv("TSBENCH_TOKEN_FILE", str(tmp_path / "p"))
     with pytest.raises(UserMistake, match=why) as caught:
         credentials.read("TSBENCH_TOKEN")
-    assert str(caught.value).startswith(f"TSBENCH_TOKEN_FILE={tmp_path / 'p'} ")
+    assert str(caught.value).startswith(f"TSBENCH_TOKEN_FILE={tmp_path / 'p'}")
     assert "\n" not in str(caught.value)
 
 

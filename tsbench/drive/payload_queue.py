@@ -43,10 +43,8 @@ READY_S = 600.0
 """Time limit for the encoder to start and to fill the queue, or for a user that waits for it, in seconds.
 
 Before its first write it computes all that the bulk load has stored."""
-_LOOK_S = 0.5
-"""How often is looked whether an encoder that is not ready still runs, in seconds."""
 END_S = 10.0
-"""Time limit for the killed encoder to end, in seconds."""
+"""Time limit for an encoder that was killed, or that has closed its pipe, to end, in seconds."""
 _PIPE_BYTES = 1 << 18
 """Room of the pipe from the encoder, and the most that is read from it at a time."""
 
@@ -249,13 +247,9 @@ class PayloadQueue:
         give_up = time.monotonic() + READY_S
         select = get_original("select", "select")
         while not self._is_ready or any(kind.pending for kind in self._kinds.values()):
-            readable, _, _ = select([encoder.incoming], [], [], _LOOK_S)
+            readable, _, _ = select([encoder.incoming], [], [], max(0.0, give_up - time.monotonic()))
             if not readable:
-                if encoder.how():
-                    raise Broken(f"the encoder has ended{encoder.how()}")
-                if time.monotonic() > give_up:
-                    raise Broken(f"the encoder was not ready within {READY_S:g} s")
-                continue
+                raise Broken(f"the encoder was not ready within {READY_S:g} s")
             self._receive(os.read(encoder.incoming, _PIPE_BYTES), _raise)
 
     def _read(self, encoder: _Encoder) -> None:
@@ -345,20 +339,16 @@ class _Encoder:
                 start_new_session=True,  # Ctrl-C is for Locust
                 preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - one system call, prepared before the fork
             )
-        finally:
-            os.close(its_input)
-            os.close(its_output)
+        finally:  # at once: gevent's `os.close` waits for the event loop, and `_await` for the end of these pipes
+            close = get_original("os", "close")
+            close(its_input)
+            close(its_output)
 
     def how(self) -> str:
-        """Return how the process ended, such as ` (killed by SIGKILL)`; "" if it runs. The process is not collected."""
-        try:
-            found = os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # the event loop has collected it
-            code = self._child.poll()
-            return f" ({how_it_ended(code)})" if code is not None else " (its end was not seen)"
-        if found is None:
-            return ""
-        return f" ({how_it_ended(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)})"
+        """Return how the process ended, such as ` (killed by SIGKILL)`, after its pipe has; "" if it does not end."""
+        with suppress(subprocess.TimeoutExpired):
+            return f" ({how_it_ended(self._child.wait(END_S))})"
+        return ""
 
     def kill(self) -> None:
         """Kill the process and close the pipes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import time
 from contextlib import contextmanager, nullcontext
@@ -155,7 +156,7 @@ def output(path: str, *, force: bool = False) -> Iterator[IO[bytes]]:
     """Open a file to generate into: `-` is standard output, and a name that ends in `.zst` is compressed.
 
     A file gets its name when it is complete, `<name>.partial` until then; after an error or an interrupt it is deleted.
-    Devices and pipes are written directly.
+    Devices and pipes are written directly; a pipe's reader must be there.
 
     Raises
     ------
@@ -174,7 +175,8 @@ def output(path: str, *, force: bool = False) -> Iterator[IO[bytes]]:
     try:
         raw = _open(path) if partial is None else partial.open("wb")
     except OSError as error:
-        raise UserMistake(f"cannot write {name}: {error.strerror}") from None
+        alone = "nobody reads from it; start its reader first" if error.errno == errno.ENXIO else error.strerror
+        raise UserMistake(f"cannot write {name}: {alone}") from None
     try:
         with raw, _compressed(raw) if path.endswith(".zst") else nullcontext(raw) as out:
             yield out
@@ -212,4 +214,11 @@ def _compressed(raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
 def _open(path: str) -> IO[bytes]:
     if path == "-":
         return open(sys.stdout.fileno(), "wb", closefd=False)
-    return Path(path).open("wb")
+    raw = open(path, "wb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
+    os.set_blocking(raw.fileno(), True)
+    return raw
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for the reader of a pipe, who may never come."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from tsbench.errors import UserMistake
+from tsbench.errors import UserMistake, expect_regular
 
 DATABASE = ("TSBENCH_PASSWORD", "TSBENCH_TOKEN")
 """Environment variables with secrets for databases."""
@@ -77,9 +77,10 @@ def read_file(label: str, path: str) -> str:
     Raises
     ------
     tsbench.errors.UserMistake
-        If the file cannot be read, is not text, or is empty.
+        If it is no file, cannot be read, is not text, or is empty.
     """
     try:
+        expect_regular(Path(path), "write the secret into a file: it is read several times", label)
         text = Path(path).read_text(encoding="utf-8").strip("\r\n")
     except OSError as error:
         raise UserMistake(f"{label} cannot be read: {error.strerror}") from None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import socket
+import stat
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlsplit
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
@@ -31,7 +33,7 @@ def check_text(endpoint: str) -> str:
     ------
     tsbench.errors.UserMistake
         If the endpoint holds a password or token, a control character (also one that is escaped, such as %00), or what
-        is no text; or if it is too long.
+        is no text; if it is too long, or an option names a FIFO.
     """
     credentials.refuse_secrets(endpoint, "the endpoint")
     shown = shortened(endpoint.rpartition("@")[2].partition("?")[0], 200)
@@ -43,7 +45,16 @@ def check_text(endpoint: str) -> str:
         raise UserMistake(f"{shown}: the endpoint is not text in UTF-8; write other characters as %XX") from None
     if found:
         raise UserMistake(f"{shown}: the endpoint holds the control character %{found[0][0]:02X}; take it out")
+    for name, value in parse_qsl(endpoint.partition("?")[2]):
+        if _is_fifo(value):  # a driver would wait in it, without any time limit
+            raise UserMistake(f"{shown}: {name}={shortened(value, 200)} is a FIFO; name a file")
     return shown
+
+
+def _is_fifo(path: str) -> bool:
+    with suppress(OSError):
+        return stat.S_ISFIFO(Path(path).stat().st_mode)
+    return False
 
 
 def split(endpoint: str, form: str) -> SplitResult:

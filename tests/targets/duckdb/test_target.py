@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -70,6 +71,19 @@ class TestDuckdb(TargetContract):
             connection.execute("CREATE UNIQUE INDEX one ON tsbench.cpu (time, tags_id)")
         batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S, START_NS])
         return session, schema.encode(batch, mode), 1
+
+
+def test_ctrl_c_in_the_middle_of_a_statement_is_ctrl_c_and_no_error_of_the_database(tmp_path: Path) -> None:
+    session = TARGET.connect(f"duckdb://{tmp_path / 'x.duckdb'}", COLUMNS, timeout_s=60)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            session.query(ENDLESS, ("n",))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    session.close()
 
 
 def test_a_file_that_is_no_database_is_the_users_mistake(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def _hidden(endpoint: str) -> str:
 
 def _passfile_password(found: Mapping[str, Any]) -> str | None:
     """Return the password for these parameters in their passfile, which PGPASSWORD would override in libpq."""
-    if not os.environ.get("PGPASSWORD"):
+    if not os.environ.get("PGPASSWORD") or not Path(found["passfile"]).is_file():  # libpq takes no FIFO either
         return None
     wanted = [str(found.get(name, "")) for name in ("host", "port", "dbname", "user")]
     with suppress(OSError):
