@@ -475,16 +475,24 @@ def outcomes(original: Path, count: int, seed: int, only: int | None = None) -> 
     """Return what came of `count` damaged copies of a set."""
     turns = [damage for damage, share in DAMAGES.items() for _ in range(share)]
     random.Random(seed).shuffle(turns)
-    numbers = range(count) if only is None else [only]
-    return [_told(outcome_of(number, original, turns[number % len(turns)], seed)) for number in numbers]
+    found: list[Outcome] = []
+    for number in range(count) if only is None else [only]:
+        found.append(one := outcome_of(number, original, turns[number % len(turns)], seed))
+        if one.fault:
+            print(f"{one.number} {one.damage} FAULT: {one.fault}", flush=True)
+        if len(found) % 25 == 0:
+            print(totals(found), flush=True)
+    return found
 
 
-def _told(one: Outcome) -> Outcome:
-    if one.fault:
-        print(f"{one.number} {one.damage} FAULT: {one.fault}", flush=True)
-    elif one.number % 25 == 24:
-        print(f"{one.number + 1} sets", flush=True)
-    return one
+def totals(found: list[Outcome]) -> str:
+    """Return what came of the sets, in one line."""
+    faulty, tracebacks = sum(one.fault != "" for one in found), sum("a traceback" in one.fault for one in found)
+    return (
+        f"{len(found)} damaged sets: {faulty} faulty, {tracebacks} tracebacks, exit codes "
+        f"{dict(Counter(one.code for one in found))}; slowest {max(one.cpu_s for one in found):.1f} s CPU, "
+        f"largest {max(one.peak_mb for one in found):.0f} MB"
+    )
 
 
 def main() -> int:
@@ -498,13 +506,8 @@ def main() -> int:
         found = outcomes(real_set(Path(place)), count, seed, only)
     if only is not None:
         print(found[0])
-    faults = [one for one in found if one.fault]
-    print(
-        f"{len(found)} damaged sets (seed {seed}) in {time.monotonic() - started:.0f} s: {len(faults)} faulty,",
-        f"exit codes {dict(Counter(one.code for one in found))}; slowest {max(one.cpu_s for one in found):.1f} s CPU,",
-        f"largest {max(one.peak_mb for one in found):.0f} MB",
-    )
-    return 1 if faults else 0
+    print(f"seed {seed}, {time.monotonic() - started:.0f} s: {totals(found)}")
+    return 1 if any(one.fault for one in found) else 0
 
 
 if __name__ == "__main__":

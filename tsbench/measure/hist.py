@@ -163,6 +163,12 @@ class SparseHistogram:
         """Return the counters of one histogram that saw what all parts saw."""
         if len(parts) == 1:
             return parts[0]
+        if sum(part.index.size for part in parts) > _LENGTH:
+            whole = Histogram()
+            for part in parts:
+                part.add_to(whole)
+            index = np.flatnonzero(whole.counts)
+            return cls(index, whole.counts[index])
         index, inverse = np.unique(np.concatenate([part.index for part in parts]), return_inverse=True)
         count = np.zeros(len(index), dtype=np.int64)
         np.add.at(count, inverse, np.concatenate([part.count for part in parts]))
