@@ -135,6 +135,21 @@ def test_an_answer_that_cannot_be_decoded_is_that_ops_error(
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "protocol"), caught.value
 
 
+def test_a_malformed_head_is_an_error_and_prints_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def serve(channel: Channel) -> None:
+        while request := http.read_request(channel):
+            is_for_urllib3 = request.startswith((b"GET /api/v2/orgs", b"POST /api/v2/buckets"))
+            channel.send(http.response(fields=b"\0: 5\r\n" if is_for_urllib3 else b""))
+
+    with FakeServer(serve) as server, environment(TSBENCH_PASSWORD=SECRET):
+        target, schema = get("influxdb2"), get("influxdb2").schemas["tags"]
+        session = target.connect(http.ENDPOINTS["influxdb2"].format(port=server.port), schema, timeout_s=2)
+        with pytest.raises(OpError):
+            session.run(schema.create([CPU], shared_tags()))
+        session.close()
+    assert caplog.text == ""
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 MOST_BYTES = 400_000_000

@@ -19,6 +19,8 @@ from tests.hostile.doors import SECRET, Channel, FakeServer, environment
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.run.time_limits import Limits
+from tsbench.targets import credentials
+from tsbench.targets.mongodb.endpoint import parse
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
@@ -177,6 +179,7 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tsbench.run.campaign.run_cell", connect)
 
 
+@pytest.mark.filterwarnings("error::UserWarning")  # which would be more lines on the console
 @pytest.mark.usefixtures("connecting")
 def test_any_endpoint_is_taken_or_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ports: dict[str, int]
@@ -229,6 +232,7 @@ ANSWERS = "answers there; name its target"
         ("mongodb", "mongodb://h/tsbench?authMechanism=X", "authmechanism must be in"),
         ("mongodb", "mongodb://u@h/tsbench?authMechanism=PLAIN", "sends the password as it is"),
         ("mongodb", "mongodb://h/tsbench%00", "holds the control character %00"),
+        ("mongodb", "mongodb://h/tsbench?w=1&W=0", "the option w is given twice; keep one"),
         ("mongodb", f"mongodb://h/tsbench?expireAfterSeconds={DIGITS}", "is not a whole number of seconds"),
         ("postgres", "postgresql://u@127.0.0.1:{a MariaDB server}/tsbench", f"a MariaDB server {ANSWERS}"),
         ("postgres", "postgresql://u@127.0.0.1:{an InfluxDB server}/tsbench", f"an InfluxDB server {ANSWERS}"),
@@ -252,6 +256,7 @@ ANSWERS = "answers there; name its target"
         ("null", "null://[x", "is not a URL"),
     ],
 )
+@pytest.mark.filterwarnings("error")  # which would be more lines on the console
 @pytest.mark.usefixtures("connecting")
 def test_the_cause_is_named_in_one_line_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ports: dict[str, int], name: str, endpoint: str, words: str
@@ -286,6 +291,16 @@ def test_the_cause_is_named_in_one_line_at_once(
     assert words in line
     assert "Topology" not in line
     assert took_s < 20  # of a busy machine; 2 s for MongoDB, 4 for others, on an idle one
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_option_leads_mongodbs_client_to_no_other_server_than_the_one_of_the_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(credentials.ENTITLED, "mongodb://own/tsbench")
+    found = parse("mongodb://foreign/tsbench?directConnection=false&readPreferenceTags=a:b&readPreferenceTags=a:c")
+    assert found.url.count("directConnection") == 1
+    assert found.url.endswith("directConnection=true")
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Other: y", "a\nb", "a\x00b"])

@@ -8,6 +8,7 @@ tsbench creates and deletes the bucket, and marks it in its description; a bucke
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -237,7 +238,10 @@ class Influx2Session(Counting):
         url = f"{'https' if place.tls else 'http'}://{place}"
         # Without `retries` urllib3 would send a request up to four times.
         timeout_ms = max(1, int(timeout_s * 1_000))
-        return InfluxDBClient(url, self._token or "", org=self._org, timeout=timeout_ms, retries=False)
+        client = InfluxDBClient(url, self._token or "", org=self._org, timeout=timeout_ms, retries=False)
+        # Its warnings of malformed heads are tracebacks; what matters of them is an error besides. The client sets one.
+        logging.getLogger("urllib3").setLevel(logging.ERROR)
+        return client
 
     def _busy(self, timeout_s: float) -> float:
         """Return the number of compactions that are active or queued."""

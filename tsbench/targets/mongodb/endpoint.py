@@ -36,7 +36,7 @@ from tsbench.targets.op_context import decoded
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _TELLING = frozenset({"PLAIN", "MONGODB-OIDC"})
 """Mechanisms that hand over what a listener could log in with; they are used only if an endpoint names them."""
@@ -96,13 +96,14 @@ def parse(endpoint: str) -> Endpoint:
     try:
         parts = urlsplit(endpoint)
         given = parse_qsl(parts.query, keep_blank_values=True)
+        _refuse_repeated(shown, [name.lower() for name, _ in given])
         user = parts.username or ""
         bare = parts.netloc.rpartition("@")[2]
         if parts.scheme == "mongodb" and "," not in bare and not credentials.is_entitled(endpoint):
-            given.append(("directConnection", "true"))  # or the driver would connect to all hosts that the server names
-        url = urlunsplit(
-            (parts.scheme, bare, parts.path or "/", urlencode([g for g in given if g[0] not in options.OURS]), "")
-        )
+            # Or the driver would connect to all hosts that the server names.
+            given = [g for g in given if g[0].lower() != "directconnection"] + [("directConnection", "true")]
+        theirs = urlencode([g for g in given if g[0] not in options.OURS], safe=":,")  # it does not decode tags
+        url = urlunsplit((parts.scheme, bare, parts.path or "/", theirs, ""))
         # A service record would be looked up in the domain name system: it is, when a session is opened.
         known = parse_uri(url.replace("mongodb+srv://", "mongodb://"), warn=False)
     except OSError as error:  # of a file that an option names
@@ -115,6 +116,13 @@ def parse(endpoint: str) -> Endpoint:
     options.check(shown, dict(given))
     _keep_from_listeners(shown, parts.scheme, known["options"])
     return Endpoint(url, user, database, {name: value for name, value in given if name in options.OURS})
+
+
+def _refuse_repeated(shown: str, names: Sequence[str]) -> None:
+    """Refuse an option that is given twice, of which the driver would take the last and warn on the console."""
+    for name in names:
+        if names.count(name) > 1 and name != "readpreferencetags":  # a list
+            raise UserMistake(f"{shown}: the option {name} is given twice; keep one")
 
 
 def _keep_from_listeners(shown: str, scheme: str, given: Mapping[str, Any]) -> None:
