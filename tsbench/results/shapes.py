@@ -89,7 +89,7 @@ FILES: dict[str, dict[str, Shape]] = {
     "clock.json": dict.fromkeys(("go_s", "start_s", "end_s", "stopped_s"), "number"),
     "locust.json": {
         **dict.fromkeys(("requests", "failures", "users"), "number"),
-        "shares": [{"name": "text", "client": "text", "ended": "text"}],
+        "shares": [dict.fromkeys(("name", "client", "ended", "refused"), "text")],
     },
 }
 """Other files, by name."""

@@ -77,9 +77,9 @@ class Processes:
         return self.users.get("users_mean", self.users.get("users", 0))
 
     def missing(self) -> list[dict[str, Any]]:
-        """Return the shares of the workers that did not finish."""
+        """Return the shares of the workers that did not finish, or that were not heard any more."""
         ended = {share["name"] for share in self.shares}
-        return [share for share in self.planned if share["name"] not in ended]
+        return [share for share in self.planned if share["name"] not in ended or share.get("refused")]
 
     @property
     def window(self) -> dict[str, float]:
@@ -99,7 +99,7 @@ class Processes:
         """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""
         texts = [
             f"{share['name']} with streams {', '.join(map(str, share['streams']))}"
-            + (f" ({share['ended']})" if share.get("ended") else "")
+            + (f" ({why})" if (why := share.get("refused") or share.get("ended")) else "")
             for share in self.missing()
         ]
         if texts:
@@ -137,7 +137,10 @@ def recorded() -> Iterator[None]:
 def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
-    merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+    try:
+        merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+    except OSError as error:
+        raise damaged(run / "latency", error) from None
     if merged.per_second is not None:
         from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 

@@ -1,7 +1,8 @@
 """Locust's connections between a master and its workers, encrypted by ZeroMQ's CURVE with keys of their shared secret.
 
 Locust's own messages are plain and carry no proof of who sent them, and its master listens on all interfaces. Here
-nothing is sent or read before both ends have shown that they know the secret (see `keys`).
+nothing is sent or read before both ends have shown that they know the secret (see `keys`), and a master takes only
+messages of the shape of their kind (see `messages`).
 
 Not prevented: connections can be held back or cut, and whoever knows the secret can speak for any worker and for the
 master. `locust -f -`, which fetches the locustfile from a master before any of this is loaded, does not work with such
@@ -13,16 +14,20 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gevent
 import zmq.green as zmq
 from locust.exception import RPCError
+from locust.rpc import Message
 from zmq.utils.monitor import parse_monitor_message
 
 from tsbench.drive import locust_internals
+from tsbench.drive.cluster import messages
 from tsbench.drive.cluster.keys import VARIABLE, keys_for
 from tsbench.errors import UserMistake
+from tsbench.text import MARK, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +80,8 @@ class _Server(locust_internals.RpcServer):
     def __init__(self, host: str, port: int) -> None:
         self._keys = _or_exit(lambda: keys_for(host, "--master-bind-host"))
         self._warned: dict[str, float] = {}
+        self.refused: dict[str, str] = {}
+        """The workers that are not heard any more, and why."""
         try:
             super().__init__(host, port)
         except RPCError as error:  # Locust compares the error's text, which newer versions of ZeroMQ have extended
@@ -100,9 +107,47 @@ class _Server(locust_internals.RpcServer):
             self._warned[what] = time.monotonic()
             logger.warning("tsbench: %s", what)
 
+    def recv_from_client(self) -> tuple[str, Message]:
+        """Return the id of the next worker that sent something, and its message; one of another shape ends its part."""
+        while True:
+            try:
+                sender, *content = self.socket.recv_multipart()
+            except zmq.ZMQError as error:
+                raise RPCError("ZMQ network broken") from error
+            worker = sender.decode(errors="replace")
+            if worker not in self.refused:
+                try:
+                    return worker, _read(worker, content)
+                except ValueError as error:
+                    self.refuse(worker, str(error))
+            gevent.sleep(0)
+
+    def refuse(self, worker: str, why: str) -> None:
+        """Ignore all further messages of a worker, and ask it to end."""
+        self.refused[worker] = why
+        logger.error(
+            "tsbench: worker %s sent a message that no worker sends (%s); its part ends", shortened(worker, 100), why
+        )
+        with suppress(RPCError):
+            self.send_to_client(Message("quit", None, worker))
+
     def close(self, linger: int | None = None) -> None:
         self._monitor.close()
         super().close(linger)
+
+
+def _read(worker: str, content: list[bytes]) -> Message:
+    """Return the message in the frames of a worker, in its name; raises ValueError for what no worker sends."""
+    try:
+        (packed,) = content
+        message: Message = Message.unserialize(packed)
+    except Exception as error:  # noqa: BLE001 - whatever Locust's decoder raises for such bytes
+        raise ValueError(f"no message of Locust: {shortened(str(error))}") from None
+    if not worker.isprintable() or MARK in worker:
+        raise ValueError("its name is no text")
+    messages.check(message.type, message.data)
+    message.node_id = worker
+    return message
 
 
 class _Client(locust_internals.RpcClient):

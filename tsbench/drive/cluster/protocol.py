@@ -23,6 +23,7 @@ from locust.runners import STATE_MISSING
 from tsbench.drive import locust_internals
 from tsbench.drive.cluster import files
 from tsbench.drive.cluster.clocks import Ping, offset_ns
+from tsbench.drive.cluster.messages import DRAINED, FILE, GO, PING, PONG, RATE, READY, SHARE, STOP, STOPPED, USER
 from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import Share
 from tsbench.errors import Broken, UserMistake
@@ -33,6 +34,7 @@ from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import how_it_ended
 from tsbench.targets import credentials, registry
 from tsbench.targets.op_context import caused_line
+from tsbench.text import printable_line
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -45,10 +47,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-PING, PONG, SHARE, READY, USER, GO, RATE, DRAINED, STOP, FILE, STOPPED = (
-    f"tsbench-{word}"
-    for word in ("ping", "pong", "share", "ready", "user", "go", "rate", "drained", "stop", "file", "stopped")
-)
 PINGS = 8
 PING_TIMEOUT_S = 2.0
 READY_TIMEOUT_S = 60.0
@@ -79,6 +77,7 @@ class MasterProtocol:
         self._errors: dict[str, str] = {}
         self._pids: dict[str, int] = {}
         self._watcher: gevent.Greenlet | None = None
+        self._refused: dict[str, str] = runner.server.refused  # type: ignore[attr-defined] # of `encryption`
         self._run: RunPlan | None = None
         self._inbox: files.Inbox | None = None
         listeners = {
@@ -145,9 +144,12 @@ class MasterProtocol:
         give_up = time.monotonic() + READY_TIMEOUT_S
         ours = {share["client"]: share["name"] for share in self.shares}
         while True:
+            for client, why in self._refused.items():
+                if client in ours:
+                    raise Broken(f"{ours[client]} ({client}) sent a message that no worker sends ({why})")
             for client, error in self._errors.items():
-                if error:
-                    raise UserMistake(f"{ours[client]} ({client}) cannot take part: {error}")
+                if error and client in ours:
+                    raise UserMistake(f"{ours[client]} ({client}) cannot take part: {printable_line(error)}")
             waiting = [client for client in ours if client not in self._errors or client not in self.present()]
             if not waiting:
                 return
@@ -159,6 +161,8 @@ class MasterProtocol:
             gevent.sleep(0.05)
 
     def _on_ready(self, msg: Any, **_: Any) -> None:
+        if msg.node_id not in {share["client"] for share in self.shares}:
+            return
         self._errors[msg.node_id] = msg.data["error"]
         if _machine() == msg.data["machine"] != "":
             self._pids[msg.node_id] = msg.data["pid"]
@@ -193,9 +197,10 @@ class MasterProtocol:
         return offset_ns(pings)
 
     def _on_pong(self, msg: Any, **_: Any) -> None:
-        answered, values = self._pongs[msg.node_id]
-        values += [msg.data["time_ns"], epoch_ns()]
-        answered.set()
+        answered, values = self._pongs.get(msg.node_id, (None, []))
+        if answered is not None and not answered.is_set():
+            values += [msg.data["time_ns"], epoch_ns()]
+            answered.set()
 
     def go(self, clock: Clock) -> None:
         """Send the start signal to all workers; after it, another measured window."""
@@ -216,7 +221,7 @@ class MasterProtocol:
 
     def present(self) -> set[str]:
         """Return the ids of the run's workers that are not lost."""
-        ours = {share["client"] for share in self.shares}
+        ours = {share["client"] for share in self.shares} - {*self._refused}
         return {client.id for client in self._runner.clients.all if client.state != STATE_MISSING} & ours
 
     def stop(self, run: RunPlan) -> None:
@@ -226,8 +231,13 @@ class MasterProtocol:
         lost.
         """
         self._awaited = self.present()
-        if not self._awaited:
-            return
+        if self._awaited:
+            self._await_stopped(run)
+        for share in self.shares:
+            if why := self._refused.get(share["client"]):
+                share["refused"] = f"a message that no worker sends: {why}"
+
+    def _await_stopped(self, run: RunPlan) -> None:
         self._all_stopped.clear()
         self._runner.send_message(STOP, {})
         give_up = time.monotonic() + run.spec.drive.stop_timeout / NS_PER_S + 15

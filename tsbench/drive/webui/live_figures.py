@@ -12,6 +12,7 @@ from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram, values_needed
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.recorder import TIMES
+from tsbench.results.limits import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,6 +88,7 @@ class Figures:
             lambda: defaultdict(list)
         )
         self._cpu: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+        self._names: set[str] = set()
 
     def begin(self, test: str) -> None:
         """Start a new test; updates of other tests are ignored from now on."""
@@ -106,9 +108,12 @@ class Figures:
                     self._totals[f"{op}|{kind}"].counts[part.index] -= part.count
 
     def take(self, news: News) -> None:
-        """Merge an update of a process."""
+        """Merge an update of a process; raises ValueError for more ops than a run has."""
         if news.test != self.test:
             return
+        self._names |= {tag for tag, _, _ in news.histograms} | {op for op, _, _ in news.counts}
+        if len(self._names) > LIMITS.tags + LIMITS.ops:
+            raise ValueError(f"live updates of more than {LIMITS.ops} ops")
         self._revision += 1
         for tag, second, sparse in news.histograms:
             self._see(news.process, tag, second, sparse)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.hist import SparseHistogram
+from tsbench.results.reading import Room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,9 +72,11 @@ class News:
         Raises
         ------
         ValueError
-            If a histogram is damaged.
+            If a histogram is damaged, or all of them unpack to more than those of a log of their size.
         """
-        histograms = [(tag, second, SparseHistogram.decode(text)) for tag, second, text in message["histograms"]]
+        texts = message["histograms"]
+        room = Room(sum(len(text) for _, _, text in texts))
+        histograms = [(tag, second, SparseHistogram.decode(text, room)) for tag, second, text in texts]
         counts = [(op, second, dict(counts)) for op, second, counts in message["counts"]]
         cpu = [(second, cpu_ns, wall_ns) for second, cpu_ns, wall_ns in message["cpu"]]
         return cls(message["test"], message["process"], histograms, counts, cpu)

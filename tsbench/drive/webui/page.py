@@ -172,10 +172,14 @@ class WebPage:
     def _on_began(self, process: LoadProcess) -> None:
         self._outbox = _attach(str(process.directory), process)
 
-    def _on_worker_report(self, data: dict[str, Any], **_: Any) -> None:
-        if "tsbench" in data:
+    def _on_worker_report(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
+        update = data.pop("tsbench", None)
+        if update is not None:
             self.figures.start_s = self._coordinator.start_s
-            self.figures.take(News.unpacked(data.pop("tsbench")))
+            try:
+                self.figures.take(News.unpacked({**update, "process": client_id}))
+            except ValueError as error:
+                self._runner.server.refuse(client_id, str(error))
 
     def _on_test_stop(self, **_: Any) -> None:
         self._take()
