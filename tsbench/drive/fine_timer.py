@@ -90,7 +90,7 @@ class FineTimer:
             _libc.timerfd_settime(self._fd, _ABSOLUTE, self._given, None)
 
     def _ended(self) -> None:
-        """Wake whose moments have come, also those that come meanwhile: setting the timer costs more than a look."""
+        """Resume those whose moments have come, also meanwhile: setting the timer costs more than a look."""
         waiting, self._is_waking = self._waiting, True
         try:
             for _ in range(len(waiting)):  # at most: a user whose ops take no time is due again at once
