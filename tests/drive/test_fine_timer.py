@@ -51,9 +51,28 @@ def test_sleepers_wake_in_the_order_of_their_moments_none_early() -> None:
 def test_a_moment_that_has_passed_is_not_waited_for() -> None:
     timer, ran = FineTimer(), Event()
     gevent.spawn(ran.set)
-    timer.sleep_until_ns(perf_counter_ns())
+    assert not timer.sleep_until_ns(perf_counter_ns())
     assert not ran.is_set()
+    assert timer.sleep_until_ns(perf_counter_ns() + MS)
+    assert ran.is_set()
     timer.close()
+
+
+def test_who_sleeps_again_while_others_are_woken_keeps_nobody_from_running() -> None:
+    timer, rounds = FineTimer(), 0
+
+    def restless() -> None:
+        nonlocal rounds
+        while rounds < 1_000_000:
+            rounds += 1
+            timer.sleep_until_ns(perf_counter_ns() + 5_000)
+
+    sleepers = [gevent.spawn(restless) for _ in range(3)]
+    gevent.sleep(0.02)
+    gevent.killall(sleepers)
+    timer.sleep_until_ns(perf_counter_ns() + MS)
+    timer.close()
+    assert 0 < rounds < 1_000_000
 
 
 def test_a_killed_sleeper_is_forgotten_and_the_others_wake() -> None:

@@ -31,6 +31,7 @@ PRIVATE = {
     "HEARTBEAT_LIVENESS",
     "zmqrpc",
     "update_template_args",
+    "_sleep",
 }
 
 
@@ -76,6 +77,23 @@ print(len(calls))
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1"]
+
+
+def test_a_user_that_has_slept_goes_on_at_once_and_any_other_lets_others_run() -> None:
+    text = """
+import gevent
+from locust import TaskSet
+from tsbench.drive import locust_internals
+locust_internals.sleep_once()
+locust_internals.sleep_once()
+ran = []
+gevent.spawn(ran.append, 1)
+for seconds in (locust_internals.SLEPT, 0.0):
+    TaskSet._sleep(None, seconds)
+    print(len(ran))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "1"]
 
 
 def environment(end: str) -> Path:

@@ -81,6 +81,7 @@ class Coordinator:
         self._unrecorded = ""
         self._drained = Event()
         locust_internals.parse_defaults_once()
+        locust_internals.sleep_once()
         runner = environment.runner
         self._team = MasterProtocol(runner, self.user_started) if isinstance(runner, MasterRunner) else None
         self._member = WorkerProtocol(runner, self) if isinstance(runner, WorkerRunner) else None

@@ -63,7 +63,8 @@ class Turn:
         That is the time since it was due, or since the user's op before would have ended then, and the time
         `held_up_ns` for which the process was interrupted while it sent.
         """
-        delayed_ns = max(0, started_ns - max(self.due_ns, self.free_ns)) + held_up_ns
+        ready_ns = max(self.due_ns, self.free_ns)
+        delayed_ns = started_ns - ready_ns + held_up_ns if started_ns > ready_ns else held_up_ns
         self.ended_ns, self.lain_ns, self.free_ns = ended_ns, lain_ns, ended_ns - delayed_ns
         return delayed_ns
 
@@ -134,17 +135,18 @@ class DueTimes:
         self.schedule.generator_late += is_measured and is_late and turn.free_ns <= due_ns
         return True
 
-    def think(self, turn: Turn, think_s: float, *, exactly: bool) -> None:
+    def think(self, turn: Turn, think_s: float, *, exactly: bool) -> bool:
         """Let a user of a closed loop wait until so long after its answer arrived, however late that was read.
 
-        `exactly`: its next op is due then. If not, the user may do something else before, and after its last op.
+        `exactly`: its next op is due then. If not, the user may do something else before, and after its last op. Return
+        whether others could run meanwhile.
         """
         if self._stripe is not None or not turn.ended_ns:
-            return
+            return False
         since_ns = turn.ended_ns if exactly else self._timebase.now_ns() - turn.lain_ns
         next_ns = since_ns + int(think_s * NS_PER_S)
         turn.next_ns = next_ns if exactly else 0
-        self.sleep_until_ns(next_ns)
+        return self._timer.sleep_until_ns(next_ns - self._timebase.origin_ns)
 
     def sleep_until_ns(self, moment_ns: int) -> None:
         """Sleep until a moment in epoch ns; return at once if it has passed."""

@@ -53,7 +53,8 @@ class FineTimer:
         """Numbers of greenlets that were killed meanwhile."""
         self._numbers = count()
         self._setting = _Setting()
-        self._set_to: int | None = None
+        self._given = ctypes.byref(self._setting)
+        self._is_waking = False
         self._fd = -1
         if _libc is not None:
             self._fd = _libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
@@ -63,45 +64,50 @@ class FineTimer:
             self._watcher = self._hub.loop.io(self._fd, 1)
             self._watcher.start(self._ended)
 
-    def sleep_until_ns(self, moment_ns: int) -> None:
-        """Sleep until a moment of `time.perf_counter_ns`; return at once if it has passed."""
+    def sleep_until_ns(self, moment_ns: int) -> bool:
+        """Sleep until a moment of `time.perf_counter_ns`; return False at once if it has passed, True afterwards."""
         left_ns = moment_ns - perf_counter_ns()
         if left_ns <= 0:
-            return
+            return False
         if self._watcher is None:
             gevent.sleep(left_ns / NS_PER_S)
-            return
+            return True
         number = next(self._numbers)
         heapq.heappush(self._waiting, (moment_ns, number, getcurrent()))
-        self._set()
+        if self._waiting[0][1] == number and not self._is_waking:
+            self._set()
         try:
             self._hub.switch()
         except BaseException:  # killed, or a timeout: nobody is to be woken
             self._gone.add(number)
             raise
+        return True
 
     def _set(self) -> None:
-        """Set the kernel's timer to the earliest moment."""
-        moment_ns = self._waiting[0][0]
-        if self._set_to == moment_ns or _libc is None:
-            return
-        self._set_to = moment_ns
-        self._setting.at_s, self._setting.at_ns = divmod(moment_ns, NS_PER_S)
-        _libc.timerfd_settime(self._fd, _ABSOLUTE, ctypes.byref(self._setting), None)
+        """Set the kernel's timer to the earliest moment; it forgets that it had ended."""
+        if _libc is not None:
+            self._setting.at_s, self._setting.at_ns = divmod(self._waiting[0][0], NS_PER_S)
+            _libc.timerfd_settime(self._fd, _ABSOLUTE, self._given, None)
 
     def _ended(self) -> None:
-        self._set_to = None
-        with suppress(BlockingIOError):  # it was set to a later moment after it had ended
-            os.read(self._fd, _SIZE)
-        now_ns = perf_counter_ns()
-        while self._waiting and self._waiting[0][0] <= now_ns:
-            _, number, greenlet = heapq.heappop(self._waiting)
-            if number in self._gone:
-                self._gone.remove(number)
-            else:
-                greenlet.switch()
-        if self._waiting:
+        """Resume those whose moments have come, also meanwhile: setting the timer costs more than a look."""
+        waiting, self._is_waking = self._waiting, True
+        try:
+            for _ in range(len(waiting)):  # at most: a user whose ops take no time is due again at once
+                if not waiting or waiting[0][0] > perf_counter_ns():
+                    break
+                _, number, greenlet = heapq.heappop(waiting)
+                if number in self._gone:
+                    self._gone.remove(number)
+                else:
+                    greenlet.switch()
+        finally:
+            self._is_waking = False
+        if waiting:
             self._set()
+        elif self._watcher is not None:
+            with suppress(BlockingIOError):  # it was set to a later moment after it had ended
+                os.read(self._fd, _SIZE)
 
     def close(self) -> None:
         """Release the kernel's timer and wake who still sleeps."""

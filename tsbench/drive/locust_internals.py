@@ -16,6 +16,7 @@ import gevent.os
 from locust import argument_parser, runners, web
 from locust.event import EventHook
 from locust.rpc import zmqrpc
+from locust.user.task import TaskSet
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -40,6 +41,7 @@ def missing() -> list[str]:
         "locust.runners.WorkerNode.heartbeat": "heartbeat" in runners.WorkerNode.__init__.__code__.co_names,
         "locust.runners.WorkerRunner._send_stats": hasattr(runners.WorkerRunner, "_send_stats"),
         "locust.runners.rpc": getattr(runners, "rpc", None) is zmqrpc,
+        "locust.user.task.TaskSet._sleep": "_sleep" in TaskSet.wait.__code__.co_names,
         "locust.web.WebUI._swarm_greenlet": "_swarm_greenlet" in web.WebUI.__init__.__code__.co_names,
         "locust.web.WebUI.update_template_args": hasattr(web.WebUI, "update_template_args"),
     }
@@ -57,6 +59,28 @@ def count_request_listeners(environment: Environment) -> int:
     """
     handlers = getattr(environment.events.request, "_handlers", None)
     return 2 if handlers is None else len(handlers)
+
+
+# --- users ------------------------------------------------------------------------------------------------------------
+
+
+SLEPT = float(0)
+"""What a `wait_time` returns that has slept itself: this very object, for `sleep_once`."""
+
+
+def sleep_once() -> None:
+    """Let a user whose `wait_time` returns `SLEPT` go on at once; Locust would take one more turn of the event loop.
+
+    Without the name it does: users sleep for 0 s.
+    """
+    sleep = getattr(TaskSet, "_sleep", None)
+    if sleep is not None and sleep.__module__ != __name__:
+
+        def unless_slept(self: TaskSet, seconds: float) -> None:
+            if seconds is not SLEPT:
+                sleep(self, seconds)
+
+        TaskSet._sleep = unless_slept  # type: ignore[method-assign]  # noqa: SLF001 - there is no public way
 
 
 # --- the start, and workers' statistics -------------------------------------------------------------------------------

@@ -114,17 +114,18 @@ class Direct:
         """Call the function in this greenlet, and time it from the send to the arrival of its answer."""
         if arrival is None:
             return timed(function, *args)
+        value, error = None, None
         arrival.begin()
-        result = timed(function, *args)
-        read_ns = result.ended_ns
-        result.ended_ns = ended_ns = arrival.end(read_ns)
-        result.lain_ns = read_ns - ended_ns
-        result.source = arrival.source
-        if arrival.began_ns:
-            result.began_ns = began_ns = arrival.began_ns
-            if arrival.sent_ns - began_ns > HELD_UP_NS and arrival.sent_ns < ended_ns:
-                result.held_up_ns = arrival.sent_ns - began_ns
-        return result
+        called_ns = perf_counter_ns()
+        try:  # as in `timed`, which would be one call more for every op
+            value = function(*args)
+        except Exception as raised:  # noqa: BLE001 - returned to the caller
+            error = raised
+        read_ns = perf_counter_ns()
+        ended_ns = arrival.end(read_ns)
+        began_ns, sent_ns = arrival.began_ns or called_ns, arrival.sent_ns
+        held_up_ns = sent_ns - began_ns if began_ns + HELD_UP_NS < sent_ns < ended_ns else 0
+        return Timed(value, error, began_ns, ended_ns, arrival.source, 0, held_up_ns, 0, read_ns - ended_ns)
 
 
 def caller_for(*, cooperative: bool) -> Caller:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +13,7 @@ from locust import User, events
 from locust.exception import StopUser
 from locust.runners import WorkerRunner
 
+from tsbench.drive import locust_internals
 from tsbench.drive.cluster import forked_workers
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.due_times import Turn
@@ -45,6 +47,12 @@ def expect_standalone(environment: Environment, **_: Any) -> None:
     sys.exit(2)
 
 
+@cache
+def _named(points: int, mode: WriteMode | None) -> tuple[str, WriteMode]:
+    """Return the name of a write's op, and its mode."""
+    return f"write-{points}", mode or WriteMode.usual(points)
+
+
 class TimeSeriesUser(User):
     """A Locust user with one session to the target, which writes its process's streams and runs seeded queries.
 
@@ -74,8 +82,8 @@ class TimeSeriesUser(User):
         think_s: float = self._think_s()
         if self._process is None or self._process.due_times.is_open_loop:
             return think_s
-        self._process.due_times.think(self._turn, think_s, exactly=self.only_ops)
-        return 0.0
+        has_slept = self._process.due_times.think(self._turn, think_s, exactly=self.only_ops)
+        return locust_internals.SLEPT if has_slept else 0.0
 
     def on_start(self) -> None:
         """Connect, and wait for the run's start, which in bare Locust is that of its first user."""
@@ -104,11 +112,11 @@ class TimeSeriesUser(User):
         process, session = self._process, self._session
         if process is None or session is None or not process.due_times.wait(self._turn):
             raise StopUser
-        write = process.next_write(points, mode or WriteMode.usual(points), self._turn)
+        name, mode = _named(points, mode)
+        write = process.next_write(points, mode, self._turn)
         if write is None:
             self._nothing_left(process)
             return
-        name = f"write-{points}"
         result = process.write(session, write, name, self._turn)
         self._done(process, "write", name, write.payload.nbytes, result)
 

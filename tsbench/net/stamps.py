@@ -58,7 +58,6 @@ class Arrival:
         "_give_up_ns",
         "_known_ns",
         "_length",
-        "_offset_ns",
         "_peek",
         "_recvmsg",
         "_reordered",
@@ -88,7 +87,7 @@ class Arrival:
         self.read_ns = 0
         """When a driver had read an answer of unknown arrival; else 0."""
         self.source = READ
-        self._offset_ns = self._rounds = self._length = self._start = self._seen = 0
+        self._rounds = self._length = self._start = self._seen = 0
         self._reordered = self._room = self._give_up_ns = 0
         self._known_ns = _offset_ns()
 
@@ -120,8 +119,7 @@ class Arrival:
     def sending(self) -> None:
         """Record that a request is about to be sent, or a connection opened for it."""
         if not self.began_ns:
-            self.began_ns = now_ns = perf_counter_ns()
-            self._offset_ns = time_ns() - now_ns
+            self.began_ns = perf_counter_ns()
 
     def sent(self) -> None:
         """Record that a request was handed to the kernel as a whole, at once."""
@@ -215,20 +213,24 @@ class Arrival:
         self.began_ns = self.sent_ns = self.stamp_ns = self.read_ns = self._rounds = self._length = self._start = 0
 
     def end(self, read_ns: int) -> int:
-        """Return when the op's answer arrived, or else when it was read; `source` says which. It was read by then."""
+        """Return when the op's answer arrived, or else when it was read; `source` says which.
+
+        It was read at `read_ns`, just now. The first op to end after the wall clock was set has none of the kernel's
+        time: nobody knows whether the clock was set while its answer was on the way.
+        """
         self.source = READ
         if not self.stamp_ns:
             return self.read_ns or read_ns
         self._give_up_ns = 0  # it has stamps, so that an answer without is an exception
-        began_ns, offset_ns = self._offset_ns, time_ns() - perf_counter_ns()
-        if not -_STEP_NS < offset_ns - began_ns < _STEP_NS:
+        if not -_STEP_NS < time_ns() - read_ns - self._known_ns < _STEP_NS:
             before_ns, self._known_ns = self._known_ns, _offset_ns()
-            offset_ns = self._known_ns
-            if min(abs(offset_ns - began_ns), abs(offset_ns - before_ns)) >= _STEP_NS:
+            if abs(self._known_ns - before_ns) >= _STEP_NS:
                 self.source = STEPPED
                 return read_ns
-        # The wall clock is read after the other one, so that the smallest difference is the best one.
-        arrived_ns = self.stamp_ns - min(offset_ns, began_ns)
+        arrived_ns = self.stamp_ns - self._known_ns
+        if self._rounds == 1 and self.began_ns <= arrived_ns <= read_ns <= arrived_ns + _LAIN_NS:  # nearly all are so
+            self.source = STAMPED
+            return arrived_ns
         if not self.began_ns - _STEP_NS < arrived_ns < read_ns + _STEP_NS:  # not of this answer, or of another clock
             return read_ns
         if (self._rounds > 1 or read_ns - arrived_ns > _LAIN_NS) and self._is_doubtful():

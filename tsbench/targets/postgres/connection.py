@@ -199,7 +199,7 @@ class Statements:
 
 def _is_end(buffer: bytearray, nbytes: int) -> bool:
     """Return whether the bytes end with the message that ends every answer: the server is ready for a query."""
-    return buffer[nbytes - 6 : nbytes - 1] == _READY
+    return nbytes > 5 and buffer.startswith(_READY, nbytes - 6)
 
 
 def _rows(result: PGresult) -> int:
