@@ -172,7 +172,7 @@ class _Client(locust_internals.RpcClient):
         elif self._refusals >= 0:
             if not self._refusals:
                 gevent.spawn_later(REFUSED_S, self._expect_success)
-            # A master that ends in the middle of a handshake looks like one that refuses it without a word, once.
+            # A master that ends in the middle of a handshake looks like one that refuses it once without a reason.
             self._refusals += 2 if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL else 1
 
     def _expect_success(self) -> None:
