@@ -410,8 +410,10 @@ def outcome_of(number: int, original: Path, damage: Callable[[Path, random.Rando
         maker = os.fork()
         if not maker:  # bombs take memory where they are made
             os.chdir(place)
-            (place / "what").write_text(damage(made, draw))
-            os._exit(0)
+            try:
+                (place / "what").write_text(damage(made, draw))
+            finally:  # a damage that cannot be made leaves the set as it is, and the parent's directory
+                os._exit(0)
         os.waitpid(maker, 0)
         said = place / "said"
         reader = os.fork()

@@ -134,13 +134,18 @@ def recorded() -> Iterator[None]:
         raise Broken(f"what the load processes recorded is damaged: {one_line(error)}") from error
 
 
+def _merged(run: RunDir, processes: Processes) -> Merged:
+    """Return what all load processes recorded; raises UserMistake for a link or a pipe in place of a log."""
+    try:
+        return merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+    except OSError as error:
+        raise damaged(run / "latency", error) from None
+
+
 def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
-    try:
-        merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
-    except OSError as error:
-        raise damaged(run / "latency", error) from None
+    merged = _merged(run, processes)
     if merged.per_second is not None:
         from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
