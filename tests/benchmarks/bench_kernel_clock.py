@@ -54,6 +54,9 @@ def case(protocol: str, distribution: str, busy: float, seconds: float) -> bool:
         with serving(protocol, distribution, MEAN_US, log) as endpoint:
             words = [sys.executable, __file__, "client", protocol, endpoint, str(busy), str(seconds)]
             done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds + 60, cwd=ROOT)
+            until = time.monotonic() + 5
+            while not log.exists() and time.monotonic() < until:  # on a crowded machine the stub may be behind
+                time.sleep(0.05)
             time.sleep(0.1)
         if done.returncode:
             sys.exit(done.stderr[-2_000:])

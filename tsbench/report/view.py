@@ -83,6 +83,8 @@ FACTS: dict[str, tuple[tuple[str, str, Format], ...]] = {
         ("hub_lag_p50_ns", "event loop late, median", "ns"),
         ("hub_lag_p99_ns", "event loop late, p99", "ns"),
         ("pool_wait_p50_ns", "waited for a thread, median", "ns"),
+        ("in_flight", "ops between send and arrival, mean", "count"),
+        ("in_time_per_s", "ops/s had every op been sent when it was due", "count"),
     ),
 }
 """Figures in each part of a run's summary: key, label and format."""
