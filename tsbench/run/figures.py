@@ -134,18 +134,20 @@ def recorded() -> Iterator[None]:
         raise Broken(f"what the load processes recorded is damaged: {one_line(error)}") from error
 
 
-def _merged(run: RunDir, processes: Processes) -> Merged:
-    """Return what all load processes recorded; raises UserMistake for a link or a pipe in place of a log."""
+@contextmanager
+def _regular_files(run: RunDir, name: str) -> Iterator[None]:
+    """Raise UserMistake for a link or a pipe in place of a file that is read from the run's directory of that name."""
     try:
-        return merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+        yield
     except OSError as error:
-        raise damaged(run / "latency", error) from None
+        raise damaged(run / name, error) from None
 
 
 def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
-    merged = _merged(run, processes)
+    with _regular_files(run, "latency"):
+        merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
     if merged.per_second is not None:
         from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
@@ -153,7 +155,8 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     duration_s = processes.end_s - processes.start_s
     percents = PERCENTS | percents_of_gates(spec.demands)
     of_kind, sums, everything = _by_kind(merged, spec)
-    client = _ClientDelays.read(run, processes)
+    with _regular_files(run, "process"):
+        client = _ClientDelays.read(run, processes)
     schedule = _schedule(processes)
     disturbed = disturbance(run, duration_s, external=spec.target.endpoint is not None)
     profile = _load_profile(spec, processes, everything, schedule)

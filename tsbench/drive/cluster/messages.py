@@ -95,7 +95,7 @@ class _Spawned(BaseModel):
 
 class _Entry(BaseModel):
     name: _Text
-    method: _Text
+    method: _Text | None  # of all ops together; the oldest Locust sends none
     last_request_timestamp: _Number | None
     start_time: _Number
     num_requests: _Count
