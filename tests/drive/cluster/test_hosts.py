@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.support import PATIENCE_S, disturbances
 from tests.namespaces import NETWORK
+from tests.targets.postgres.test_server import socket_directory
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
@@ -29,11 +30,12 @@ pytestmark = pytest.mark.netns
 @pytest.fixture
 def server(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[PostgresServer]:
     """A server with a socket; `postgres_server` skips where there is none."""
-    server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": "."})
-    server.start()
-    yield server
-    server.kill()
-    server.remove()
+    with socket_directory() as sockets:
+        server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": sockets})
+        server.start()
+        yield server
+        server.kill()
+        server.remove()
 
 
 def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> subprocess.Popen[bytes]:
@@ -59,7 +61,8 @@ def distributed(hosts, tmp_path, server, *, blind, kill=None):
     passfile = tmp_path / "passfile"
     passfile.touch(mode=0o600)
     passfile.write_text(f"*:*:*:postgres:{server._password()}\n")
-    endpoint = f"postgresql://postgres@/postgres?host={server.data}&port={server._port}&passfile={passfile}"
+    sockets = server.settings()["unix_socket_directories"]
+    endpoint = f"postgresql://postgres@/postgres?host={sockets}&port={server._port}&passfile={passfile}"
     options = ["--master", "--headless", "--expect-workers", "2", "-u", "8", "-r", "8", "-t", f"{SECONDS}s"]
     options += ["--master-bind-host", f"{NETWORK}.1", "--endpoint", endpoint, "--results", str(results)]
     options += ["--load-window", "2h", "--warmup", "1s", "--stop-timeout", "10", "--only-summary"]

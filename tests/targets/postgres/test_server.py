@@ -5,8 +5,10 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -20,7 +22,6 @@ from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.postgres
 
@@ -33,6 +34,14 @@ def server(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Postgres
     yield server
     server.kill()
     server.remove()
+
+
+@contextmanager
+def socket_directory() -> Iterator[str]:
+    """Make a directory for a server's socket: any user may write to it, and a socket's path has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="tsbench-", dir="/tmp") as directory:
+        Path(directory).chmod(0o777)
+        yield directory
 
 
 def ask(server: PostgresServer, text: str) -> object:
@@ -83,17 +92,18 @@ def test_a_unix_socket_is_a_setting_and_needs_the_same_password(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PGPASSWORD", raising=False)
-    server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": "."})
-    server.start()
-    try:
-        by_socket = f"host='{server.data}' port={server._port} user=postgres"
-        with psycopg.connect(by_socket, password=server._password()) as connection:
-            assert connection.execute("SELECT inet_client_addr()").fetchall() == [(None,)]
-        with pytest.raises(psycopg.OperationalError, match="password"):
-            psycopg.connect(by_socket, passfile="/nonexistent")
-    finally:
-        server.kill()
-        server.remove()
+    with socket_directory() as sockets:
+        server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": sockets})
+        server.start()
+        try:
+            by_socket = f"host='{sockets}' port={server._port} user=postgres"
+            with psycopg.connect(by_socket, password=server._password()) as connection:
+                assert connection.execute("SELECT inet_client_addr()").fetchall() == [(None,)]
+            with pytest.raises(psycopg.OperationalError, match="password"):
+                psycopg.connect(by_socket, passfile="/nonexistent")
+        finally:
+            server.kill()
+            server.remove()
 
 
 def test_it_does_not_outlive_a_killed_parent(postgres_server: PostgresServer, tmp_path: Path) -> None:
