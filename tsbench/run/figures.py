@@ -60,6 +60,10 @@ class Processes:
         locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
         names = [path.stem for path in files_of(run / "latency", "*.hlog")]
         shares = [_share(run, name) for name in names if run.has(f"process/{name}.json")]
+        if clock.get("start_s") is None or clock.get("end_s") is None:
+            raise damaged(run / "process/clock.json", "it has no measured window")
+        if any(share.get("name") is None or share.get("streams") is None for share in locust.get("shares") or ()):
+            raise damaged(run / "process/locust.json", "a share has no name or no streams")
         window = int(clock["start_s"]), int(clock["end_s"])
         return cls(
             clock.get("go_s", window[0]),
@@ -68,7 +72,7 @@ class Processes:
             shares,
             locust.get("requests"),
             {key: locust[key] for key in ("users", "users_least", "users_mean") if key in locust},
-            locust.get("shares", []),
+            locust.get("shares") or [],
         )
 
     @property
