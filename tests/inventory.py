@@ -1,7 +1,8 @@
 """What users of a checkout can see of it, as text files that `diff -r` compares: `python -m tests.inventory OUT`.
 
-A change of structure must lose nothing. The command looks from outside, by the programs of the checkout's own environment
-and the files that they write, so that it lists another commit too: `python -m tests.inventory OUT --checkout DIR`.
+A change of structure must lose nothing. The command looks from outside, by the programs of the checkout's own
+environment and the files that they write, so that it lists another commit too:
+`python -m tests.inventory OUT --checkout DIR`.
 """
 
 from __future__ import annotations
