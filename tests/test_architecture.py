@@ -23,13 +23,14 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("scenario",),
     ("check",),
     ("run",),
+    ("study",),
     ("drive", "cli"),
 )
 """A package imports those of the lines above its own; `report` is the exception below."""
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 LOOSE = {*ORDER[0], *ORDER[1]}
 REPORT_IMPORTS = {*LOOSE, "results", "measure"}
-REPORT_IMPORTERS = {"run", "drive", "cli"}
+REPORT_IMPORTERS = {"study", "drive", "cli"}
 EVENT_LOOP = {"locust", "gevent", "greenlet"}
 SHARED_BY_TARGETS = {
     "base",

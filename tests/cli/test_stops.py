@@ -210,7 +210,7 @@ AGAIN = """
 import os, signal, sys
 from tsbench import cli
 from tsbench.cli import main
-from tsbench.run import campaign
+from tsbench.study import campaign
 
 def interrupted(*_, **__):
     raise KeyboardInterrupt

@@ -182,10 +182,10 @@ def run(
     from tsbench.cli.leftovers import leave
     from tsbench.measure import gates
     from tsbench.report.export import Exports
-    from tsbench.run.campaign import prepare, short
     from tsbench.scenario.file import found
     from tsbench.scenario.plausibility import expect_plausible
     from tsbench.scenario.spec import Scenario, select
+    from tsbench.study.campaign import prepare, short
 
     if endpoint is not None and not endpoint.strip():
         raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
@@ -218,7 +218,7 @@ def _carry_out(
     """Run the cells, report, and return the exit code; `again` is the command that continues an interrupted run."""
     from tsbench.cli.progress import CellProgress
     from tsbench.report.table import print_summary
-    from tsbench.run.campaign import campaign, is_knee, short
+    from tsbench.study.campaign import campaign, is_knee, short
 
     lacks = lacking()
     try:
@@ -271,7 +271,7 @@ def report(
     from tsbench.report.table import print_summary
     from tsbench.results.manifest import check_world
     from tsbench.results.rundir import find_runs
-    from tsbench.run.campaign import short
+    from tsbench.study.campaign import short
     from tsbench.workload.version import WORLD_VERSION
 
     exports = Exports(junit, markdown, json)
@@ -330,8 +330,8 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON Schema of a scenario file, for editors."""
-    from tsbench.run.claims import TABLES
     from tsbench.scenario import reference
+    from tsbench.study.claims import TABLES
 
     typer.echo(
         reference.markdown(TABLES) if markdown else dumps(reference.json_schema(TABLES), indent=2), nl=not markdown

@@ -26,10 +26,10 @@ from tsbench.results.rundir import (
     write_json,
 )
 from tsbench.results.summary import SERVER_DEATHS, Summary
-from tsbench.run.claims import expect_cells, read_claims, read_figures
 from tsbench.run.lifecycle import run_cell
-from tsbench.run.verdicts import evaluate, shown_figures
 from tsbench.scenario.validation import check_spec
+from tsbench.study.claims import expect_cells, read_claims, read_figures
+from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.op_context import MEANT
 from tsbench.workload.version import WORLD_VERSION
 
