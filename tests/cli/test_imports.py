@@ -17,9 +17,14 @@ def test_commands_start_without_drivers_reports_and_locust() -> None:
 
 
 def test_a_load_process_imports_nothing_of_reports_and_no_driver() -> None:
-    found = imported_by("import tsbench.drive.standalone_run")
+    found = imported_by("import tsbench.drive.bare.standalone")
     assert "locust" in found
     assert not found & (DRIVERS | HEAVY)
+
+
+def test_the_processes_beside_a_load_process_run_without_its_event_loop() -> None:
+    found = imported_by("import tsbench.drive.bare.helper, tsbench.drive.feed.encoder")
+    assert not found & {"locust", "gevent", "greenlet"}
 
 
 PREPARED = """

@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli import support
 from tests.cli.support import POSTGRES, Command, complaint, content, disturbances, failed_gates, only, says, scenario
+from tsbench.drive.bare.helper import HelperProcess
 from tsbench.errors import Broken, UserMistake
-from tsbench.run.helper import HelperProcess
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.postgres.server import PostgresServer
 

@@ -52,13 +52,13 @@ def _new_encoder(stand: Stand) -> None:
     """Kill the encoder as soon as it was started."""
     stand.until("measure")
     stand.command.wait_until(
-        lambda: [one for one in stand.command.family() if any("run.encoder" in word for word in one.cmdline())]
+        lambda: [one for one in stand.command.family() if any("feed.encoder" in word for word in one.cmdline())]
     )
     _encoder(stand).kill()
 
 
 def _encoder(stand: Stand) -> psutil.Process:
-    return next(child for child in stand.command.family() if any("run.encoder" in word for word in child.cmdline()))
+    return next(child for child in stand.command.family() if any("feed.encoder" in word for word in child.cmdline()))
 
 
 def _sadc(stand: Stand) -> psutil.Process:

@@ -14,11 +14,11 @@ import pytest
 
 from tests.cli.support import failed_gates
 from tests.drive.support import Quiet, document
+from tsbench.drive.bare.helper import Channel, carry_out
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.results.rundir import write_json
-from tsbench.run.helper import Channel, carry_out
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec

@@ -17,7 +17,7 @@ from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive import locust_internals
-from tsbench.drive.asked_queries import may_write
+from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock

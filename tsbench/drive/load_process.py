@@ -16,10 +16,10 @@ from gevent.event import Event
 
 from tsbench.drive.answer_sample import AnswerSample
 from tsbench.drive.due_times import Clock, DueTimes, Turn
+from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.first_ops import FirstOps
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
-from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for
 from tsbench.drive.settling_watch import SucceededOps
 from tsbench.measure.error_texts import ErrorTexts

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.run.listening import WEB_PASSWORD, secret_for
 from tsbench.servers.children import bind_to_parent, how_it_ended
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import free_port
 from tsbench.targets import credentials
+from tsbench.targets.credentials import WEB_PASSWORD, secret_for
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:

@@ -126,7 +126,7 @@ class HelperProcess:
         self._spec, self._results, self._told = spec, results, told
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "tsbench.run.helper"],
+            [sys.executable, "-m", "tsbench.drive.bare.helper"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tsbench.drive.asked_queries import asked_queries, may_write
+from tsbench.drive.bare.asked_queries import asked_queries, may_write
 
 
 def tagged(*tags: str) -> Any:

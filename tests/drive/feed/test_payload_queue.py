@@ -12,8 +12,8 @@ import gevent
 import pytest
 
 from tests.drive.support import document
-from tsbench.drive import payload_queue
-from tsbench.drive.payload_queue import PayloadQueue
+from tsbench.drive.feed import payload_queue
+from tsbench.drive.feed.payload_queue import PayloadQueue
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import WriteMode
 from tsbench.scenario.spec import Scenario
@@ -140,7 +140,7 @@ def test_the_end_of_an_encoder_is_seen_before_the_event_loop_turns() -> None:
     code = """
 from gevent.monkey import get_original, patch_all
 patch_all()
-from tsbench.drive.payload_queue import _Encoder
+from tsbench.drive.feed.payload_queue import _Encoder
 encoder = _Encoder()
 encoder._child.kill()
 readable, _, _ = get_original("select", "select")([encoder.incoming], [], [], 10)

@@ -1,4 +1,4 @@
-"""A queue of encoded writes from this process's streams, which an encoder process fills (see `run.encoder`)."""
+"""A queue of encoded writes from this process's streams, which an encoder process fills (see `encoder`)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from gevent.lock import RLock
 from gevent.monkey import get_original
 from gevent.os import make_nonblocking, nb_read
 
+from tsbench.drive.feed.encoder import FAILED, READY, Burst, Frame, Inbox, Job, Wanted, framed
 from tsbench.errors import Broken, UserMistake
-from tsbench.run.encoder import FAILED, READY, Burst, Frame, Inbox, Job, Wanted, framed
 from tsbench.servers.children import bind_to_parent, how_it_ended
 from tsbench.targets.base import Payload
 
@@ -333,7 +333,7 @@ class _Encoder:
         try:
             self._child = subprocess.Popen(
                 # Not `-m`: the classes of its messages would be those of a module named `__main__`.
-                [sys.executable, "-c", "from tsbench.run.encoder import main; main()"],
+                [sys.executable, "-c", "from tsbench.drive.feed.encoder import main; main()"],
                 stdin=its_input,
                 stdout=its_output,
                 start_new_session=True,  # Ctrl-C is for Locust
