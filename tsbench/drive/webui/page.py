@@ -6,9 +6,9 @@ tabs, and draws a page of its own, `/tsbench`.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import DEVNULL
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
@@ -29,6 +29,7 @@ from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures
 from tsbench.drive.webui.live_updates import News, Outbox
 from tsbench.drive.webui.stage import Stage, TestState
+from tsbench.servers.children import Child, program
 from tsbench.targets import credentials
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ WATCH = "tsbench-watch"
 """Message of the master to its workers: a page watches a test, whose id follows."""
 STATIC = Path(__file__).parent / "static"
 WORKERS_LATE_S = 4
-REPORT = "import sys; from tsbench.cli.main import main; sys.exit(main(['report', sys.argv[1]]))"
 REPORT_TIMEOUT_S = 300.0
 INDEX_EXTRA = (
     b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/panel.js"></script></head>'
@@ -313,15 +313,17 @@ class WebPage:
                 # A child process: drive may not import report, and plotting would delay the event loop.
                 whole = credentials.whole_environment()
                 hidden = {name: text for name, text in whole.items() if not name.startswith(("LOCUST_", "TSBENCH_"))}
-                command = [sys.executable, "-c", REPORT, str(results)]
-                try:
-                    child = subprocess.run(
-                        command, capture_output=True, text=True, check=False, env=hidden, timeout=REPORT_TIMEOUT_S
-                    )
-                except subprocess.TimeoutExpired:
+                with TemporaryFile() as said:
+                    command = [*program("tsbench.cli.main"), "report", str(results)]
+                    child = Child(command, stdout=DEVNULL, stderr=said, env=hidden)
+                    in_time = child.wait(REPORT_TIMEOUT_S)
+                    child.kill()
+                    said.seek(0)
+                    text = said.read().decode(errors="replace").strip()
+                if not in_time:
                     return make_response(f"The report was not made within {REPORT_TIMEOUT_S:g} s.", 500)
                 if not path.exists():
-                    return make_response(child.stderr.strip() or "The report could not be made.", 500)
+                    return make_response(text or "The report could not be made.", 500)
         show = bool(request.args.get("show"))
         response = send_file(path, "text/html", as_attachment=not show, download_name=f"tsbench-{results.name}.html")
         response.headers["Content-Security-Policy"] = "sandbox allow-scripts"
