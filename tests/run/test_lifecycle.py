@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.support import failed_gates
 from tests.drive.support import Quiet, document
-from tsbench.drive.bare.helper import Channel, carry_out
+from tsbench.drive.bare.helper import carry_out
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
@@ -24,6 +24,7 @@ from tsbench.results.rundir import write_json
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
+from tsbench.servers.children import Channel
 from tsbench.targets.base import Access, Driver, KeepsAll
 from tsbench.targets.memory.schemas import KEEP
 from tsbench.targets.memory.session import MemorySession, Store

@@ -304,12 +304,12 @@ def _load_profile(
     spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Mapping[str, int] | None
 ) -> LoadProfile:
     response_ns = everything.response.mean_ns
-    users = processes.mean_users or spec.drive.users
-    each_ns = users * processes.duration_s * NS_PER_S / max(1, everything.done)  # of a user's time, per op
     counts = schedule or {}
-    return LoadProfile(
-        think_ns=max(0.0, each_ns - response_ns),
-        response_ns=response_ns,
+    return LoadProfile.of_users(
+        processes.mean_users or spec.drive.users,
+        processes.duration_s,
+        everything.done,
+        response_ns,
         delayed_ns=response_ns - everything.response_undelayed.mean_ns,
         scheduled=counts.get("scheduled", 0),
         late=counts.get("late", 0) - counts.get("generator_late", 0),

@@ -1,21 +1,21 @@
-"""The kinds of query that the tasks of a locustfile ask, and whether they write, found in their code before the start.
+"""The kinds of query that the tasks of a locustfile ask, and whether they write, read from their text before the start.
 
-A scenario lists its ops, a locustfile has Python functions: `self.query("lastpoint")`. Their bytecode shows the name if
-it stands there as text. A name that is computed is only known when the task runs, and then counts as a failed op.
+A scenario lists its ops, a locustfile has Python functions: `self.query("lastpoint")`. A name that is computed is only
+known when the task runs, and then counts as a failed op.
 """
 
 from __future__ import annotations
 
-import dis
-from itertools import pairwise
-from types import CodeType
+import ast
+import inspect
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
 
-_BASES = ("locust.", "tsbench.drive.user")
+_BASES = ("builtins", "locust.", "tsbench.drive.user")
 """Modules of the classes from which users inherit."""
 
 
@@ -27,51 +27,43 @@ def asked_queries(
     Tasks that Locust would leave out for their tags are left out here, too.
     """
     found: dict[str, str] = {}
-    for user in users:
-        for name, task in _tasks(user, user.__name__):
-            own: set[str] = getattr(task, "locust_tag_set", set())
-            if (tags and not own & {*tags}) or own & {*exclude_tags}:
-                continue
-            for kind in _queries_in(task.__code__):
-                found.setdefault(kind, name)
+    for name, task in (each for user in users for each in _tasks(user, user.__name__)):
+        own: set[str] = getattr(task, "locust_tag_set", set())
+        if (not tags or own & {*tags}) and not own & {*exclude_tags}:
+            for call in _calls(task, "query"):
+                given = [*call.args, *(keyword.value for keyword in call.keywords)]
+                texts = [each.value for each in given if isinstance(each, ast.Constant)]
+                found |= {text: found.get(text, name) for text in texts if isinstance(text, str)}
     return found
 
 
 def may_write(users: Iterable[type[Any]]) -> bool:
-    """Return True if a method called `write` is named in the users' own code: in tasks, task sets or other methods."""
+    """Return True if the users' own code calls a method `write`: in tasks, task sets or other methods."""
     for user in users:
-        functions = [task for _, task in _tasks(user, user.__name__)]
-        own = [one for one in user.__mro__ if not one.__module__.startswith(_BASES)]
-        functions += [value for one in own for value in vars(one).values()]
-        codes = (code for function in functions if hasattr(function, "__code__") for code in _codes(function.__code__))
-        if any("write" in code.co_names for code in codes):
+        code = [task for _, task in _tasks(user, user.__name__)]
+        bases = [base for base in user.__mro__ if not base.__module__.startswith(_BASES)]
+        code += [value for base in bases for value in vars(base).values()]  # of a class Locust keeps no text
+        if any(True for each in code for _ in _calls(each, "write")):
             return True
     return False
 
 
 def _tasks(owner: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the task functions of a user class or a task set, and of the task sets in it, by name."""
-    tasks = getattr(owner, "tasks", None) or []
-    for task in dict.fromkeys(tasks):  # a task is in the list as often as its weight says
+    for task in dict.fromkeys(getattr(owner, "tasks", None) or []):  # one is there as often as its weight says
         inner = f"{name}.{getattr(task, '__name__', task)}"
         if isinstance(task, type):
             yield from _tasks(task, inner)
-        elif hasattr(task, "__code__"):
+        else:
             yield inner, task
 
 
-def _queries_in(code: CodeType) -> Iterator[str]:
-    """Yield the texts that are passed to a method called `query`, in a function and those inside it."""
-    for each in _codes(code):
-        for method, text in pairwise(dis.get_instructions(each)):
-            called = method.opname in {"LOAD_ATTR", "LOAD_METHOD"} and method.argval == "query"
-            if called and text.opname == "LOAD_CONST" and isinstance(text.argval, str):
-                yield text.argval
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of a function and of those inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
+def _calls(code: Any, method: str) -> Iterator[ast.Call]:
+    """Yield the calls of a method in the text of a function; none if it is no function or its text is not at hand."""
+    try:
+        tree = ast.parse(dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError):  # made at run time, or a lambda in the middle of a line
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+            yield node
