@@ -24,10 +24,10 @@ from locust.runners import (
 )
 
 from tsbench.drive import locust_internals
-from tsbench.drive.webui import login, tabs
+from tsbench.drive.webui import login, start_form, tabs
 from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures, Updates
-from tsbench.drive.webui.stage import Stage, TestState
+from tsbench.drive.webui.start_form import Stage, TestState
 from tsbench.servers.children import Child, program
 from tsbench.targets import credentials
 
@@ -120,21 +120,19 @@ class WebPage:
 
     # --- the test -----------------------------------------------------------------------------------------------------
 
-    def refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
+    def _refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
         """Return why no test can be started, or the running one not changed, with these fields; "" if that can be."""
         return self._stage_now.why_no_start or self._test.refusal(form, picked)
 
-    def stop_preparing(self) -> bool:
-        """Stop the test that is being prepared; return False if none is."""
+    def _stop_preparing(self) -> bool:
         if self._stage_now.stage is not Stage.PREPARING:
             return False
         self._test.abandon()
         self._state.end(None, "The test was stopped before it began.")
         return True
 
-    def end_after(self, run_time_s: float | None) -> None:
-        """Set the run time of the test that begins next; one that is running keeps its own."""
-        if not self._running:
+    def _end_after(self, run_time_s: float | None) -> None:
+        if not self._running:  # which keeps its own
             self._test.run_time_s = run_time_s
 
     def planning(self) -> None:
@@ -228,7 +226,8 @@ class WebPage:
 
     def _install(self, web_ui: Any, prefix: str) -> None:
         routes = Blueprint("tsbench", __name__, url_prefix=prefix)
-        login.protect(web_ui, routes, self)
+        login.protect(web_ui, routes)
+        start_form.guard(web_ui, self._refusal, self._stop_preparing, self._end_after)
         views = {
             "/": lambda: send_from_directory(STATIC, "page.html"),
             "/panel.js": lambda: send_from_directory(STATIC, "panel.js"),
