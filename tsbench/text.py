@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
 _MOST = 60
 _WHOLE = 10_000  # characters: of a longer text only both ends are looked at
@@ -47,3 +49,9 @@ def listed(names: Collection[str], most: int = 10) -> str:
     """Return the first names with commas between them, and the number of the others."""
     first, others = [shortened(name) for name in [*names][:most]], len(names) - most
     return f"{', '.join(first)} and {others:,} others" if others > 0 else ", ".join(first)
+
+
+def short_path(path: Path) -> str:
+    """Return the path relative to the working directory, as a user would type it."""
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(str(path)) else str(path)

@@ -53,7 +53,7 @@ class LoadProfile:
 
     @classmethod
     def of_users(cls, users: float, duration_s: float, done: int, response_ns: float, **more: float) -> LoadProfile:
-        """Return the profile of users who did `done` ops in that time; between responses they think."""
+        """Return the profile of users who ended `done` ops: the time outside responses was think time."""
         each_ns = users * duration_s * 1e9 / max(1, done)
         return cls(max(0.0, each_ns - response_ns), response_ns, **more)  # type: ignore[arg-type]
 
