@@ -32,7 +32,8 @@ from gevent.monkey import patch_all
 patch_all()
 from pathlib import Path
 from tsbench.drive.cluster.clocks import Timebase
-from tsbench.drive.load_process import LoadProcess, Share
+from tsbench.drive.load_process import LoadProcess
+from tsbench.drive.run_plan import Share
 from tsbench.results.rundir import RunDir
 from tsbench.scenario.spec import Scenario
 (spec,) = Scenario.load(Path({scenario!r})).expand()

@@ -21,8 +21,9 @@ from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock
-from tsbench.drive.load_process import LoadProcess, Share
+from tsbench.drive.load_process import LoadProcess
 from tsbench.drive.locust_stats import LocustStats, UserCounts
+from tsbench.drive.run_plan import Share
 from tsbench.drive.settling_watch import FILE, SettlingWatch
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
@@ -215,13 +216,13 @@ class Coordinator:
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Prepare this process's share of a run: make its first payloads and its files."""
         self.close_process()  # left by a test that another worker could not take part in
-        process = self.process = LoadProcess(spec, share, endpoint, directory, Timebase(clock_offset_ns))
-        process.failed = self._cannot_record
+        timebase = Timebase(clock_offset_ns)
+        process = self.process = LoadProcess(spec, share, endpoint, directory, timebase, self._cannot_record)
         if not spec.op and may_write(self.environment.user_classes):  # the tasks of a bare locustfile
             process.feed.begin()
         self.tally.start()
         if spec.drive.finds_steady_state:
-            process.report_rate(self._report_rate)
+            process.files.report_rate(self._report_rate)
         process.drained.rawlink(lambda _: self._tell_drained())
         for listener in self.began:
             listener(process)

@@ -98,7 +98,7 @@ class TimeSeriesUser(User):
                 process.unconnected(error)
                 self._coordinator.tally.add(CONNECT, CONNECT, 0, 0, error)
             raise gevent.GreenletExit from None
-        process.wait_for_go()
+        process.due_times.wait_for_go()
 
     def on_stop(self) -> None:
         """Close the session, outside the event loop if its driver blocks: SQLite's last one writes a checkpoint."""

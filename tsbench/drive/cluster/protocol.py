@@ -25,7 +25,7 @@ from tsbench.drive.cluster import files
 from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.cluster.messages import DRAINED, FILE, GO, PING, PONG, RATE, READY, SHARE, STOP, STOPPED, USER
 from tsbench.drive.due_times import Clock
-from tsbench.drive.load_process import Share
+from tsbench.drive.run_plan import Share
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
 from tsbench.run.time_limits import Limits

@@ -167,7 +167,7 @@ class WebPage:
             self.figures.verdict = summary.limited_by, summary.parts.get("limit") or {}
 
     def _on_began(self, process: LoadProcess) -> None:
-        self._outbox = _attach(str(process.directory), process)
+        self._outbox = _attach(str(process.files.directory), process)
 
     def _on_worker_report(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
         update = data.pop("tsbench", None)
