@@ -77,7 +77,7 @@ class LoadProcess:
         self.world = spec.world_at()
         self.timebase = timebase
         self.files = ProcessFiles(spec, share, directory, timebase, failed)
-        self.recorder, self.probe = self.files.recorder, self.files.probe
+        self.recorder, self.loop_monitor = self.files.recorder, self.files.loop_monitor
         self.caller = caller_for(cooperative=self.target.cooperative)
         if not self.target.cooperative:
             self._import_driver()
@@ -228,7 +228,7 @@ class LoadProcess:
         if self.files.firsts is not None:
             self.files.firsts.ended(name, started_ns, end_ns - due_ns, service_ns, outcome)
         if result.wait_ns:
-            self.probe.waited(result.wait_ns)
+            self.loop_monitor.waited(result.wait_ns)
         self.due_times.ended(turn, started_ns)
         return outcome
 

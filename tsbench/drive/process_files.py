@@ -65,7 +65,7 @@ class ProcessFiles:
     ) -> None:
         self.directory = directory
         self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
-        self.probe = LoopMonitor(directory, share.name, timebase)
+        self.loop_monitor = LoopMonitor(directory, share.name, timebase)
         self.sample = AnswerSample(spec.world.seed, spec.check.sample, directory / "process")
         self.firsts = FirstOps() if spec.target.cold else None
         self.failures, self.unconnected = ErrorTexts(), ErrorTexts()
@@ -82,7 +82,7 @@ class ProcessFiles:
             try:
                 self.recorder.flush(let_others_run)
                 self._report(now_s - 1)
-                self.probe.flush(let_others_run)
+                self.loop_monitor.flush(let_others_run)
             except OSError as error:  # a full disk: what cannot be recorded need not be measured
                 self._cannot_write(error)
                 return
@@ -111,7 +111,7 @@ class ProcessFiles:
         try:
             self.recorder.unsent(*unsent)
             self.recorder.close()
-            self.probe.close()
+            self.loop_monitor.close()
             place = self.directory / "process"
             self.sample.write(place / f"{self._share.name}.answers.jsonl")
             content = {

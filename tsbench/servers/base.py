@@ -94,14 +94,14 @@ def death(server: Server, *, within_s: float = 0.0) -> str:
     return "the server died during the run" + (f" ({how})" if how else "") + (f": {last}" if last else "")
 
 
-def hurry(server: Server) -> None:
+def kill_processes(server: Server) -> None:
     """Kill the server's processes (SIGKILL) without waiting, so that a `stop` in progress ends at once."""
     for pid in server.pids():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def put_away(server: Server, log_copy: Path | None) -> None:
+def stop_and_delete(server: Server, log_copy: Path | None) -> None:
     """Stop a server and delete its data; keep its log as `log_copy`."""
     server.stop()
     log = server.log()
