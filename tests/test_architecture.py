@@ -15,7 +15,7 @@ PACKAGE = ROOT / "tsbench"
 
 ORDER: tuple[tuple[str, ...], ...] = (
     ("text",),
-    ("model", "units", "errors"),
+    ("model", "units", "errors", "clock"),
     ("workload", "encode", "net", "servers", "results"),
     ("measure",),
     ("collect",),

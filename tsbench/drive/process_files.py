@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from tsbench.drive.cluster.clocks import Timebase
+    from tsbench.clock import Timebase
     from tsbench.drive.run_plan import Share
     from tsbench.model import Outcome
     from tsbench.scenario.spec import RunSpec

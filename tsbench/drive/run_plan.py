@@ -33,3 +33,15 @@ class Share:
     index: int
     of: int
     streams: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The start and the measured window of a run in epoch ns.
+
+    Ops that are due in [start_ns, end_ns) count, earlier ones are warm-up. `end_ns` None: until somebody stops the run.
+    """
+
+    go_ns: int
+    start_ns: int
+    end_ns: int | None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import gevent
 import psutil
 
+from tsbench.clock import epoch_ns
 from tsbench.collect.processes import Tree
-from tsbench.measure.epoch import epoch_ns
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
