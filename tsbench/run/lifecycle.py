@@ -29,8 +29,7 @@ from tsbench.run.phases import WHILE, Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
-from tsbench.servers.base import death, kill_processes, stop_and_delete
-from tsbench.servers.external import ExternalServer
+from tsbench.servers.base import ExternalServer, death, kill_processes, stop_and_delete
 from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
 from tsbench.targets.op_context import MEANT, caused_line
