@@ -32,12 +32,13 @@ from gevent.monkey import patch_all
 patch_all()
 from pathlib import Path
 from tsbench.drive.cluster.clocks import Timebase
-from tsbench.drive.load_process import LoadProcess, Share
+from tsbench.drive.load_process import LoadProcess
+from tsbench.results.process import Share
 from tsbench.results.rundir import RunDir
 from tsbench.scenario.spec import Scenario
 (spec,) = Scenario.load(Path({scenario!r})).expand()
 run = RunDir.create(Path({place!r}), spec.id)
-process = LoadProcess(spec, Share("a", 0, 1, (0,)), "duckdb://" + {place!r} + "/x.duckdb", run.path, Timebase())
+process = LoadProcess(spec, Share("a", 0, 1, 1), "duckdb://" + {place!r} + "/x.duckdb", run.path, Timebase())
 process.close()
 """
 
