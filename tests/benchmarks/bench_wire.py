@@ -4,8 +4,8 @@ A packet socket on the loopback device takes each packet's headers with the kern
 packet twice, when it is sent and when it is received. Of a request we take the copy that is sent: the client's kernel
 has it. Of an answer we take the copy that is received, since it has arrived only then. (Between the two lies whatever
 the kernel does before it hands a packet over.) A connection carries one op at a time, so that an op lasts from the
-first packet of a request to the last one of its answer. The capture must not have lost a packet. There are 20 users, who
-think for 10 to 30 ms in the closed loop.
+first packet of a request to the last one of its answer. The capture must not have lost a packet. There are 20 users,
+who think for 10 to 30 ms in the closed loop.
 
 Of each run p50, p90, p99, p99.9 and max of all ops' service times are put beside those of the capture. A figure is
 within if both differ by at most 2 % or 30 us. Needs root.
