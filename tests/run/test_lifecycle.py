@@ -24,6 +24,7 @@ from tsbench.results.rundir import write_json
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
+from tsbench.servers.base import Server
 from tsbench.servers.children import Channel
 from tsbench.targets.base import Access, Driver, KeepsAll
 from tsbench.targets.memory.schemas import KEEP
@@ -121,7 +122,7 @@ class LoggedTarget(KeepsAll):
         return LoggedSession(self._log, self._store)
 
 
-class LoggedServer:
+class LoggedServer(Server):
     endpoint = "nowhere"
 
     def __init__(self, log: Log, *, dies: bool = False) -> None:

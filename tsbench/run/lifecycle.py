@@ -29,7 +29,7 @@ from tsbench.run.phases import WHILE, Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
-from tsbench.servers.base import death, hurry, put_away
+from tsbench.servers.base import death, kill_processes, stop_and_delete
 from tsbench.servers.external import ExternalServer
 from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
@@ -122,12 +122,12 @@ def run_cell(
     try:
         with ExitStack() as stack:
             stack.enter_context(run.held())
-            cleaning = Deferral(lambda: hurry(parts.server))
+            cleaning = Deferral(lambda: kill_processes(parts.server))
             stack.push(cleaning.__exit__)  # last of all: a second Ctrl-C must not interrupt what stands below
             group = stack.enter_context(server_limits.capped(spec.server, run))
             parts = parts_of(spec, run, group)
             server = parts.server
-            stack.callback(put_away, parts.server, run / "server.log")
+            stack.callback(stop_and_delete, parts.server, run / "server.log")
             stack.callback(cleaning.__enter__)
             summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:

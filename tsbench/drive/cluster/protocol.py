@@ -71,7 +71,7 @@ class MasterProtocol:
         self.drained = Event()
         self.watch: SettlingWatch | None = None
         """Receives the workers' rates during a warm-up that ends when they have settled."""
-        self._drained_members: set[str] = set()
+        self._drained_workers: set[str] = set()
         self._awaited: set[str] = set()
         self._all_stopped = Event()
         self._pongs: dict[str, tuple[Event, list[int]]] = {}
@@ -113,7 +113,7 @@ class MasterProtocol:
         self._run, self._inbox = run, files.Inbox(run.directory)
         self.workers = []
         self.drained.clear()
-        self._drained_members.clear()
+        self._drained_workers.clear()
         self._errors.clear()
         self._pids.clear()
         token = files.mark(run.directory)
@@ -209,8 +209,8 @@ class MasterProtocol:
             self.watch.add(msg.node_id, msg.data["counts"], msg.data["through_s"])
 
     def _on_drained(self, msg: Any, **_: Any) -> None:
-        self._drained_members.add(msg.node_id)
-        if self.present() <= self._drained_members:
+        self._drained_workers.add(msg.node_id)
+        if self.present() <= self._drained_workers:
             self.drained.set()
 
     def present(self) -> set[str]:
