@@ -33,12 +33,12 @@ patch_all()
 from pathlib import Path
 from tsbench.clock import Timebase
 from tsbench.drive.load_process import LoadProcess
-from tsbench.drive.run_plan import Share
+from tsbench.results.process import Share
 from tsbench.results.rundir import RunDir
 from tsbench.scenario.spec import Scenario
 (spec,) = Scenario.load(Path({scenario!r})).expand()
 run = RunDir.create(Path({place!r}), spec.id)
-process = LoadProcess(spec, Share("a", 0, 1, (0,)), "duckdb://" + {place!r} + "/x.duckdb", run.path, Timebase())
+process = LoadProcess(spec, Share("a", 0, 1, 1), "duckdb://" + {place!r} + "/x.duckdb", run.path, Timebase())
 process.close()
 """
 

@@ -7,7 +7,6 @@ import logging
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple
 
 from gevent.event import Event
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.clock import Timebase
-    from tsbench.drive.run_plan import RunTimes, Share
+    from tsbench.drive.run_plan import RunTimes
     from tsbench.model import Rows, WriteMode
     from tsbench.net.stamps import Arrival
+    from tsbench.results.process import Share
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
 
@@ -277,9 +277,12 @@ class LoadProcess:
         gc.unfreeze()  # or the interpreter cannot take its modules apart at its end, and DuckDB prints what it leaks
         self.feed.close()
         unsent, due = self.due_times.end(), self.due_times
-        schedule = asdict(due.schedule) if due.is_open_loop else None
-        waits = {"encode_ns": self.feed.encode_ns, "payload_wait_ns": due.payload_wait_ns}
-        self.files.close(unsent, {**waits, "schedule": schedule})
+        self.files.close(
+            unsent,
+            encode_ns=self.feed.encode_ns,
+            payload_wait_ns=due.payload_wait_ns,
+            schedule=due.schedule if due.is_open_loop else None,
+        )
 
 
 def _sort(error: Exception) -> tuple[Outcome, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gevent
 
@@ -15,6 +15,7 @@ from tsbench.drive.loop_monitor import LoopMonitor
 from tsbench.drive.settling_watch import SucceededOps
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.recorder import Recorder
+from tsbench.results.process import FirstOp, ProcessReport
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -22,36 +23,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.clock import Timebase
-    from tsbench.drive.run_plan import Share
     from tsbench.model import Outcome
+    from tsbench.results.process import Schedule, Share
     from tsbench.scenario.spec import RunSpec
 
 logger = logging.getLogger("tsbench")
-
-
-@dataclass(frozen=True, slots=True)
-class _First:
-    began_ns: int
-    response_ns: int
-    service_ns: int
-    outcome: str
 
 
 class FirstOps:
     """The op of each name that began first; ops end in any order."""
 
     def __init__(self) -> None:
-        self._found: dict[str, _First] = {}
+        self.found: dict[str, FirstOp] = {}
+        """The ops by name."""
 
     def ended(self, name: str, began_ns: int, response_ns: int, service_ns: int, outcome: Outcome) -> None:
         """Take note of an op that has ended; it began at `began_ns`, epoch ns."""
-        first = self._found.get(name)
+        first = self.found.get(name)
         if first is None or began_ns < first.began_ns:
-            self._found[name] = _First(began_ns, response_ns, service_ns, outcome.name.lower())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ops by name."""
-        return {name: asdict(first) for name, first in self._found.items()}
+            self.found[name] = FirstOp(began_ns, response_ns, service_ns, outcome.name.lower())
 
 
 class ProcessFiles:
@@ -102,11 +92,10 @@ class ProcessFiles:
     def _cannot_write(self, error: OSError) -> None:
         self._failed(f"cannot write results to {self.directory}: {error.strerror}; free some room")
 
-    def close(self, unsent: tuple[Iterable[int], int], more: dict[str, Any]) -> None:
-        """Record the `unsent` arrivals as `Recorder.unsent`, and write the files that are complete only at the end.
-
-        `more` is what others know of the process, for its last report.
-        """
+    def close(
+        self, unsent: tuple[Iterable[int], int], *, encode_ns: int, payload_wait_ns: int, schedule: Schedule | None
+    ) -> None:
+        """Record the `unsent` arrivals as `Recorder.unsent`, and write the files that are complete only at the end."""
         self._flusher.kill()
         try:
             self.recorder.unsent(*unsent)
@@ -114,16 +103,18 @@ class ProcessFiles:
             self.loop_monitor.close()
             place = self.directory / "process"
             self.sample.write(place / f"{self._share.name}.answers.jsonl")
-            content = {
-                **asdict(self._share),
-                "ops": self.recorder.total,
-                "answers": self.sample.given,
-                "firsts": self.firsts.to_json() if self.firsts is not None else {},
-                **more,
-                "clock_offset_ns": self._timebase.offset_ns,
-                "unconnected": self.unconnected.most_common(),
-                "failures": self.failures.most_common(20),
-            }
-            (place / f"{self._share.name}.json").write_text(json.dumps(content), encoding="utf-8")
+            report = ProcessReport(
+                share=self._share,
+                ops=self.recorder.total,
+                answers=self.sample.given,
+                firsts=self.firsts.found if self.firsts is not None else {},
+                encode_ns=encode_ns,
+                payload_wait_ns=payload_wait_ns,
+                clock_offset_ns=self._timebase.offset_ns,
+                schedule=schedule,
+                unconnected=self.unconnected.most_common(),
+                failures=self.failures.most_common(20),
+            )
+            (place / f"{self._share.name}.json").write_text(json.dumps(asdict(report)), encoding="utf-8")
         except OSError as error:
             self._cannot_write(error)

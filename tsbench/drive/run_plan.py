@@ -1,4 +1,4 @@
-"""The plan of a test, and the share that a load process has in it."""
+"""The plan of a test, and its times."""
 
 from __future__ import annotations
 
@@ -23,16 +23,6 @@ class RunPlan:
     endpoint: str
     directory: Path
     timed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The part of a run that a process does: it is process `index` of `of`, and the only writer of its streams."""
-
-    name: str
-    index: int
-    of: int
-    streams: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
+from tsbench.results.process import TIMES, Times, read_as
 from tsbench.servers.children import KILLED_S, Child, how_it_ended
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import free_port
@@ -70,7 +71,7 @@ def drive(
             time.sleep(0.1)
     finally:
         end(child, patience_s=patience_s)
-    if stopped and not run.has("process/clock.json"):
+    if stopped and not run.has(TIMES):
         raise Broken(f"the load never began{stopped}")
     code = child.returncode or 0
     if code < 0:
@@ -79,7 +80,7 @@ def drive(
         raise Broken(f"the load process was {how_it_ended(code)}; {_CAUSES_OF_DEATH}")
     if code:
         raise Broken(f"the load processes failed: {_last_words(run / 'locust.log')}")
-    if not run.has("process/clock.json"):
+    if not run.has(TIMES):
         raise Broken(f"the load never began: {_last_words(run / 'locust.log')}")
     if not stopped and spec.drive.window is None:  # with a window it ends early when all is written
         _expect_whole(spec, run)
@@ -87,8 +88,8 @@ def drive(
 
 def _expect_whole(spec: RunSpec, run: RunDir) -> None:
     """Raise `Broken` if the load ended more than a second before its time, which Locust's exit code hides."""
-    clock = run.read_json("process/clock.json")
-    measured_s, wanted_s = clock["end_s"] - clock["start_s"], spec.drive.duration / NS_PER_S
+    times = read_as(run / TIMES, Times)
+    measured_s, wanted_s = times.end_s - times.start_s, spec.drive.duration / NS_PER_S
     if measured_s < wanted_s - 1:
         log = (run / "locust.log").read_text(encoding="utf-8", errors="replace")
         why = "it ran out of memory" if "MemoryError" in log else "somebody sent it SIGTERM"
