@@ -22,7 +22,7 @@ def epoch_ns() -> int:
 
 
 class Timebase:
-    """The leader's clock, computed from this host's, which is `offset_ns` ahead of it."""
+    """The leader's clock, computed from this host's clock, which is ahead by `offset_ns`."""
 
     def __init__(self, offset_ns: int = 0) -> None:
         self.offset_ns = offset_ns
