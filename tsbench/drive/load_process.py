@@ -26,8 +26,9 @@ from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
-from tsbench.targets.base import Unsupported, require_driver
+from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import get as get_target
+from tsbench.targets.target import require_driver
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload import queries
 

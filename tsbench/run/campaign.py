@@ -30,7 +30,7 @@ from tsbench.run.claims import expect_cells, read_claims, read_figures
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.verdicts import evaluate, shown_figures
 from tsbench.scenario.validation import check_spec
-from tsbench.targets.op_context import MEANT
+from tsbench.targets.session import MEANT
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
