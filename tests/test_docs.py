@@ -26,7 +26,7 @@ from tsbench.cli.main import app
 from tsbench.measure.gates import parse_gate
 from tsbench.results.summary import Summary
 from tsbench.scenario import matrix
-from tsbench.scenario.file import found
+from tsbench.scenario.file import scenario_file
 from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry
@@ -131,7 +131,9 @@ def check_scenario(path: str, given: dict[str, Any]) -> None:
         return
     endpoint = given["endpoint"]
     overrides = [*(given["override"] or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-    for cell in select(Scenario.load(ROOT / found(Path(path)), overrides=overrides).expand(), given["only"] or []):
+    for cell in select(
+        Scenario.load(ROOT / scenario_file(Path(path)), overrides=overrides).expand(), given["only"] or []
+    ):
         if endpoint:
             check_spec(cell, path)
 

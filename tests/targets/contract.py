@@ -24,6 +24,7 @@ from tests.targets import data
 from tests.targets.contract_base import ALL, Action, Alteration, ContractBase, Point
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.check.stored_rows import Kind
+from tsbench.drive.feed.encoder import Inbox, framed
 from tsbench.errors import UserMistake
 from tsbench.model import (
     Batch,
@@ -42,7 +43,6 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.model import Kind as FieldKind
-from tsbench.run.encoder import Inbox, framed
 from tsbench.targets.base import Operation, Schema, Session, Statement, Unsupported
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access, Target

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,16 @@ from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive import locust_internals
-from tsbench.drive.asked_queries import may_write
+from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock
-from tsbench.drive.load_process import LoadProcess, Share
+from tsbench.drive.load_process import LoadProcess
 from tsbench.drive.locust_stats import LocustStats, UserCounts
-from tsbench.drive.settling_watch import FILE, SettlingWatch
+from tsbench.drive.settling_watch import SettlingWatch
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
+from tsbench.results.process import MASTER, TIMES, WARMUP, MasterReport, Share, Times
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
 from tsbench.targets.session import caused_line
@@ -128,7 +130,7 @@ class Coordinator:
             if self._team is not None:
                 self._team.share_out(run)
             else:
-                own = Share(_LOCAL, 0, 1, tuple(range(run.spec.world.spec().streams)))
+                own = Share(_LOCAL, 0, 1, run.spec.world.spec().streams)
                 self.begin(run.spec, run.endpoint, run.directory, own, 0)
             if not run.timed:
                 gevent.spawn(self._await_first_user, run)
@@ -287,8 +289,8 @@ class Coordinator:
         clock = self._set_clock(run, clock.go_ns, min(start_s, clock.start_ns // NS_PER_S))
         warmup_s, limit_s = (clock.start_ns - clock.go_ns) / NS_PER_S, run.spec.drive.longest_warmup / NS_PER_S
         try:
-            found = watch.to_json(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
-            write_json(run.directory / "process" / FILE, found)
+            found = watch.ended(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
+            write_json(run.directory / WARMUP, asdict(found))
         except Broken as error:
             self._cannot_record(str(error))
             return
@@ -361,22 +363,12 @@ class Coordinator:
         """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
         end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
         self.end_s = max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S
-        times = {
-            "go_s": clock.go_ns / NS_PER_S,
-            "start_s": clock.start_ns // NS_PER_S,
-            "end_s": self.end_s,
-            "stopped_s": stopped_ns / NS_PER_S,
-        }
-        write_json(run.directory / "process" / "clock.json", times)
-        runner = self._runner
-        total = runner.stats.total
-        counts = {
-            "requests": total.num_requests,
-            "failures": total.num_failures,
-            **self._users.to_json(runner.target_user_count),
-            "shares": self._team.shares if self._team is not None else [],
-        }
-        write_json(run.directory / "process" / "locust.json", counts)
+        times = Times(clock.go_ns / NS_PER_S, clock.start_ns // NS_PER_S, self.end_s, stopped_ns / NS_PER_S)
+        write_json(run.directory / TIMES, asdict(times))
+        total, users = self._runner.stats.total, self._users.totals(self._runner.target_user_count)
+        workers = self._team.workers if self._team is not None else []
+        report = MasterReport(total.num_requests, total.num_failures, *users, workers)
+        write_json(run.directory / MASTER, asdict(report))
 
 
 _coordinators: dict[int, Coordinator] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.drive.fine_timer import FineTimer
 from tsbench.measure.pacing import Arrivals, Stripe
+from tsbench.results.process import Schedule
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -27,21 +28,6 @@ class Clock:
     go_ns: int
     start_ns: int
     end_ns: int | None
-
-
-@dataclass(slots=True)
-class Schedule:
-    """Counts of an open loop's measured arrivals by how they ended; `scheduled` = done + late + dropped + unfinished.
-
-    `generator_late` counts late ones that had a session in time: the load process itself woke up late.
-    """
-
-    scheduled: int = 0
-    done: int = 0
-    late: int = 0
-    generator_late: int = 0
-    dropped: int = 0
-    unfinished: int = 0
 
 
 @dataclass(slots=True)

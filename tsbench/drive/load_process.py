@@ -16,15 +16,16 @@ from gevent.event import Event
 
 from tsbench.drive.answer_sample import AnswerSample
 from tsbench.drive.due_times import Clock, DueTimes, Turn
+from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.first_ops import FirstOps
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.loop_monitor import LoopMonitor
-from tsbench.drive.payload_queue import PayloadQueue, Write
 from tsbench.drive.session_calls import Timed, caller_for
 from tsbench.drive.settling_watch import SucceededOps
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
+from tsbench.results.process import ProcessReport
 from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import get as get_target
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tsbench.drive.cluster.clocks import Timebase
     from tsbench.model import Rows, WriteMode
     from tsbench.net.stamps import Arrival
+    from tsbench.results.process import Share
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
 
@@ -55,16 +57,6 @@ CONNECT = "connect"
 TIMEOUT = "timeout"
 """Cause of an op that did not end in time."""
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The part of a run that a process does: it is process `index` of `of`, and the only writer of its streams."""
-
-    name: str
-    index: int
-    of: int
-    streams: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -361,19 +353,19 @@ class LoadProcess:
         self.probe.close()
         place = self.directory / "process"
         self._sample.write(place / f"{self.share.name}.answers.jsonl")
-        content = {
-            **asdict(self.share),
-            "ops": self.recorder.total,
-            "answers": self._sample.given,
-            "firsts": self._firsts.to_json() if self._firsts is not None else {},
-            "encode_ns": self.feed.encode_ns,
-            "payload_wait_ns": self.due_times.payload_wait_ns,
-            "clock_offset_ns": self.timebase.offset_ns,
-            "schedule": asdict(self.due_times.schedule) if self.due_times.is_open_loop else None,
-            "unconnected": self._state.unconnected.most_common(),
-            "failures": self._state.failures.most_common(20),
-        }
-        (place / f"{self.share.name}.json").write_text(json.dumps(content), encoding="utf-8")
+        report = ProcessReport(
+            share=self.share,
+            ops=self.recorder.total,
+            answers=self._sample.given,
+            firsts=self._firsts.found if self._firsts is not None else {},
+            encode_ns=self.feed.encode_ns,
+            payload_wait_ns=self.due_times.payload_wait_ns,
+            clock_offset_ns=self.timebase.offset_ns,
+            schedule=self.due_times.schedule if self.due_times.is_open_loop else None,
+            unconnected=self._state.unconnected.most_common(),
+            failures=self._state.failures.most_common(20),
+        )
+        (place / f"{self.share.name}.json").write_text(json.dumps(asdict(report)), encoding="utf-8")
 
 
 def _sort(error: Exception) -> tuple[Outcome, str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.drive.cluster.clocks import Timebase
-    from tsbench.drive.webui.live_updates import Outbox
+    from tsbench.drive.webui.live_figures import Updates
 
 PERIOD_S = 0.005
 """Period at which the event loop's lateness is sampled; 200 samples a second cost about 1 % of a core."""
@@ -32,7 +32,7 @@ class LoopMonitor:
     """
 
     def __init__(self, directory: Path, process: str, timebase: Timebase) -> None:
-        self.outbox: Outbox | None = None
+        self.outbox: Updates | None = None
         """Receives everything that is written, too."""
         self._timebase = timebase
         self._log = (directory / "process" / f"{process}.self.hlog").open("w", encoding="utf-8")

@@ -127,7 +127,7 @@ class Examiner:
 
     def _with_unrecorded(self, feed: Feed) -> NDArray[np.void]:
         """Return the ledger with the writes that lost workers may have made and not recorded."""
-        streams = [stream for share in Processes.read(self._run).missing() for stream in share["streams"]]
+        streams = [stream for worker in Processes.read(self._run).missing() for stream in worker.share.streams]
         if not streams:
             return self._ledger
         try:
@@ -173,7 +173,7 @@ class Examiner:
             accounted = account(
                 self._gold, self._stored, self._ledger, self._loaded_points, unrecorded=self._unrecorded
             )
-            lost = [share["name"] for share in Processes.read(self._run).missing()]
+            lost = [worker.share.name for worker in Processes.read(self._run).missing()]
             writes, verdict = accounted.summary(), accounted.verdict(lost)
         except Unsupported as why:
             asked = self._spec.check.answers or self._spec.check.readback or self._spec.queries

@@ -3,8 +3,8 @@
     server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect
     -> audit -> check -> commit
 
-`tsbench run` calls it, and so does the helper process of bare `locust -f` (see `run.helper`): only the part that drives
-the load differs. No step knows which database it deals with.
+`tsbench run` calls it, and so does the helper process of bare `locust -f` (see `drive.bare.helper`): only the part that
+drives the load differs. No step knows which database it deals with.
 """
 
 from __future__ import annotations

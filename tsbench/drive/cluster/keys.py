@@ -20,7 +20,7 @@ import zmq
 from zmq.utils import z85
 
 from tsbench.errors import UserMistake
-from tsbench.run import listening
+from tsbench.targets import credentials
 
 VARIABLE = "TSBENCH_CLUSTER_SECRET"
 RANDOM_BYTES = 16
@@ -77,7 +77,7 @@ def keys_for(host: str, option: str) -> Keys:
     UserMistake
         If no secret is set, or one that could be guessed, or if the installed ZeroMQ cannot encrypt.
     """
-    given = listening.secret_for(host, VARIABLE, option)
+    given = credentials.secret_for(host, VARIABLE, option)
     if not zmq.has("curve"):
         raise UserMistake("the installed ZeroMQ has no CURVE encryption; pip install --force-reinstall pyzmq has")
     if given is not None:

@@ -20,9 +20,8 @@ from werkzeug.exceptions import HTTPException
 from tsbench.drive.webui import start_form
 from tsbench.drive.webui.guesses import Guesses
 from tsbench.errors import one_line
-from tsbench.run import listening
-from tsbench.run.listening import WEB_PASSWORD, is_loopback
 from tsbench.targets import credentials
+from tsbench.targets.credentials import WEB_PASSWORD, is_loopback
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -67,7 +66,7 @@ def protect(web_ui: WebUI, routes: Blueprint, gate: start_form.Gate) -> None:
     UserMistake
         If other machines can reach the web UI and no password is set, or if its file cannot be read.
     """
-    secret = listening.secret_for(web_ui.host, WEB_PASSWORD, "--web-host")
+    secret = credentials.secret_for(web_ui.host, WEB_PASSWORD, "--web-host")
     app: Any = web_ui.app
     app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES
     app.register_error_handler(Exception, _one_line)

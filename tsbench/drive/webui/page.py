@@ -6,9 +6,9 @@ tabs, and draws a page of its own, `/tsbench`.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import DEVNULL
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
@@ -26,9 +26,9 @@ from locust.runners import (
 from tsbench.drive import locust_internals
 from tsbench.drive.webui import login, tabs
 from tsbench.drive.webui.host_monitor import HostMonitor
-from tsbench.drive.webui.live_figures import Figures
-from tsbench.drive.webui.live_updates import News, Outbox
+from tsbench.drive.webui.live_figures import Figures, Updates
 from tsbench.drive.webui.stage import Stage, TestState
+from tsbench.servers.children import Child, program
 from tsbench.targets import credentials
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ WATCH = "tsbench-watch"
 """Message of the master to its workers: a page watches a test, whose id follows."""
 STATIC = Path(__file__).parent / "static"
 WORKERS_LATE_S = 4
-REPORT = "import sys; from tsbench.cli.main import main; sys.exit(main(['report', sys.argv[1]]))"
 REPORT_TIMEOUT_S = 300.0
 INDEX_EXTRA = (
     b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/panel.js"></script></head>'
@@ -58,7 +57,7 @@ class WorkerReporter:
     def __init__(self, environment: Environment, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._test = ""
-        self._outbox: Outbox | None = None
+        self._outbox: Updates | None = None
         runner: Any = environment.runner
         runner.register_message(WATCH, self._on_watch)
         coordinator.began.append(self._on_began)
@@ -76,8 +75,8 @@ class WorkerReporter:
             data["tsbench"] = self._outbox.take().packed()
 
 
-def _attach(test: str, process: LoadProcess) -> Outbox:
-    outbox = Outbox(test, process.share.name)
+def _attach(test: str, process: LoadProcess) -> Updates:
+    outbox = Updates(test, process.share.name)
     process.recorder.observer = process.probe.outbox = outbox
     return outbox
 
@@ -108,7 +107,7 @@ class WebPage:
         self._coordinator, self._test = coordinator, test
         self._master = environment.runner if isinstance(environment.runner, MasterRunner) else None
         self.figures = Figures(delay_s=0 if self._master is None else WORKERS_LATE_S)
-        self._outbox: Outbox | None = None
+        self._outbox: Updates | None = None
         self._state = TestState()
         self._building = Semaphore()
         self._watcher: gevent.Greenlet | None = None
@@ -175,9 +174,9 @@ class WebPage:
     def _on_worker_report(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
         update = data.pop("tsbench", None)
         if update is not None:
-            self.figures.start_s = self._coordinator.start_s
+            self.figures.window.start_s = self._coordinator.start_s
             try:
-                self.figures.take(News.unpacked({**update, "process": client_id}))
+                self.figures.take(Updates.unpacked({**update, "process": client_id}))
             except ValueError as error:
                 self._runner.server.refuse(client_id, str(error))
 
@@ -196,7 +195,7 @@ class WebPage:
 
     def _take(self) -> None:
         if self._outbox is not None:
-            self.figures.start_s = self._coordinator.start_s or self.figures.start_s
+            self.figures.window.start_s = self._coordinator.start_s or self.figures.window.start_s
             self.figures.take(self._outbox.take())
 
     @property
@@ -282,7 +281,7 @@ class WebPage:
                 "running": self._running,
                 "state": self._shown_state,
                 "users": self._users,
-                "start": self.figures.start_s,
+                "start": self.figures.window.start_s,
                 **found,
                 "host": self.figures.host_since(request.args.get("host", 0.0, float) if same else 0.0),
                 "tables": [
@@ -313,15 +312,17 @@ class WebPage:
                 # A child process: drive may not import report, and plotting would delay the event loop.
                 whole = credentials.whole_environment()
                 hidden = {name: text for name, text in whole.items() if not name.startswith(("LOCUST_", "TSBENCH_"))}
-                command = [sys.executable, "-c", REPORT, str(results)]
-                try:
-                    child = subprocess.run(
-                        command, capture_output=True, text=True, check=False, env=hidden, timeout=REPORT_TIMEOUT_S
-                    )
-                except subprocess.TimeoutExpired:
+                with TemporaryFile() as said:
+                    command = [*program("tsbench.cli.main"), "report", str(results)]
+                    child = Child(command, stdout=DEVNULL, stderr=said, env=hidden)
+                    in_time = child.wait(REPORT_TIMEOUT_S)
+                    child.kill()
+                    said.seek(0)
+                    text = said.read().decode(errors="replace").strip()
+                if not in_time:
                     return make_response(f"The report was not made within {REPORT_TIMEOUT_S:g} s.", 500)
                 if not path.exists():
-                    return make_response(child.stderr.strip() or "The report could not be made.", 500)
+                    return make_response(text or "The report could not be made.", 500)
         show = bool(request.args.get("show"))
         response = send_file(path, "text/html", as_attachment=not show, download_name=f"tsbench-{results.name}.html")
         response.headers["Content-Security-Policy"] = "sandbox allow-scripts"

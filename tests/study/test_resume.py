@@ -15,9 +15,9 @@ from tests.run.test_lifecycle import Log, LoggedServer, parts_of
 from tsbench.errors import Broken
 from tsbench.report.cells import load_cells
 from tsbench.results.summary import Summary
-from tsbench.run import campaign
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.spec import Scenario
+from tsbench.study import campaign
 
 if TYPE_CHECKING:
     from collections.abc import Callable

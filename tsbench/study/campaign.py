@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import math
-import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from tsbench.errors import Broken, UserMistake, typed_line
+from tsbench.measure.gates import checked_gate
+from tsbench.report import lacking
 from tsbench.report.cells import read_optional
 from tsbench.results.manifest import Manifest, check_world
 from tsbench.results.reading import keeps_tables, read_table
@@ -26,22 +29,119 @@ from tsbench.results.rundir import (
     write_json,
 )
 from tsbench.results.summary import SERVER_DEATHS, Summary
-from tsbench.run.claims import expect_cells, read_claims, read_figures
 from tsbench.run.lifecycle import run_cell
-from tsbench.run.verdicts import evaluate, shown_figures
+from tsbench.scenario.file import scenario_file
+from tsbench.scenario.plausibility import expect_plausible
+from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec
+from tsbench.study.claims import expect_cells, read_claims, read_figures
+from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.session import MEANT
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from tsbench.run.phases import Progress
-    from tsbench.scenario.spec import RunSpec, Scenario
+    from tsbench.scenario.spec import RunSpec
 
     ProgressOf = Callable[[str], AbstractContextManager[Progress]]
+
+
+class _Quiet:
+    """Shows no progress."""
+
+    def __init__(self, _title: str) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def phase(self, name: str, total: float | None = None) -> None:
+        pass
+
+    def advance(self, amount: float) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A result set whose runs have ended: its directory, and the runs' summaries in order."""
+
+    results: Path
+    summaries: list[Summary]
+    knee: bool
+    """Whether the scenario is a ramp, whose last run may fail a gate: that is the knee which it looks for."""
+
+    @property
+    def not_passed(self) -> list[Summary]:
+        """The summaries of runs that are not valid or failed a gate."""
+        return [one for one in self.summaries if not one.passed and not (self.knee and is_knee(self.summaries, one))]
+
+
+def run_scenario(
+    scenario: Path,
+    *,
+    only: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    endpoint: str | None = None,
+    gates: Sequence[str] = (),
+    out: Path = Path("results"),
+    resume: Path | None = None,
+    expensive: bool = False,
+    reports: bool = True,
+    progress_of: ProgressOf = _Quiet,
+    created: Callable[[Path], object] = lambda _results: None,
+) -> Ran:
+    """Run the cells of a scenario: start servers, load, measure, check, report.
+
+    Parameters
+    ----------
+    scenario
+        A scenario file, or the name of one that tsbench brings (`quickstart`).
+    only, overrides, gates
+        Patterns of the cells to run (all without any); changes of keys, such as `drive.duration=30s`; conditions for
+        passing besides the scenario's, such as `write:p99<50ms`.
+    endpoint
+        URL of the server to use, instead of starting one.
+    out, resume
+        Directory for result sets; or the result set to continue, whose complete cells are kept.
+    expensive
+        Whether to run a scenario that would take days or much memory.
+    reports
+        Whether to write report.html, which needs the packages of the extra `report`.
+    progress_of
+        Returns the progress display of a cell, as a context manager, from its title.
+    created
+        Is called with the result set's directory before the first cell runs.
+
+    Raises
+    ------
+    UserMistake
+        If the scenario or an argument is wrong, or a server cannot be started or reached.
+    Broken
+        If results or a report cannot be written.
+    KeyboardInterrupt
+        After the servers were stopped; what was measured is kept, and `resume` continues it.
+    """
+    if endpoint is not None and not endpoint.strip():
+        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
+    path = scenario_file(scenario)
+    asked = Scenario.load(path, overrides=[*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])])
+    try:
+        asked.demand([checked_gate(text) for text in gates])
+    except ValueError as error:
+        raise UserMistake(f"--gate {error}") from None
+    cells = select(asked.expand(), only)
+    if not expensive:
+        expect_plausible(path, cells)
+    results = prepare(asked, cells, out, resume)
+    created(results)
+    return Ran(results, campaign(asked, cells, results, progress_of, reports=reports and not lacking()), asked.knee)
 
 
 def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Path | None) -> Path:
@@ -235,9 +335,3 @@ def is_knee(cells: Sequence[Summary], cell: Summary) -> bool:
     sought = any(not gate.built_in for gate in failed) and all(gate.gate != SERVER_DEATHS for gate in failed)
     judged = cell.validity.is_valid and all(gate.state != "not judged" for gate in cell.gates)
     return sought and judged and cell is cells[-1] and len(cells) > 1
-
-
-def short(path: Path) -> str:
-    """Return the path relative to the working directory, as a user would type it."""
-    relative = os.path.relpath(path)
-    return relative if len(relative) < len(str(path)) else str(path)

@@ -6,7 +6,7 @@ import pytest
 
 from tsbench.model import Verdict
 from tsbench.results.summary import SERVER_DEATHS, GateResult, Summary, Validity
-from tsbench.run.campaign import is_knee
+from tsbench.study.campaign import is_knee
 
 ASKED = GateResult("write:p99<50ms", 9e7, "fail", "90.0 ms")
 FAILED_OPS = GateResult("failed ops<=0%", 0.1, "fail", "10 %", built_in=True)

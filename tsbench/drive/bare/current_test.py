@@ -14,14 +14,14 @@ import gevent
 from gevent.lock import RLock
 from locust.runners import STATE_RUNNING, STATE_SPAWNING
 
-from tsbench.drive import options
+from tsbench.drive.bare import options
+from tsbench.drive.bare.helper import HelperProcess
+from tsbench.drive.bare.spec import spec_of, with_form
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
-from tsbench.drive.standalone_spec import spec_of, with_form
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
 from tsbench.run.cleanup import left_lines
-from tsbench.run.helper import HelperProcess
 from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
+    from tsbench.drive.bare.helper import Ended
     from tsbench.drive.webui.page import WebPage
-    from tsbench.run.helper import Ended
 
 logger = logging.getLogger("tsbench")
 

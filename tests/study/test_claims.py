@@ -8,8 +8,8 @@ from tests.cli.support import Command
 from tsbench.errors import UserMistake
 from tsbench.results.reading import read_json
 from tsbench.results.summary import GateResult, Summary, Validity
-from tsbench.run.claims import Claim, Figure, expect_cells, read_claims, read_figures
-from tsbench.run.verdicts import evaluate, shown_figures
+from tsbench.study.claims import Claim, Figure, expect_cells, read_claims, read_figures
+from tsbench.study.verdicts import evaluate, shown_figures
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tsbench.measure import gates
-from tsbench.run.claims import NEVER
+from tsbench.study.claims import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tsbench.results.summary import Summary
-    from tsbench.run.claims import Claim, Figure
+    from tsbench.study.claims import Claim, Figure
 
 State = Literal["reproduced", "not reproduced", "not judged"]
 
