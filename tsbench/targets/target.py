@@ -115,6 +115,8 @@ class Target:
     """Name of the database for people (`PostgreSQL`)."""
     form: str
     """An example of its endpoints, for messages."""
+    version: str = ""
+    """The versions of the product, where another target has others (`1.x`)."""
     schemes: tuple[str, ...]
     """What may stand before the `://` of its endpoints."""
     schemas: Mapping[str, Schema]
@@ -129,8 +131,12 @@ class Target:
     """Options of its endpoints with their meaning; a driver may know more, each of which LEADS anywhere."""
     driver: Driver | None = None
     """The package to install beside tsbench's own; None where sessions need none."""
+    secrets: tuple[str, ...] = ()
+    """Environment variables with the secret for logging in; the first one that is set is taken."""
     durable: bool = True
     """Whether acknowledged data survives a restart of the server."""
+    durability: str = ""
+    """What tsbench sets so that acknowledged data is on disk, for the documentation."""
     resolution_ns: int = 1
     """Finest step of time that the database stores exactly: 1, 1_000, 1_000_000 or 1_000_000_000 ns."""
     cooperative: bool = True
@@ -145,6 +151,11 @@ class Target:
     """Whether its sessions have the server's own counters."""
     requirements: tuple[Requirement, ...] = ()
     """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
+
+    @property
+    def label(self) -> str:
+        """The product with its version."""
+        return f"{self.product} {self.version}".rstrip()
 
     @property
     def startable(self) -> bool:

@@ -14,7 +14,7 @@ from tsbench.results.rundir import RunDir
 from tsbench.run import environment
 from tsbench.run.preparation import is_durable
 from tsbench.targets.mongodb import TARGET
-from tsbench.targets.mongodb.durability import durability, majority_journals
+from tsbench.targets.mongodb.commands import durability, majority_journals
 from tsbench.targets.mongodb.schemas import PER_POINT
 
 if TYPE_CHECKING:

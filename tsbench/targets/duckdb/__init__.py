@@ -33,5 +33,6 @@ TARGET = Target(
     cooperative=False,
     access=Access.ONE_PROCESS,
     embedded=True,
+    durability="nothing: a commit is synced to the write-ahead log",
     requirements=(Requirement("DuckDB", "pip install 'tsbench[duckdb]'", modules=("duckdb",), is_optional=False),),
 )

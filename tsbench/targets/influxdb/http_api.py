@@ -62,7 +62,12 @@ def parse(url: str, target: Target, kind: type[H]) -> H:
 
 
 influxdb_target = partial(
-    Target, product="InfluxDB", schemes=("http", "https"), acknowledges_in_part=True, has_counters=True
+    Target,
+    product="InfluxDB",
+    schemes=("http", "https"),
+    acknowledges_in_part=True,
+    has_counters=True,
+    durability="write-ahead log synced at every write (`wal-fsync-delay = 0s`)",
 )
 """Makes the target of a version."""
 OPTIONS = {"gzip": Option.WITHIN}
@@ -118,20 +123,19 @@ class Writer:
 
 
 @contextmanager
-def claiming(session: Session, url: str, *, login: str, secrets: str, version: str) -> Iterator[None]:
+def claiming(session: Session, of: Endpoint, *, login: str) -> Iterator[None]:
     """Verify in a `with` block that a new session can log in; on failure close it and raise a one-line error."""
-    place = url.partition("?")[0]
     try:
         with decoded("InfluxDB"):
             yield
     except OpError as error:
         session.close()
         if error.cause == "permission":
-            cure = credentials.cure(url, secrets)
-            raise UserMistake(f"{place} refuses the {login}: {error}; {cure}") from error
+            cure = credentials.cure(of.url, f"{of.target.secrets[0]}(_FILE)")
+            raise UserMistake(f"{of.shown} refuses the {login}: {error}; {cure}") from error
         is_plain = "[SSL" in str(error) and "CERTIFICATE" not in str(error)
-        cure = "does it speak TLS? Write http:// if not" if is_plain else f"is InfluxDB {version} running there?"
-        raise Unreachable(f"cannot connect to {place}: {error}; {cure}") from error
+        cure = "does it speak TLS? Write http:// if not" if is_plain else f"is {of.target.label} running there?"
+        raise Unreachable(f"cannot connect to {of.shown}: {error}; {cure}") from error
     except UserMistake:
         session.close()
         raise

@@ -257,11 +257,11 @@ def connect(
 ) -> Influx1Session:
     """Open a session and verify that the server accepts our credentials."""
     del schema  # the layout is in the statements
-    password = credentials.read_for(of.url, "TSBENCH_PASSWORD")
+    password = credentials.read_for(of.url, *of.target.secrets)
 
     def opened(limit_s: float) -> Influx1Session:
         session = Influx1Session(of, password, timeout_s, waiter)
-        with http_api.claiming(session, of.url, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
+        with http_api.claiming(session, of, login="login"):
             session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
         return session
 
@@ -341,6 +341,8 @@ def _stored_records(
 TAGS = Influx1Schema("tags")
 TARGET = http_api.influxdb_target(
     name="influxdb1",
+    version="1.x",
+    secrets=("TSBENCH_PASSWORD",),
     form="http://user@host:8086/database",
     schemas={TAGS.name: TAGS},
     options=http_api.OPTIONS | dict.fromkeys(("consistency", "retention", "rp", "shard"), Option.WITHIN),

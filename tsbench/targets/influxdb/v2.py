@@ -271,22 +271,22 @@ def connect(
 ) -> Influx2Session:
     """Open a session and verify that the server accepts our token."""
     del schema  # the layout is in the statements
-    token = _token(of.url, of.options.get("token_file", ""))
+    token = _token(of)
 
     def opened(limit_s: float) -> Influx2Session:
         session = Influx2Session(of, token, timeout_s, waiter)
-        with http_api.claiming(session, of.url, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
+        with http_api.claiming(session, of, login="token"):
             session.claim(limit_s)
         return session
 
     return http_api.opened(opened, connect_timeout_s, of.place)
 
 
-def _token(url: str, file: str) -> str | None:
+def _token(of: http_api.HttpEndpoint) -> str | None:
     """Return the token in the endpoint's file, else the environment's if it may be sent to this endpoint."""
-    if file:
+    if file := of.options.get("token_file"):
         return credentials.read_file("the endpoint's token_file", file).strip()
-    found = credentials.read_for(url, "TSBENCH_TOKEN", "TSBENCH_PASSWORD")
+    found = credentials.read_for(of.url, *of.target.secrets)
     return None if found is None else found.strip()
 
 
@@ -318,6 +318,8 @@ def _api_errors() -> Iterator[None]:
 TAGS = Influx2Schema("tags")
 TARGET = http_api.influxdb_target(
     name="influxdb2",
+    version="2.x",
+    secrets=("TSBENCH_TOKEN", "TSBENCH_PASSWORD"),
     form="http://host:8086/?org=ORG&bucket=BUCKET",
     schemas={TAGS.name: TAGS},
     options=http_api.OPTIONS | {"bucket": Option.WITHIN, "org": Option.WITHIN, "token_file": Option.LEADS},

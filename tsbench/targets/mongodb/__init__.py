@@ -22,7 +22,9 @@ TARGET = Target(
     opener="tsbench.targets.mongodb.session:connect",
     server="tsbench.targets.mongodb.server:FerretdbServer",
     driver=Driver("pymongo", "mongodb", ("pymongo",)),
+    secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000_000,
+    durability="FerretDB's PostgreSQL: `fsync = on`, `synchronous_commit = on`",
     acknowledges_in_part=True,
     has_counters=True,
     requirements=(

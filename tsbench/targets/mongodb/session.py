@@ -20,9 +20,8 @@ from tsbench.targets import credentials
 from tsbench.targets.base import Inventory, ServerObject, Session, Statement
 from tsbench.targets.mongodb import counters, explain
 from tsbench.targets.mongodb.client import CLIENTS, answering, await_server, connecting
-from tsbench.targets.mongodb.commands import failed, in_part
+from tsbench.targets.mongodb.commands import YES, durability, failed, in_part, majority_journals
 from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
-from tsbench.targets.mongodb.durability import YES, durability, majority_journals
 from tsbench.targets.mongodb.layouts import VALUES
 from tsbench.targets.mongodb.schemas import SCHEMAS, CreateCollection
 from tsbench.targets.mongodb.wire import Messages

@@ -28,7 +28,9 @@ def _target(name: str, product: str, *requirements: Requirement) -> Target:
         opener="tsbench.targets.mysql.session:connect",
         server=f"tsbench.targets.mysql.server:{name.title()}Server",
         driver=Driver("MySQLdb", "mysql", ("mysqlclient",)),
+        secrets=("TSBENCH_PASSWORD",),
         resolution_ns=1_000,
+        durability="`innodb_flush_log_at_trx_commit = 1`, `innodb_doublewrite = 1`",
         has_counters=True,
         requirements=requirements,
     )

@@ -16,7 +16,9 @@ TARGET = Target(
     opener="tsbench.targets.postgres.session:connect",
     server="tsbench.targets.postgres.server:PostgresServer",
     driver=Driver("psycopg", "postgres", ("psycopg",)),
+    secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000,
+    durability="`fsync = on`, `synchronous_commit = on`",
     has_counters=True,
     requirements=(
         Requirement(

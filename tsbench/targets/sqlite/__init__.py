@@ -25,6 +25,7 @@ TARGET = Target(
     server="tsbench.targets.sqlite:SqliteServer",
     cooperative=False,
     embedded=True,
+    durability="`journal_mode = WAL`, `synchronous = FULL`",
     has_counters=True,
     requirements=(
         Requirement("SQLite", "use a Python that was built with SQLite", modules=("sqlite3",), is_optional=False),
