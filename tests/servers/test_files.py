@@ -12,7 +12,7 @@ from tsbench.servers.base import ExternalServer
 from tsbench.servers.files import allocated_bytes, evict
 from tsbench.targets.memory import MemoryServer
 from tsbench.targets.registry import TARGETS
-from tsbench.targets.sqlite.server import SqliteServer
+from tsbench.targets.sqlite import SqliteServer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,7 +29,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.results.process import MASTER, TIMES, WARMUP, MasterReport, Share, Times
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
-from tsbench.targets.op_context import caused_line
+from tsbench.targets.session import caused_line
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:

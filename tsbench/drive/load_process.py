@@ -18,8 +18,9 @@ from tsbench.drive.process_files import ProcessFiles
 from tsbench.drive.session_calls import Timed, caller_for
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
-from tsbench.targets.base import Unsupported, require_driver
+from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import get as get_target
+from tsbench.targets.target import require_driver
 from tsbench.units import format_duration
 from tsbench.workload import queries
 

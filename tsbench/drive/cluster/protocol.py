@@ -33,7 +33,7 @@ from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import how_it_ended
 from tsbench.targets import credentials, registry
-from tsbench.targets.op_context import caused_line
+from tsbench.targets.session import caused_line
 from tsbench.text import printable_line
 from tsbench.units import NS_PER_S
 
