@@ -136,7 +136,7 @@ class Target:
     durable: bool = True
     """Whether acknowledged data survives a restart of the server."""
     durability: str = ""
-    """What tsbench sets so that acknowledged data is on disk, for the documentation."""
+    """Settings with which acknowledged data is on disk, for the documentation."""
     resolution_ns: int = 1
     """Finest step of time that the database stores exactly: 1, 1_000, 1_000_000 or 1_000_000_000 ns."""
     cooperative: bool = True
