@@ -16,7 +16,7 @@ from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, cell, parts_of
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.locust_process import end
-from tsbench.servers.base import hurry, put_away
+from tsbench.servers.base import kill_processes, stop_and_delete
 from tsbench.servers.children import Child
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import ServerProcess
@@ -72,8 +72,8 @@ def test_an_interrupt_while_a_server_stops_kills_it_and_still_deletes_its_data(t
     log = Log()
     server = Deaf(log)
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), Deferral(lambda: hurry(server)):
-        put_away(server, None)
+    with pytest.raises(KeyboardInterrupt), Deferral(lambda: kill_processes(server)):
+        stop_and_delete(server, None)
     assert time.monotonic() - began < 50  # without the interrupt it is waited for a minute
     assert log == ["server.remove"]
     assert not process.alive()

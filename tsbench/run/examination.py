@@ -25,7 +25,7 @@ from tsbench.run.figures import Processes, recorded
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
-from tsbench.targets.op_context import MEANT
+from tsbench.targets.session import MEANT
 from tsbench.units import format_now
 from tsbench.workload import queries
 from tsbench.workload.version import WORLD_VERSION
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
-    from tsbench.targets.base import Schema, Session, Statement, Target
-    from tsbench.targets.plans import Plan
+    from tsbench.targets.base import Plan, Schema, Session, Statement
+    from tsbench.targets.target import Target
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class Examiner:
         self._server = _Server(run, self._limits, target, schema)
         self._unrecorded = 0
         """Number of points that lost load processes may have written and not recorded."""
-        self._gold = self._gold_of_all(Expiry.of(target.expires_after_s(endpoint)))
+        self._gold = self._gold_of_all(Expiry.of(target.parse(endpoint).expire_after_s))
 
     def _gold_of_all(self, expiry: Expiry | None) -> Gold:
         first, last = self._spec.write_ticks(self._world)

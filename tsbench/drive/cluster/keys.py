@@ -34,11 +34,11 @@ class _Family:
 
     def __init__(self) -> None:
         self.secret = secrets.token_hex(32)
-        self.has_members = False
+        self.has_forks = False
         os.register_at_fork(after_in_parent=self._join, after_in_child=self._join)
 
     def _join(self) -> None:
-        self.has_members = True
+        self.has_forks = True
 
 
 _family = _Family()
@@ -84,7 +84,7 @@ def keys_for(host: str, option: str) -> Keys:
         if is_guessable(given):
             raise UserMistake(f"{VARIABLE} could be guessed; make one with openssl rand -hex 32")
         return Keys.of(given)
-    if not _family.has_members:
+    if not _family.has_forks:
         raise UserMistake(f"set {VARIABLE} (or {VARIABLE}_FILE), the same for the master and each worker")
     return Keys.of(_family.secret)
 
