@@ -13,12 +13,14 @@ import re
 import shlex
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.main import get_command
 
+from tests import database_tables
 from tests.cli.support import TINY, Command, content, only
 from tests.servers.test_paths import AWKWARD
 from tests.test_compose import SERVICES
@@ -26,10 +28,10 @@ from tsbench.cli.main import app
 from tsbench.measure.gates import parse_gate
 from tsbench.results.summary import Summary
 from tsbench.scenario import matrix
-from tsbench.scenario.file import found
+from tsbench.scenario.file import scenario_file
 from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec
-from tsbench.targets import registry
+from tsbench.targets import duckdb, registry
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.postgres.server import SETTINGS
 
@@ -131,7 +133,9 @@ def check_scenario(path: str, given: dict[str, Any]) -> None:
         return
     endpoint = given["endpoint"]
     overrides = [*(given["override"] or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-    for cell in select(Scenario.load(ROOT / found(Path(path)), overrides=overrides).expand(), given["only"] or []):
+    for cell in select(
+        Scenario.load(ROOT / scenario_file(Path(path)), overrides=overrides).expand(), given["only"] or []
+    ):
         if endpoint:
             check_spec(cell, path)
 
@@ -294,6 +298,18 @@ def test_endpoints_and_schemas_of_the_table_are_those_of_the_targets() -> None:
         seen[named[0]] = [_split(span)[1] for span in started if span.startswith("--endpoint")]
     assert seen.keys() == registry.TARGETS.keys() - {"memory"}
     assert sum(map(len, seen.values())) >= 4
+
+
+@pytest.mark.parametrize("name", database_tables.TABLES)
+def test_tables_of_databases_are_what_the_targets_declare(name: str) -> None:
+    assert [*database_tables.written(name)] == [database_tables.written(name)[1]] * 2, "python -m tests.database_tables"
+
+
+def test_a_table_that_is_not_what_a_target_declares_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb, "TARGET", replace(duckdb.TARGET, durability="everything", secrets=("TSBENCH_TOKEN",)))
+    for name in database_tables.TABLES:
+        page, made = database_tables.written(name)
+        assert page != made, name
 
 
 def test_every_database_has_a_page_that_names_its_schemas() -> None:

@@ -22,8 +22,8 @@ from tests.examples import examples
 from tests.report.synthetic import Shape, make_results
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.run.claims import TABLES
 from tsbench.scenario.reference import json_schema
+from tsbench.study.claims import TABLES
 
 MOST_S = 120.0
 """Time limit of one example on a busy machine; most take a few milliseconds."""
@@ -74,7 +74,7 @@ def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: object, **__: object) -> None:
         raise UserMistake("the input is good")
 
-    monkeypatch.setattr("tsbench.run.campaign.run_cell", begun)
+    monkeypatch.setattr("tsbench.study.campaign.run_cell", begun)
     monkeypatch.setattr("tsbench.report.html.render", lambda *_: "")
     monkeypatch.setattr("tsbench.servers.cgroup.create", lambda caps: begun())
 

@@ -469,8 +469,8 @@ def warm() -> None:
     import tsbench.report.export
     import tsbench.report.html
     import tsbench.report.table
-    import tsbench.run.campaign
-    import tsbench.run.cleanup  # noqa: F401
+    import tsbench.run.cleanup
+    import tsbench.study.campaign  # noqa: F401
 
 
 def outcomes(original: Path, count: int, seed: int, only: int | None = None) -> list[Outcome]:

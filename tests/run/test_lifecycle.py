@@ -6,25 +6,31 @@ import json
 import os
 import threading
 import time
+from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cli.support import failed_gates
 from tests.drive.support import Quiet, document
+from tsbench.drive.bare.helper import carry_out
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
+from tsbench.results.process import MASTER, TIMES, MasterReport, Times
 from tsbench.results.rundir import write_json
-from tsbench.run.helper import Channel, carry_out
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
-from tsbench.targets.base import Access, Driver, KeepsAll
+from tsbench.servers.base import Server
+from tsbench.servers.children import Channel
+from tsbench.targets.base import Session
+from tsbench.targets.memory import TARGET as MEMORY
 from tsbench.targets.memory.schemas import KEEP
 from tsbench.targets.memory.session import MemorySession, Store
+from tsbench.targets.target import Driver, Endpoint, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +73,7 @@ class Log(list[str]):
             self.append(what)
 
 
-class LoggedSession:
+class LoggedSession(Session):
     """A memory session that logs its calls."""
 
     def __init__(self, log: Log, store: Store) -> None:
@@ -100,25 +106,25 @@ class LoggedSession:
         self._log.note("close")
 
 
-class LoggedTarget(KeepsAll):
-    name, durable, cooperative, resolution_ns = "memory", False, True, 1
-    access, embedded, has_counters, startable = Access.OPENER, True, False, True
-    driver = Driver("json", "postgres", ("psycopg",))
-    acknowledges_in_part, requirements = False, ()
-    schemas: ClassVar = {"keep": KEEP}
+class LoggedTarget(Target):
+    _log: Log
+    _store: Store
 
     def __init__(self, log: Log) -> None:
-        self._log, self._store = log, Store()
+        given = {one.name: getattr(MEMORY, one.name) for one in fields(MEMORY)}
+        super().__init__(**{**given, "driver": Driver("json", "postgres", ("psycopg",))})
+        object.__setattr__(self, "_log", log)
+        object.__setattr__(self, "_store", Store())
 
-    def check_endpoint(self, endpoint):
-        self._log.note("check_endpoint")
+    def parse(self, endpoint):
+        return Endpoint(endpoint, self)
 
     def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None, waiter=None):
         self._log.note("connect")
         return LoggedSession(self._log, self._store)
 
 
-class LoggedServer:
+class LoggedServer(Server):
     endpoint = "nowhere"
 
     def __init__(self, log: Log, *, dies: bool = False) -> None:
@@ -194,8 +200,8 @@ def leave_an_op(directory: Path) -> None:
     recorder = Recorder(directory, "local", start_ns=now_s * 10**9)
     recorder.op("raw-one", due_ns=now_s * 10**9, end_ns=now_s * 10**9 + 10**6, service_ns=10**6, outcome=Outcome.OK)
     recorder.close()
-    write_json(directory / "process/clock.json", {"go_s": now_s, "start_s": now_s, "end_s": now_s + 1})
-    write_json(directory / "process/locust.json", {"requests": 1, "failures": 0, "users": 1})
+    write_json(directory / TIMES, asdict(Times(now_s, now_s, now_s + 1)))
+    write_json(directory / MASTER, asdict(MasterReport(1, 0, 1, 1, 1, [])))
 
 
 def run_from_locust(spec: RunSpec, results: Path, log: Log, server: LoggedServer) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def test_with_yes_it_is_run(place: Path, monkeypatch: pytest.MonkeyPatch, capsys
     def begun(*_: object, **__: object) -> None:
         raise UserMistake("it was begun")
 
-    monkeypatch.setattr("tsbench.run.campaign.run_cell", begun)
-    monkeypatch.setattr("tsbench.run.campaign.write_json", lambda *_: None)
+    monkeypatch.setattr("tsbench.study.campaign.run_cell", begun)
+    monkeypatch.setattr("tsbench.study.campaign.write_json", lambda *_: None)
     assert main(["run", "tiny.toml", "--set", "drive.duration=36500d", "--yes"]) == 2
     says(complaint(capsys.readouterr().err), "it was begun")
 
@@ -68,9 +68,9 @@ def test_generate_says_what_it_would_write(place: Path, capsys: pytest.CaptureFi
         ("influxdb1", "http://h:0/b", "port 0 is out of range"),
         ("influxdb1", "http://a..b/b", "'a..b' is no host name"),
         ("influxdb1", f"http://{'a' * 64}.b/b", "is no host name"),
-        ("influxdb1", "http://h/b?nobody=1", "there is no option 'nobody'"),
-        ("influxdb2", "http://h:99999/?org=o&bucket=b", "is not an InfluxDB endpoint"),
-        ("null", "null://?nobody=1", "unknown 'nobody'"),
+        ("influxdb1", "http://h/b?nobody=1", "the option 'nobody' does not exist; there are gzip, "),
+        ("influxdb2", "http://h:99999/?org=o&bucket=b", "is not an endpoint of InfluxDB"),
+        ("null", "null://?nobody=1", "the option 'nobody' does not exist; there are service, "),
         ("sqlite", "nonsense", "SQLite"),
         ("sqlite", " ", "--endpoint is empty"),
     ],

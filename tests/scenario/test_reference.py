@@ -11,10 +11,10 @@ from jsonschema import Draft202012Validator
 
 from tests.cli.support import TINY as SMALLEST
 from tests.cli.support import Command
-from tsbench.run.claims import TABLES
 from tsbench.scenario import matrix
 from tsbench.scenario.reference import FileKeys, json_schema, markdown
 from tsbench.scenario.spec import INTERNAL, SCENARIO_KEYS, RunSpec, Scenario
+from tsbench.study.claims import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

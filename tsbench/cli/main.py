@@ -8,16 +8,13 @@ import re
 import shlex
 import signal
 import sys
-import threading
-from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from tsbench import __version__, units
@@ -25,13 +22,14 @@ from tsbench.cli.generate import Yes, generate, parsed
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages, lacking
-from tsbench.text import CONTROL, printable_line, shortened
+from tsbench.servers.interrupts import stoppable
+from tsbench.text import CONTROL, printable_line, short_path, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from tsbench.report.export import Exports
-    from tsbench.scenario.spec import RunSpec, Scenario
+    from tsbench.run.cleanup import Cleaned
+    from tsbench.study.campaign import Ran
 
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
@@ -40,29 +38,7 @@ Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write
 MOST_CHARACTERS = 1_000
 """Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
 
-
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """Ctrl-C where no command handles it itself."""
-
-
-class _Commands(TyperGroup):
-    """All commands; Ctrl-C leaves them as `Interrupted`: for a KeyboardInterrupt typer ends without a message."""
-
-    def make_context(self, *words: Any, **more: Any) -> Any:
-        try:
-            return super().make_context(*words, **more)
-        except KeyboardInterrupt:
-            raise Interrupted from None
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted from None
-
-
 app = typer.Typer(
-    cls=_Commands,
     name="tsbench",
     help="Load-tests time-series databases: checked answers, honest latencies, accounted writes.",
     no_args_is_help=True,
@@ -89,9 +65,13 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     if odd := next(filter(CONTROL.search, given), None):
         return _fail(f"'{shortened(odd)}' has a line break or another control character; write it without", 2)
+    commands = typer.main.get_command(app)
     try:
-        with _stoppable():
-            result = app(given, standalone_mode=False)
+        # Not `commands(given)`, which ends without a message after Ctrl-C.
+        with stoppable(), commands.make_context("tsbench", [*given]) as context:
+            result = commands.invoke(context)
+    except typer.Exit as done:
+        result = done.exit_code
     except (TyperException, UserMistake) as error:
         return _fail(_plain(str(getattr(error, "format_message", error.__str__)())), 2)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
@@ -100,45 +80,13 @@ def main(arguments: list[str] | None = None) -> int:
     except (Broken, OSError) as error:
         is_mistake = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG  # only what was typed is so long
         return _fail(str(error), 2 if is_mistake else 1)
-    except (KeyboardInterrupt, Interrupted, typer.Abort):
+    except KeyboardInterrupt:
         return fail("interrupted", 130)
     return int(result) if isinstance(result, int) else 0
 
 
 def _fail(message: str, code: int) -> int:
     return fail(shortened(printable_line(message), MOST_CHARACTERS), code)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Make SIGTERM and a closed terminal (SIGHUP) stop a command as Ctrl-C does, servers and load processes first."""
-
-    def stop(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    reported = sys.unraisablehook
-
-    def stop_again(swallowed: sys.UnraisableHookArgs) -> None:
-        """Repeat a Ctrl-C that came where Python ignores exceptions: in a callback of a fork, or a `__del__`."""
-        if issubclass(swallowed.exc_type, KeyboardInterrupt):
-            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-        else:
-            reported(swallowed)
-
-    sys.unraisablehook = stop_again
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # nohup sets SIG_IGN
-            signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        sys.unraisablehook = reported
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _version(wanted: bool) -> None:
@@ -179,62 +127,63 @@ def run(
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
-    from tsbench.cli.leftovers import leave
-    from tsbench.measure import gates
+    from tsbench.cli.progress import CellProgress
     from tsbench.report.export import Exports
-    from tsbench.run.campaign import prepare, short
-    from tsbench.scenario.file import found
-    from tsbench.scenario.plausibility import expect_plausible
-    from tsbench.scenario.spec import Scenario, select
+    from tsbench.run.cleanup import Cleaned, clean_up, left_lines
+    from tsbench.study.campaign import run_scenario
 
-    if endpoint is not None and not endpoint.strip():
-        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
-    overrides = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-    asked = Scenario.load(scenario := found(scenario), overrides=overrides)
-    try:
-        asked.demand([gates.checked_gate(text) for text in gate or []])
-    except ValueError as error:
-        raise UserMistake(f"--gate {error}") from None
-    cells = select(asked.expand(), only or [])
-    if not yes:
-        expect_plausible(scenario, cells)
     exports = Exports(junit, markdown, json)
     exports.check()
-    results = prepare(asked, cells, out, resume)
-    words = ["tsbench", "run", str(scenario), *(f"--only={pattern}" for pattern in only or [])]
-    words += [*(f"--set={text}" for text in overrides), *(f"--gate={text}" for text in gate or [])]
-    words += [*(["--yes"] if yes else []), *(["--cleanup"] if clean else [])]
-    words += [*([] if report else ["--no-report"]), "--resume", short(results)]
+    sets: list[Path] = []
     try:
-        code = _carry_out(asked, cells, results, exports, shlex.join(words), reports=report)
+        ran = run_scenario(
+            scenario,
+            only=only or [],
+            overrides=override or [],
+            endpoint=endpoint,
+            gates=gate or [],
+            out=out,
+            resume=resume,
+            expensive=yes,
+            reports=report,
+            progress_of=partial(CellProgress, stderr),
+            created=sets.append,
+        )
+        exports.write(sets)
+        code = _show(ran, with_report=report)
+    except KeyboardInterrupt:
+        if not sets:
+            raise
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
+        flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report}
+        changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
+        lists = {"--only": only or [], "--set": changes, "--gate": gate or []}
+        again = _resuming(scenario, sets[0], lists, [name for name, is_given in flags.items() if is_given])
+        code = fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     finally:
-        cleaned = leave(results, clean=clean)
+        lines = left_lines(sets[0]) if sets else []
+        cleaned = _show_cleaned(clean_up(sets[0]) if clean and lines else map(Cleaned, lines))
     return code or cleaned
 
 
-def _carry_out(
-    asked: Scenario, cells: Sequence[RunSpec], results: Path, exports: Exports, again: str, *, reports: bool
-) -> int:
-    """Run the cells, report, and return the exit code; `again` is the command that continues an interrupted run."""
-    from tsbench.cli.progress import CellProgress
+def _show(ran: Ran, *, with_report: bool) -> int:
+    """Print the figures of a finished result set, and return the exit code."""
     from tsbench.report.table import print_summary
-    from tsbench.run.campaign import campaign, is_knee, short
 
+    print_summary(stdout, ran.results)
     lacks = lacking()
-    try:
-        summaries = campaign(asked, cells, results, partial(CellProgress, stderr), reports=reports and not lacks)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
-        return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
-    exports.write([results])
-    print_summary(stdout, results)
-    if reports or lacks:
-        say(lacks or f"report: {short(results / 'report.html')}")
-    bad = [summary for summary in summaries if not summary.passed and not (asked.knee and is_knee(summaries, summary))]
-    if bad:
-        count = f"{len(bad)} of {len(summaries)} cells did not pass"
-        return fail(f"{count}, first {bad[0].cell}: {bad[0].headline}", 1)
-    return 0
+    if with_report or lacks:
+        say(lacks or f"report: {short_path(ran.results / 'report.html')}")
+    bad = ran.not_passed
+    if not bad:
+        return 0
+    return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
+
+
+def _resuming(scenario: Path, results: Path, lists: Mapping[str, Sequence[str]], flags: Sequence[str]) -> str:
+    """Return the command that continues an interrupted `tsbench run`."""
+    given = [f"{name}={text}" for name, texts in lists.items() for text in texts]
+    return shlex.join(["tsbench", "run", str(scenario), *given, *flags, "--resume", short_path(results)])
 
 
 @app.command()
@@ -242,13 +191,24 @@ def cleanup(
     results: Annotated[Path, typer.Argument(help="A result set or one run, for example results/20261120-101500-mine.")],
 ) -> int:
     """Remove the objects that a run created on the server at --endpoint, and no others."""
-    from tsbench.cli.leftovers import show_cleaned
     from tsbench.run.cleanup import clean_up
 
     places = list(clean_up(results))
     if not places:
         say(f"nothing to remove: the runs of {results} used no server of yours, or ended before they created anything")
-    return show_cleaned(places)
+    return _show_cleaned(places)
+
+
+def _show_cleaned(places: Iterable[Cleaned]) -> int:
+    """Print what was removed from each place, or why not; return the exit code."""
+    code = 0
+    for place in places:
+        if place.code:
+            fail(place.text, place.code)
+        else:
+            say(place.text)
+        code = max(code, place.code)
+    return code
 
 
 @app.command()
@@ -271,7 +231,6 @@ def report(
     from tsbench.report.table import print_summary
     from tsbench.results.manifest import check_world
     from tsbench.results.rundir import find_runs
-    from tsbench.run.campaign import short
     from tsbench.workload.version import WORLD_VERSION
 
     exports = Exports(junit, markdown, json)
@@ -286,7 +245,7 @@ def report(
     damaged: list[str] = []
     for result in results:
         print_summary(stdout, result)
-        say(f"report: {short(write_report(result, damaged))}")
+        say(f"report: {short_path(write_report(result, damaged))}")
     if damaged:
         raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
 
@@ -330,8 +289,8 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON Schema of a scenario file, for editors."""
-    from tsbench.run.claims import TABLES
     from tsbench.scenario import reference
+    from tsbench.study.claims import TABLES
 
     typer.echo(
         reference.markdown(TABLES) if markdown else dumps(reference.json_schema(TABLES), indent=2), nl=not markdown

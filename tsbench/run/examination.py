@@ -25,7 +25,7 @@ from tsbench.run.figures import Processes, recorded
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
-from tsbench.targets.op_context import MEANT
+from tsbench.targets.session import MEANT
 from tsbench.units import format_now
 from tsbench.workload import queries
 from tsbench.workload.version import WORLD_VERSION
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
-    from tsbench.targets.base import Schema, Session, Statement, Target
-    from tsbench.targets.plans import Plan
+    from tsbench.targets.base import Plan, Schema, Session, Statement
+    from tsbench.targets.target import Target
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class Examiner:
         self._server = _Server(run, self._limits, target, schema)
         self._unrecorded = 0
         """Number of points that lost load processes may have written and not recorded."""
-        self._gold = self._gold_of_all(Expiry.of(target.expires_after_s(endpoint)))
+        self._gold = self._gold_of_all(Expiry.of(target.parse(endpoint).expire_after_s))
 
     def _gold_of_all(self, expiry: Expiry | None) -> Gold:
         first, last = self._spec.write_ticks(self._world)
@@ -127,7 +127,7 @@ class Examiner:
 
     def _with_unrecorded(self, feed: Feed) -> NDArray[np.void]:
         """Return the ledger with the writes that lost workers may have made and not recorded."""
-        streams = [stream for share in Processes.read(self._run).missing() for stream in share["streams"]]
+        streams = [stream for worker in Processes.read(self._run).missing() for stream in worker.share.streams]
         if not streams:
             return self._ledger
         try:
@@ -173,7 +173,7 @@ class Examiner:
             accounted = account(
                 self._gold, self._stored, self._ledger, self._loaded_points, unrecorded=self._unrecorded
             )
-            lost = [share["name"] for share in Processes.read(self._run).missing()]
+            lost = [worker.share.name for worker in Processes.read(self._run).missing()]
             writes, verdict = accounted.summary(), accounted.verdict(lost)
         except Unsupported as why:
             asked = self._spec.check.answers or self._spec.check.readback or self._spec.queries

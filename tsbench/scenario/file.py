@@ -26,7 +26,7 @@ def shipped() -> dict[str, Path]:
     return {path.relative_to(directory).with_suffix("").as_posix(): path for path in sorted(directory.rglob("*.toml"))}
 
 
-def found(path: Path) -> Path:
+def scenario_file(path: Path) -> Path:
     """Return the path of a scenario: the one given, or that of the shipped scenario of this name (`quickstart`)."""
     return path if path.suffix or path.exists() else shipped().get(path.as_posix(), path)
 

@@ -1,29 +1,31 @@
-"""The only loader of secrets, and the rule for the endpoints to which they may be sent.
+"""The only loader of secrets, and the rules for the endpoints to which they may be sent and for ports that need one.
 
 A secret comes from an environment variable (`TSBENCH_PASSWORD`) or from the file that `<variable>_FILE` names, never
 from a URL. The environment variable TSBENCH_CREDENTIALS_FOR lists the endpoints to which it may be sent: `none`, or,
 one per line, those that the user passed when the process was started. Child processes inherit both. Without that
 variable, a process may send secrets to all endpoints that it connects to: its user chose them. While a process
-connects to an endpoint that may receive none, its environment holds none (`shed`).
+connects to an endpoint that may receive none, its environment holds none (`shed`). A port that tsbench opens can only
+be reached from this machine, or requires a secret (`secret_for`).
 """
 
 from __future__ import annotations
 
 import os
 import re
+from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote
 
 from tsbench.errors import UserMistake, expect_regular
+from tsbench.targets.registry import TARGETS
+from tsbench.targets.target import Option
 
 DATABASE = ("TSBENCH_PASSWORD", "TSBENCH_TOKEN")
 """Environment variables with secrets for databases."""
+WEB_PASSWORD = "TSBENCH_WEB_PASSWORD"  # noqa: S105 - the variable's name
 ENTITLED = "TSBENCH_CREDENTIALS_FOR"
 _NOBODY = "none"
-
-WITHIN = frozenset({"bucket", "consistency", "gzip", "org", "retention", "rp", "shard"})
-"""Options that select something within a server. Any other may name another server (`host`) or a local file."""
-_HARMLESS = WITHIN | {"application_name", "connect_timeout", "options", "ssl-mode", "sslmode", "tls"}
 
 NOWHERE = "/nonexistent"
 """Home directory of a process that connects to an endpoint which may receive no secrets."""
@@ -121,6 +123,35 @@ def cure(endpoint: str, variables: str) -> str:
     return "no secret was sent, since secrets are for the endpoint given at the start; start tsbench with this one"
 
 
+# --- ports that tsbench opens -----------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach an address; an empty one and `*` mean all interfaces."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def secret_for(host: str, variable: str, option: str) -> str | None:
+    """Return the secret for a port on this address; None if no secret is set and only this machine can reach it.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If other machines can reach it and no secret is set, or if the secret's file cannot be read.
+    """
+    found = read(variable)
+    if found is None and not is_loopback(host):
+        where = f"{host} is" if host not in {"", "*"} else "all interfaces are"
+        text = f"{where} open to other machines; set {variable} (or {variable}_FILE), or use 127.0.0.1"
+        raise UserMistake(f"{option}: {text}")
+    return found
+
+
 # --- endpoints that may receive secrets -------------------------------------------------------------------------------
 
 
@@ -150,8 +181,17 @@ def is_same_server(one: str, other: str) -> bool:
 
     In doubt they are not: another name of the host, or a default port that is written out, counts as another server.
     """
+    if one == other:
+        return True
     first, second = _place(one), _place(other)
-    return one == other or (first is not None and first == second)
+    return first is not None and first == second
+
+
+@cache
+def _options(*meanings: Option) -> frozenset[str]:
+    """Return the options with one of these meanings, of all targets."""
+    declared = (option for target in TARGETS.values() for option in target.options.items())
+    return frozenset(name for name, meaning in declared if meaning in meanings)
 
 
 def _place(endpoint: str) -> tuple[str, tuple[str, ...]] | None:
@@ -161,7 +201,7 @@ def _place(endpoint: str) -> tuple[str, tuple[str, ...]] | None:
         return None
     scheme, _, place = found["place"].rpartition("://")
     user, at, host = place.rpartition("@")
-    parts = [part for part in (found["query"] or "").split("&") if part and _key(part) not in WITHIN]
+    parts = [part for part in (found["query"] or "").split("&") if part and _key(part) not in _options(Option.WITHIN)]
     return f"{scheme.lower()}://{user}{at}{host.lower()}", tuple(sorted(parts))
 
 
@@ -181,7 +221,7 @@ def check_foreign(endpoint: str, place: str) -> None:
         return
     found = _URL.fullmatch(endpoint)
     query = endpoint.partition("?")[2] if found is None else found["query"] or ""
-    odd = sorted({_key(part) for part in query.split("&") if part} - _HARMLESS)
+    odd = sorted({_key(part) for part in query.split("&") if part} - _options(Option.WITHIN, Option.HARMLESS))
     if odd:
         raise UserMistake(f"{place}: the option '{odd[0]}' cannot be given here; start tsbench with that --endpoint")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, FailFast, Field, TypeAdapter, ValidationError
 
-from tsbench.measure.epoch import epoch_ns
+from tsbench.clock import epoch_ns
 from tsbench.results.limits import LARGEST, LAST_S, LIMITS
 from tsbench.text import shortened
 from tsbench.units import NS_PER_S

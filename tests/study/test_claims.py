@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.support import Command
+from tsbench.errors import UserMistake
+from tsbench.results.reading import read_json
+from tsbench.results.summary import GateResult, Summary, Validity
+from tsbench.study.claims import Claim, Figure, expect_cells, read_claims, read_figures
+from tsbench.study.verdicts import evaluate, shown_figures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUNGS = {"c25": 25, "c50": 50, "c60": 60, "c75": 75}
+
+
+def summary(
+    points_per_s: float = 100.0,
+    *,
+    state: Any = "valid",
+    gate: Any = "pass",
+    p50_ms: float = 10.0,
+    failed: int = 0,
+    version: str = "InfluxDB 1.6.7",
+    undelayed_ms: float | None = None,
+) -> Summary:
+    """Return a summary of a thousand writes."""
+    write = {
+        "kind": "write",
+        "count": 1000,
+        "ok": 1000 - failed,
+        "failed": 0,
+        "unknown": failed,
+        "points_per_s": points_per_s,
+        "ops_per_s": points_per_s,
+        "service_ns": {"p50": p50_ms * 1e6},
+    }
+    gates = (GateResult("points/s>1", points_per_s, gate, ""),)
+    if undelayed_ms is not None:
+        write["service_undelayed_ns"] = {"p50": undelayed_ms * 1e6}
+    parts = {"measured": {"write": write, "ops": {}}, "server_version": version, "size": {"bytes_per_point": 30.0}}
+    return Summary("a", Validity(state), gates, loop="closed", parts=parts)
+
+
+def ratio(**more: Any) -> Claim:
+    return Claim(**{"text": "t", "figure": "points/s", "cell": "a", "over": "b", "published": 4.0, **more})
+
+
+def breaks(**more: Any) -> Claim:
+    known = {"text": "t", "kind": "break", "gate": "write:failures<=0.1%", "rungs": RUNGS, "published": [60, 75]}
+    return Claim(**{**known, **more})
+
+
+def growth(**more: Any) -> Claim:
+    return Claim(**{"text": "t", "kind": "growth", "figure": "points/s", "rungs": RUNGS, "published": 2.0, **more})
+
+
+def verdict(claim: Claim, **summaries: Summary) -> tuple[str, str]:
+    (row,) = evaluate([claim], summaries)
+    return row["verdict"], row["reason"]
+
+
+@pytest.mark.parametrize(
+    ("a", "state"),
+    [
+        (400, "reproduced"),
+        (210, "reproduced"),
+        (190, "not reproduced"),
+        (90, "not reproduced"),
+        (1700, "not reproduced"),
+    ],
+)
+def test_a_ratio_is_reproduced_from_the_square_root_to_the_square_of_what_was_published(a: float, state: str):
+    assert verdict(ratio(), a=summary(a), b=summary(100)) == (state, "")
+
+
+def test_a_ratio_below_one_says_who_is_smaller():
+    smaller = ratio(published=0.25)
+    assert verdict(smaller, a=summary(30), b=summary(100))[0] == "reproduced"
+    assert verdict(smaller, a=summary(110), b=summary(100))[0] == "not reproduced"
+    (row,) = evaluate([smaller], {"a": summary(30), "b": summary(100)})
+    assert (row["published"], row["reproduced_if"], row["measured"]) == (
+        "0.25 times",
+        "0.0625 to 0.5 times",
+        "0.3 times",
+    )
+
+
+def test_a_band_replaces_the_default():
+    same = ratio(published=1.0, band=[0.5, 1.2])
+    assert verdict(same, a=summary(110), b=summary(100))[0] == "reproduced"
+    assert verdict(same, a=summary(130), b=summary(100))[0] == "not reproduced"
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (None, "b: was not run"),
+        (summary(100, state="invalid"), "b: the run is invalid"),
+        (summary(100, state="inconclusive"), "b: the run is inconclusive"),
+        (summary(0), "there is no ratio to 0"),
+    ],
+)
+def test_a_ratio_to_a_run_that_says_nothing_is_not_judged(other: Summary | None, reason: str):
+    assert verdict(ratio(), a=summary(400), **({"b": other} if other else {})) == ("not judged", reason)
+
+
+def test_a_latency_that_the_load_generator_delayed_is_not_judged():
+    slower = ratio(figure="write:service:p50")
+    assert verdict(slower, a=summary(p50_ms=40), b=summary())[0] == "reproduced"
+    state, reason = verdict(slower, a=summary(p50_ms=40, undelayed_ms=30), b=summary())
+    assert (state, reason) == ("not judged", "a: p50 is only known to be 30.0-40.0 ms")
+
+
+def test_a_run_whose_gate_failed_is_judged():
+    assert verdict(ratio(), a=summary(400, gate="fail"), b=summary(100))[0] == "reproduced"
+
+
+def test_a_value_is_reproduced_from_half_to_double():
+    size = Claim(text="t", kind="value", figure="bytes/point", cell="a", published=20.0)
+    assert verdict(size, a=summary())[0] == "reproduced"
+    assert verdict(Claim(**{**size.model_dump(), "published": 14.0}), a=summary())[0] == "not reproduced"
+
+
+def ramp(c25: Any = 0, c50: Any = 0, c60: Any = 0, c75: Any = 0) -> dict[str, Summary]:
+    """Return runs with that many failed writes; None is a run that is not valid."""
+    rungs = {"c25": c25, "c50": c50, "c60": c60, "c75": c75}
+    return {cell: summary(failed=n) if n is not None else summary(state="inconclusive") for cell, n in rungs.items()}
+
+
+@pytest.mark.parametrize(
+    ("runs", "state"),
+    [
+        (ramp(c60=3, c75=90), "reproduced"),
+        (ramp(c75=90), "reproduced"),
+        (ramp(), "not reproduced"),
+        (ramp(c50=9, c60=0, c75=90), "not reproduced"),
+        (ramp(c25=9), "not reproduced"),
+        (ramp(c60=None, c75=90), "reproduced"),  # it broke at 60 or at 75: both are in the range
+        (ramp(c50=None, c75=90), "not judged"),  # it may have broken at 50
+        (ramp(c75=None), "not judged"),
+        (ramp(c25=None, c50=9), "not reproduced"),  # too early either way
+    ],
+)
+def test_a_break_is_the_first_rung_that_misses_the_gate(runs: dict[str, Summary], state: str):
+    found, reason = verdict(breaks(), **runs)
+    assert found == state
+    assert reason.startswith("it is not known at which load it broke (c") == (state == "not judged")
+
+
+def test_a_break_shows_the_last_calm_rung_and_the_broken_one():
+    (row,) = evaluate([breaks()], ramp(c60=3))
+    assert row["measured"] == "c50: 0 %; c60: 0.3 %"
+    assert row["reproduced_if"] == "write:failures<=0.1% is first missed at 60 to 75"
+
+
+def test_a_ramp_that_nothing_broke_is_reproduced_where_nothing_breaks():
+    never = breaks(published="never")
+    assert verdict(never, **ramp())[0] == "reproduced"
+    assert verdict(never, **ramp(c75=9))[0] == "not reproduced"
+    assert verdict(never, **ramp(c60=None))[0] == "not judged"
+
+
+def test_a_growth_is_the_factor_per_doubled_load():
+    runs = {cell: summary(100.0 * load) for cell, load in RUNGS.items()}
+    assert verdict(growth(), **runs)[0] == "reproduced"
+    (row,) = evaluate([growth()], runs)
+    assert row["measured"] == "2 times per doubling"
+    flat = {cell: summary(5000.0) for cell in RUNGS}
+    assert verdict(growth(), **flat)[0] == "not reproduced"
+    assert verdict(growth(), **{**runs, "c60": summary(1, state="invalid")}) == (
+        "not judged",
+        "c60: the run is invalid",
+    )
+
+
+def test_a_claim_about_another_product_is_not_judged():
+    about = ratio(product="MongoDB")
+    ferret, mongo = summary(400, version="FerretDB 2.7.0"), summary(100, version="MongoDB 8.0.4")
+    assert verdict(about, a=ferret, b=mongo) == ("not judged", "not MongoDB, but FerretDB 2.7.0")
+    assert verdict(about, a=summary(400, version="mongodb 8"), b=mongo)[0] == "reproduced"
+    assert verdict(about, a=summary(400, version=""), b=mongo)[1] == "not MongoDB, but a server of unknown version"
+
+
+def test_figures_are_shown_beside_the_measured_ones_without_a_verdict():
+    figure = Figure(figure="write:service:p50", published={"a": "9ms", "b": "7ms"})
+    assert shown_figures([figure], {"a": summary()}) == [
+        {"figure": "write:service:p50", "cell": "a", "published": "9.00 ms", "measured": "10.0 ms"},
+        {"figure": "write:service:p50", "cell": "b", "published": "7.00 ms", "measured": "not run"},
+    ]
+
+
+TWO = "rungs = { a = 1, b = 2 }"
+
+
+@pytest.mark.parametrize(
+    ("table", "lines", "word"),
+    [
+        ("claim", 'cell = "a"\nover = "b"\nfigure = "p51st"\npublished = 2', "figure"),
+        ("claim", 'figur = "points/s"\npublished = 2', "figur"),
+        ("claim", 'cell = "a"\nfigure = "points/s"\npublished = 2', "over: is missing"),
+        ("claim", 'cell = "a"\nover = "b"\nfigure = "points/s"\npublished = 1.1', "band: is missing"),
+        ("claim", 'cell = "a"\nover = "b"\nfigure = "points/s"\npublished = 0', "above 0"),
+        ("claim", 'cell = "a"\nover = "b"\nfigure = "points/s"\npublished = 2\nband = [2, 1]', "lowest"),
+        ("claim", 'kind = "value"\ncell = "a"\nfigure = "write:p50"\npublished = 2', "hardware"),
+        ("claim", f'kind = "break"\n{TWO}\ngate = "write:failures<=0%"\npublished = 2', "published"),
+        ("claim", f'kind = "break"\n{TWO}\ngate = "write:failures<=0%"\npublished = [1, 2]', "first rung"),
+        ("claim", f'kind = "break"\n{TWO}\ngate = "write:failures<=0%"\npublished = [3, 4]', "no rung"),
+        ("claim", f'kind = "break"\n{TWO}\ngate = "write:failures"\npublished = [2, 2]', "not a gate"),
+        ("claim", 'kind = "growth"\nrungs = { a = 2, b = 1 }\nfigure = "points/s"\npublished = 2', "rising"),
+        ("figure", 'figure = "write:p50"\npublished = { a = 9 }', "a time such as"),
+        ("figure", 'figure = "points/s"\npublished = { a = "9ms" }', "a number"),
+    ],
+)  # fmt: skip
+def test_a_malformed_table_is_one_line_that_names_the_file(tmp_path, table: str, lines: str, word: str):
+    path = tmp_path / "s.toml"
+    text = 'text = "t"\n' if table == "claim" else ""
+    path.write_text(f"[[{table}]]\n{text}{lines}\n")
+    with pytest.raises(UserMistake, match=word) as caught:
+        (read_claims if table == "claim" else read_figures)(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_claims_and_figures_about_unknown_cells_are_refused(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(f'[[claim]]\ntext = "t"\nkind = "growth"\nfigure = "points/s"\npublished = 2\n{TWO}\n')
+    with pytest.raises(UserMistake, match=r"claim.0.rungs: no cell is called 'b'"):
+        expect_cells(path, ["a", "c"])
+    path.write_text('[[figure]]\nfigure = "points/s"\npublished = { single-1O = 2 }\n')
+    with pytest.raises(UserMistake, match=r"figure.0.published: no cell .* did you mean 'single-10'\?"):
+        expect_cells(path, ["single-10"])
+
+
+STUDY = """
+question = "Which layout is smaller?"
+[world]
+use_case = "stocks"
+scale = 3
+interval = "1m"
+start = "now-2d"
+[load]
+window = "2d"
+[drive]
+users = 1
+warmup = "0s"
+duration = "1s"
+wait = "5ms"
+[[op]]
+query = "raw-one"
+[[op]]
+query = "prices-day"
+[[op]]
+query = "prices-daily"
+[check]
+answers = 6
+[matrix]
+target = [{ name = "sqlite", schema = "wal" }]
+[[claim]]
+text = "a point takes up to a kilobyte"
+kind = "value"
+figure = "bytes/point"
+cell = "sqlite-wal"
+published = 60
+band = [1, 1_000]
+product = "SQLite"
+[[claim]]
+text = "a point takes 60 bytes there"
+kind = "value"
+figure = "bytes/point"
+cell = "sqlite-wal"
+published = 60
+product = "MongoDB"
+[[figure]]
+figure = "prices-daily:service:p50"
+published = { sqlite-wal = "615ms" }
+"""
+
+
+def test_a_run_of_a_study_ends_with_its_findings(tmp_path: Path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    command = Command(tmp_path, "tsbench", "run", "study.toml", "--out", "results")
+    code = command.wait()
+    (results,) = (tmp_path / "results").iterdir()
+    content = read_json(results / "summary.json")
+    assert (content["cells"][0]["answers"]["wrong"], code in {0, 1}) == (0, True), command.stderr
+    own, other = content["claims"]
+    valid = content["cells"][0]["validity"]["state"] == "valid"  # not on a busy machine
+    assert own["verdict"] == ("reproduced" if valid else "not judged")
+    assert other["verdict"] == "not judged"
+    assert other["reason"].startswith("not MongoDB, but SQLite 3.")
+    assert content["figures"][0]["published"] == "615 ms"
+    assert "Findings of the published study" in (results / "report.html").read_text(encoding="utf-8")
+    assert "kilobyte" in command.stdout

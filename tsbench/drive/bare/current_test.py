@@ -1,0 +1,240 @@
+"""The test of a bare Locust: the helper process that carries out its run, and how it ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from gevent.lock import RLock
+from locust.runners import STATE_RUNNING, STATE_SPAWNING
+
+from tsbench.clock import epoch_ns
+from tsbench.drive.bare import options
+from tsbench.drive.bare.helper import HelperProcess
+from tsbench.drive.bare.spec import spec_of, with_form
+from tsbench.drive.coordinator import Coordinator
+from tsbench.drive.run_plan import RunPlan
+from tsbench.errors import Broken, UserMistake
+from tsbench.run.cleanup import left_lines
+from tsbench.targets import credentials
+from tsbench.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from locust.env import Environment
+
+    from tsbench.drive.bare.helper import Ended
+    from tsbench.drive.webui.page import WebPage
+
+logger = logging.getLogger("tsbench")
+
+PHASES = {
+    "start": "starting the server",
+    "load": "storing the first data",
+    "settle": "waiting until the database has settled",
+    "cold start": "restarting the server",
+    "check": "checking answers and writes",
+}
+"""The phases of a run in which the user waits, in words."""
+TELL_S = 10.0
+"""Seconds between two lines of the log on how far a phase is."""
+
+
+class StandaloneTest:
+    """The test that is running, or is being prepared or checked; one at a time."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.coordinator = Coordinator(environment, lambda _environment: self.plan())
+        self.coordinator.running.append(self._start_timer)
+        environment.events.test_stop.add_listener(self._stop_timer)
+        self.page: WebPage | None = None
+        """tsbench's part of the web UI, None without one."""
+        self.run_time_s: float | None = None
+        """Time from a test's first user to its end; None: until it is stopped."""
+        self._timer: gevent.Greenlet | None = None
+        self._environment = environment
+        self._helper: HelperProcess | None = None
+        self._prepared: RunPlan | None = None
+        self._checks: gevent.Greenlet | None = None
+        self._last = ""
+        self._logged = "", 0.0
+        self._busy = RLock()  # the next test waits until the previous one is checked
+
+    def server_pids(self) -> Sequence[int]:
+        """Return the processes of the server that was started here."""
+        return self._helper.server_pids if self._helper is not None else ()
+
+    # --- before -------------------------------------------------------------------------------------------------------
+
+    def refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
+        """Return the reason why no test can be started with the fields of the start form, "" if one can.
+
+        `picked` are the user classes that the form names, none without --class-picker.
+        """
+        given = self._environment.parsed_options or Namespace()
+        try:
+            asked = with_form(given, form)
+            spec_of(self._environment, asked, options.endpoint_in_form(asked), picked)
+        except (UserMistake, Broken) as error:
+            return str(error)
+        return ""
+
+    def plan(self) -> RunPlan:
+        """Return the plan of the next test: the prepared one, or for another test of the web UI a new one."""
+        if self.page is not None:
+            self.page.planning()
+        with self._busy:
+            run = self._prepared or self.prepare()
+        self._prepared = None
+        if self.page is not None:
+            self.page.planned(run)
+        return run
+
+    def prepare(self) -> RunPlan:
+        """Let the helper process do everything that precedes the load, and return the plan.
+
+        Raises
+        ------
+        UserMistake
+            If an option cannot be used, or the server cannot be had.
+        Broken
+            If the data could not be stored.
+        """
+        before, self._helper = self._helper, None
+        if before is not None:  # its test was stopped before it had begun
+            before.stop("the test was stopped before it began", interrupted=True)
+        environment = self._environment
+        asked = environment.parsed_options or Namespace()
+        endpoint = options.endpoint_of(environment)
+        spec = spec_of(environment, asked, endpoint)
+        credentials.shed(endpoint)  # also for the helper process
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / f"{stamp}-locust", self._tell)
+        ready = helper.await_ready()
+        self._prepared = RunPlan(spec, ready.endpoint, ready.directory, timed=False)
+        return self._prepared
+
+    def abandon(self) -> None:
+        """Stop the preparation of a test, with the server that was started for it."""
+        self.coordinator.abandon()
+        helper, self._helper, self._prepared = self._helper, None, None
+        if helper is not None:
+            helper.stop("the test was stopped before it began", interrupted=True)
+        logger.info("the test was stopped before it began; nothing was measured")
+
+    def _tell(self, phase: str, done: float, total: float | None) -> None:
+        """Report how far the run is: to the page, and now and then in the log."""
+        if phase not in PHASES:
+            return
+        share = min(1.0, done / total) if total else None
+        if self.page is not None:
+            self.page.progressed(PHASES[phase], share)
+        name, at_s = self._logged
+        if phase in {"load", "check"} and (phase != name or time.monotonic() - at_s >= TELL_S):
+            self._logged = phase, time.monotonic()
+            logger.info("%s%s", PHASES[phase], f": {share:.0%}" if share else "")
+
+    # --- meanwhile ----------------------------------------------------------------------------------------------------
+
+    def _start_timer(self, go_ns: int) -> None:
+        if self.run_time_s is not None:
+            lead_s = max(0.0, (go_ns - epoch_ns()) / NS_PER_S)
+            self._timer = gevent.spawn_later(lead_s + self.run_time_s, self._time_is_up)
+
+    def _stop_timer(self, **_: Any) -> None:
+        if self._timer is not None and self._timer is not gevent.getcurrent():
+            self._timer.kill(block=False)
+        self._timer = None
+
+    def _time_is_up(self) -> None:
+        runner, given = self._environment.runner, self._environment.parsed_options or Namespace()
+        logger.info("the run time of %g s is over", self.run_time_s)
+        if runner is None:
+            return
+        if self.page is None:
+            runner.quit()
+            return
+        runner.stop()
+        if given.autostart and given.autoquit != -1:
+            gevent.sleep(given.autoquit)
+            runner.quit()
+            if self._environment.web_ui is not None:
+                self._environment.web_ui.stop()
+
+    # --- after --------------------------------------------------------------------------------------------------------
+
+    def finish(self, _planned: RunPlan, failure: str) -> None:
+        """Let the helper process check answers and writes and commit the run.
+
+        A separate greenlet waits for that: Locust's quit may meanwhile kill the one that ended the test.
+        """
+        if self.page is not None:
+            self.page.checking()
+        self._checks = gevent.spawn(self._conclude, failure)
+        self._checks.join()
+
+    def _conclude(self, failure: str) -> None:
+        with self._busy:
+            if self._helper is None:
+                return
+            try:
+                ended = self._helper.conclude(failure)
+            except gevent.GreenletExit:
+                ended = self._helper.stop("", interrupted=True)
+            self._close(ended)
+            self.say_last()
+
+    def _close(self, ended: Ended) -> None:
+        """Report how the test ended, also in the exit code."""
+        self._helper = self._prepared = None
+        for line in left_lines(ended.directory.parent):
+            logger.info("%s", line)
+        state, summary = ended.state, ended.summary
+        lost = f"; {ended.error}" if state == "failed" and ended.error not in summary.headline else ""
+        code = 130 if state == "interrupted" else 0 if state == "complete" and summary.passed else 1
+        environment = self._environment
+        environment.process_exit_code = max(environment.process_exit_code or 0, code)
+        self._last = f"result: {summary.headline}{lost}"
+        self._last += f"; see: tsbench report {os.path.relpath(ended.directory.parent)}"
+        if self.page is not None:
+            self.page.reported(ended.directory.parent, summary)
+        elif environment.runner is not None:  # without a page there is nothing left to do, with or without workers
+            gevent.spawn(environment.runner.quit)
+
+    def give_up(self, reason: str, *, state: str = "failed") -> None:
+        """End a test that could not begin or did not finish; keep the reason, and its results so far."""
+        if self._helper is not None:
+            self._close(self._helper.stop(reason, interrupted=state == "interrupted"))
+
+    # --- Locust's end -------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """End a running test, and wait until it is checked; a second quit ends that wait."""
+        runner = self._environment.runner
+        assert runner is not None  # noqa: S101 - this is its end
+        # Locust quits because its runner has ended, which leaves none of its greenlets, or because the user wants it.
+        skips_checks = self._checks is not None and not self._checks.ready() and len(runner.greenlet) > 0
+        try:
+            if not skips_checks:
+                if runner.state in {STATE_SPAWNING, STATE_RUNNING}:
+                    runner.stop()
+                self.coordinator.stop()
+                gevent.joinall([self._checks] if self._checks is not None else [])
+        except KeyboardInterrupt:
+            skips_checks = True
+        if skips_checks and self._checks is not None:
+            with suppress(KeyboardInterrupt):
+                self._checks.kill()
+        self.give_up("Locust ended before the test did", state="interrupted")
+
+    def say_last(self) -> None:
+        """Print how the last test ended; at Locust's end once more, below its tables."""
+        if self._last:
+            logger.info("%s", self._last)

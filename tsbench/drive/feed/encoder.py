@@ -1,0 +1,285 @@
+"""The encoder process of a load process: it generates points and encodes writes, outside the load process's event loop.
+
+A thread would share the interpreter's lock with the event loop: while one encoded blocks of 10,000 points for SQLite,
+the loop woke up 5 ms late (median), and a busy loop would in turn hold up the encoder.
+
+Both processes exchange frames, through the standard input and output of the encoder:
+
+    load process   Job        the first frame
+    encoder        READY      all is imported
+    load process   Wanted     encode the next writes of one kind
+    encoder        Burst      the writes, as many bursts as were wanted; or FAILED with the reason
+
+Everything is encoded in the order of the requests, by one process. So a stream is cut in one way only: into blocks of
+`block_points` rows, numbered from the end of the bulk load; a write is some rows of one block. (stream, block, offset,
+points) therefore identifies a write's points for good: the ledger keeps these numbers, and the audit regenerates the
+points from them.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import gc
+import io
+import os
+import pickle
+import struct
+import time
+from collections import deque
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from tsbench.errors import one_line
+from tsbench.model import WriteMode
+from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.validation import schema_of
+from tsbench.servers.children import PIPE_BYTES, standard_pipes
+from tsbench.targets import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tsbench.model import Batch
+    from tsbench.targets.base import Payload, Schema
+    from tsbench.workload.world import World
+
+BURST_BYTES = 256 * 1024
+"""Size at which a burst ends; it has one write at least."""
+SENT_BYTES = 32 * 1024
+"""Size of several bursts at which they are sent; a pipe holds twice as much, or more."""
+
+
+class Job(NamedTuple):
+    """The data of a load process: the specification of the run as JSON, and the streams that the process owns."""
+
+    spec: Mapping[str, Any]
+    streams: tuple[int, ...]
+
+
+class Wanted(NamedTuple):
+    """A request for the next writes of one kind: `bursts` bursts of at most `most` writes."""
+
+    points: int
+    mode: str
+    most: int
+    bursts: int
+
+
+class Burst(NamedTuple):
+    """The next encoded writes of one kind, all from one block: write i begins at row `offset + i * points`.
+
+    `texts`, `data`, `counts` and `sizes` are the columns of their payloads. Without any write, the streams have ended.
+    """
+
+    stream: int = 0
+    block: int = 0
+    offset: int = 0
+    measurement: str = ""
+    texts: Sequence[str] = ()
+    data: Sequence[Any] = ()
+    counts: Sequence[int] = ()
+    sizes: Sequence[int] = ()
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+READY, FAILED = -1, -2
+"""Instead of a number of writes: the encoder has started; nothing more is encoded, and the content is the reason."""
+_HEAD = struct.Struct("<qqq")
+
+
+class Frame(NamedTuple):
+    """One message: the pickled content, the number of writes in it, and how long encoding them took."""
+
+    content: bytes
+    writes: int = 0
+    encode_ns: int = 0
+
+    @property
+    def message(self) -> Any:
+        """The content; unpickling 64 small writes takes about 10 us."""
+        return pickle.loads(self.content)  # noqa: S301 - from our own child or parent
+
+
+def framed(message: Any, writes: int = 0, encode_ns: int = 0) -> bytes:
+    """Return a message as bytes for the pipe."""
+    out = io.BytesIO()
+    _Pickler(out, protocol=5).dump(message)
+    content = out.getbuffer()
+    return b"".join((_HEAD.pack(len(content), writes, encode_ns), content))
+
+
+class _Pickler(pickle.Pickler):
+    """A pickler that also takes memoryviews, which some encoders return, as bytes."""
+
+    dispatch_table: ClassVar[dict[type, Any]] = {  # type: ignore[misc]
+        **copyreg.dispatch_table,
+        memoryview: lambda view: (bytes, (bytes(view),)),
+    }
+
+
+class Inbox:
+    """Joins the pieces that are read from a pipe to frames."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def add(self, piece: bytes) -> list[Frame]:
+        """Add a piece and return the frames that are complete now."""
+        self._received += piece
+        found, start = [], 0
+        while len(self._received) - start >= _HEAD.size:
+            length, writes, encode_ns = _HEAD.unpack_from(self._received, start)
+            end = start + _HEAD.size + length
+            if len(self._received) < end:
+                break
+            with memoryview(self._received) as received:
+                found.append(Frame(bytes(received[start + _HEAD.size : end]), writes, encode_ns))
+            start = end
+        del self._received[:start]
+        return found
+
+
+# --- encoding ---------------------------------------------------------------------------------------------------------
+
+
+class _Block:
+    """The writes of one block that have not been sent, and the position of the first of them."""
+
+    def __init__(self, stream: int, number: int, measurement: str, payloads: Iterator[Payload]) -> None:
+        self.stream, self.number, self.measurement = stream, number, measurement
+        self.offset = 0
+        self._payloads = payloads
+
+    def take(self, most: int) -> list[Payload]:
+        found: list[Payload] = []
+        left = BURST_BYTES
+        for payload in islice(self._payloads, most):
+            found.append(payload)
+            left -= payload.nbytes
+            if left <= 0:
+                break
+        return found
+
+
+class WriteStreams:
+    """The writes of a load process's streams, which take turns; every block becomes writes of one kind."""
+
+    def __init__(
+        self,
+        world: World,
+        schema: Schema,
+        streams: Sequence[int],
+        *,
+        block_points: int,
+        first_tick: int,
+        last_tick: int | None = None,
+    ) -> None:
+        self._schema = schema
+        self._streams: deque[tuple[int, Iterator[tuple[int, Batch]]]] = deque(
+            (stream, enumerate(world.batches(stream, points=block_points, first_tick=first_tick, last_tick=last_tick)))
+            for stream in streams
+        )
+        self._begun: dict[tuple[int, WriteMode], _Block] = {}
+
+    @classmethod
+    def of(cls, spec: RunSpec, streams: Sequence[int]) -> WriteStreams:
+        """Return the writes of a run after its bulk load."""
+        world = spec.world_at()
+        first, last = spec.write_ticks(world)
+        schema = schema_of(spec, registry.get(spec.target.name))
+        return cls(world, schema, streams, block_points=spec.block_points, first_tick=first, last_tick=last)
+
+    def next(self, points: int, mode: WriteMode, most: int) -> Burst:
+        """Return the next writes of a kind, at most `most` and of one block; none if the streams have ended."""
+        block = self._begun.pop((points, mode), None)
+        while True:
+            block = block or self._next_block(points, mode)
+            if block is None:
+                return Burst()
+            payloads = block.take(most)
+            if payloads:
+                break
+            block = None
+        offset, block.offset = block.offset, block.offset + len(payloads) * points
+        self._begun[points, mode] = block
+        return Burst(
+            *(block.stream, block.number, offset, block.measurement),
+            [payload.text for payload in payloads],
+            [payload.data for payload in payloads],
+            [payload.points for payload in payloads],
+            [payload.nbytes for payload in payloads],
+        )
+
+    def _next_block(self, points: int, mode: WriteMode) -> _Block | None:
+        while self._streams:
+            stream, blocks = self._streams[0]
+            number, batch = next(blocks, (-1, None))
+            if batch is None:
+                self._streams.popleft()
+                continue
+            self._streams.rotate(-1)
+            return _Block(stream, number, batch.measurement.name, self._schema.encode_each(batch, points, mode))
+        return None
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+def serve(incoming: int, outgoing: int) -> None:
+    """Encode what the load process requests, until it closes its end or something fails."""
+    inbox, streams = Inbox(), None
+    while piece := os.read(incoming, PIPE_BYTES):
+        for frame in inbox.add(piece):
+            try:
+                if streams is None:
+                    streams = _begin(frame.message)
+                    _send(outgoing, framed(None, READY))
+                else:
+                    _answer(streams, frame.message, outgoing)
+            except Exception as error:  # noqa: BLE001 - an encoder's error ends the run, with its text as the reason
+                _send(outgoing, framed(f"{type(error).__name__}: {one_line(error)}", FAILED))
+                return
+
+
+def _begin(job: Job) -> WriteStreams:
+    streams = WriteStreams.of(RunSpec.model_validate(job.spec), job.streams)
+    gc.collect()
+    gc.freeze()
+    return streams
+
+
+def _answer(streams: WriteStreams, wanted: Wanted, outgoing: int) -> None:
+    """Send bursts, several at a time: every piece that the load process receives takes it 15 us."""
+    ready: list[bytes] = []
+    for left in reversed(range(wanted.bursts)):
+        started_ns = time.perf_counter_ns()
+        burst = streams.next(wanted.points, WriteMode(wanted.mode), wanted.most)
+        ready.append(framed(burst, len(burst.data), time.perf_counter_ns() - started_ns))
+        if not left or sum(map(len, ready)) >= SENT_BYTES:
+            _send(outgoing, b"".join(ready))
+            ready.clear()
+
+
+def _send(outgoing: int, content: bytes) -> None:
+    with memoryview(content) as whole:
+        sent = 0
+        while sent < len(whole):
+            sent += os.write(outgoing, whole[sent:])
+
+
+def _yield_to_others() -> None:
+    """Take no core from a process that runs: the queue lasts longer than the encoder must then wait.
+
+    On two cores the client and a database each fill one, and sent 5 % more requests a second with that.
+    """
+    with suppress(AttributeError, OSError):  # only Linux has it, and a container may forbid it
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def main() -> None:
+    """Serve the load process that started this one; its end is this one's, too."""
+    _yield_to_others()
+    with suppress(BrokenPipeError):
+        serve(*standard_pipes())
