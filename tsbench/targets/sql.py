@@ -98,8 +98,11 @@ class SqlSchema(Schema, ABC):
     types: ClassVar[ColumnTypes]
     max_parameters: ClassVar[int]
     """Largest number of parameters of a statement."""
-    mark: ClassVar[Callable[[int], str]] = staticmethod(question)
-    """Returns the placeholder of a parameter by its number, from 1."""
+
+    @staticmethod
+    def mark(number: int) -> str:
+        """Return the placeholder of a parameter by its number, from 1."""
+        return question(number)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return the commands that create empty tables in place of existing ones."""
