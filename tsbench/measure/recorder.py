@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 TIMES = ("response", "service")
 """The times of an op. A tag in a log is `<op>|<time>`, or `<op>|response-undelayed`: had it been sent in time."""
+LATENESS = "lateness"
+"""How late ops were sent, of those that were noticeably late: `<op>|lateness`."""
 UNSENT = "|unsent"
 """Tag of arrivals whose ops had not ended when the run did: how long they had waited."""
 _NUMBERS = 7
@@ -212,8 +214,7 @@ class Recorder:
         is_late = delays_ns >= NOTICEABLE_NS
         undelayed = times_ns - np.where(is_late, delays_ns, 0)
         write_interval(self._log, Interval(without, second, 1.0, SparseHistogram.recorded(undelayed)))
-        late = SparseHistogram.recorded(delays_ns[is_late])
-        write_interval(self._log, Interval(f"{name}|lateness", second, 1.0, late))
+        self._log_times(f"{name}|{LATENESS}", second, delays_ns[is_late])
 
     def _log_times(self, tag: str, second: int, times_ns: NDArray[np.int64], also: Sequence[str] = ()) -> None:
         interval = Interval(tag, second, 1.0, SparseHistogram.recorded(times_ns))

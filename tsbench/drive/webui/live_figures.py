@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram, values_needed
 from tsbench.measure.merge import PERCENTS, OpCounts, SelfObservation, Window
-from tsbench.measure.recorder import TIMES
+from tsbench.measure.recorder import LATENESS, TIMES
 from tsbench.measure.seconds import COUNTS
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import Room
@@ -243,9 +243,12 @@ class Figures:
         return min((second for second, op in self._seconds if op), default=0) + 1
 
     def latency(self) -> Iterator[tuple[str, str, int, list[int | None]]]:
-        """Yield for each op and kind after the warm-up: count, and its percentiles as `supported_percentiles`."""
+        """Yield for each op and kind after the warm-up: count, and its percentiles as `supported_percentiles`.
+
+        The kind `lateness` is how late ops were sent, of those that the load generator sent noticeably late.
+        """
         for op, totals in sorted(self.window.totals.items()):
-            for kind in TIMES:
+            for kind in (LATENESS, *TIMES):
                 histogram = getattr(totals, kind)
                 if len(histogram):
                     yield op, kind, len(histogram), supported_percentiles(histogram)
@@ -283,11 +286,13 @@ class Figures:
         done = sum(row.counts.done for row in rows)
         if not done:
             return "unknown", "no op has ended in the last seconds"
-        responses = Histogram()
+        responses, late = Histogram(), Histogram()
         for row in rows:
-            if "response" in row.times:
-                row.times["response"].add_to(responses)
-        profile = LoadProfile.of_users(users, self._recent_s(), done, responses.mean_ns)
+            for kind, histogram in (("response", responses), (LATENESS, late)):
+                if kind in row.times:
+                    row.times[kind].add_to(histogram)
+        delayed_ns = late.mean_ns * len(late) / max(1, len(responses))
+        profile = LoadProfile.of_users(users, self._recent_s(), done, responses.mean_ns, delayed_ns=delayed_ns)
         name, verdict = limited_by([one.evidence for one in self._observations()], profile)
         return name, verdict.reason
 

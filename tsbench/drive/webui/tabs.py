@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.merge import PERCENTS
+from tsbench.measure.recorder import LATENESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,11 +31,11 @@ class Table:
 
 
 def latency_rows(figures: Figures, _users: int) -> list[Row]:
-    """Return percentiles in ms since the end of the warm-up, per op, response and service."""
+    """Return percentiles in ms since the end of the warm-up, per op: how late it was sent, response and service."""
     rows = []
     for op, kind, count, percentiles in figures.latency():
         values = dict(zip(KEYS, ("" if ns is None else _digits(ns / MS) for ns in percentiles), strict=True))
-        rows.append({"op": op, "kind": kind, "count": count, **values})
+        rows.append({"op": op, "kind": "sent late" if kind == LATENESS else kind, "count": count, **values})
     return rows
 
 
