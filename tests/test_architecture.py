@@ -8,14 +8,14 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from tsbench.targets.registry import SERVERS, TARGETS
+from tsbench.targets.registry import TARGETS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tsbench"
 
 ORDER: tuple[tuple[str, ...], ...] = (
     ("text",),
-    ("model", "units", "errors"),
+    ("model", "units", "errors", "clock"),
     ("workload", "encode", "net", "servers", "results"),
     ("measure",),
     ("collect",),
@@ -37,12 +37,10 @@ SHARED_BY_TARGETS = {
     "registry",
     "credentials",
     "endpoint",
-    "inventory",
-    "op_context",
-    "plans",
-    "requirements",
+    "session",
     "sql",
-    "watchdog",
+    "sql_session",
+    "target",
 }
 """Modules of `targets/` that are not databases."""
 
@@ -256,7 +254,7 @@ def test_the_search_for_names_finds_one() -> None:
     assert not names_databases(ast.parse("def f():\n    'Of SQLite.'\nx = 1\n'As MySQL has it.'"))
 
 
-NAMES = {*TARGETS, *SERVERS, "timescale", "influxdb", "influxdb3", "mysql", "mongodb", "victoria", "questdb"}
+NAMES = {*TARGETS, "timescale", "influxdb", "influxdb3", "mysql", "mongodb", "victoria", "questdb"}
 
 
 def branches_on_a_name(tree: ast.AST) -> list[int]:

@@ -13,12 +13,14 @@ import re
 import shlex
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.main import get_command
 
+from tests import database_tables
 from tests.cli.support import TINY, Command, content, only
 from tests.servers.test_paths import AWKWARD
 from tests.test_compose import SERVICES
@@ -29,7 +31,7 @@ from tsbench.scenario import matrix
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec
-from tsbench.targets import registry
+from tsbench.targets import duckdb, registry
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.postgres.server import SETTINGS
 
@@ -296,6 +298,18 @@ def test_endpoints_and_schemas_of_the_table_are_those_of_the_targets() -> None:
         seen[named[0]] = [_split(span)[1] for span in started if span.startswith("--endpoint")]
     assert seen.keys() == registry.TARGETS.keys() - {"memory"}
     assert sum(map(len, seen.values())) >= 4
+
+
+@pytest.mark.parametrize("name", database_tables.TABLES)
+def test_tables_of_databases_are_what_the_targets_declare(name: str) -> None:
+    assert [*database_tables.written(name)] == [database_tables.written(name)[1]] * 2, "python -m tests.database_tables"
+
+
+def test_a_table_that_is_not_what_a_target_declares_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb, "TARGET", replace(duckdb.TARGET, durability="everything", secrets=("TSBENCH_TOKEN",)))
+    for name in database_tables.TABLES:
+        page, made = database_tables.written(name)
+        assert page != made, name
 
 
 def test_every_database_has_a_page_that_names_its_schemas() -> None:

@@ -22,7 +22,7 @@ from tests.validation_page import Column, page, read
 from tsbench.check.answers import Answers, ask
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Window
-from tsbench.targets.registry import SERVERS, TARGETS
+from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
@@ -31,7 +31,8 @@ from tsbench.workload.world import World, WorldSpec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tsbench.targets.base import Schema, Target
+    from tsbench.targets.base import Schema
+    from tsbench.targets.target import Target
 
 SEED, SCALE, TICKS, INTERVAL_S = 23, 32, 200, 600
 """As many series as a kind of query chooses at most, and 33 hours: the longest window of a query is a day."""
@@ -96,7 +97,7 @@ def serving(target: str, place: Path) -> Iterator[str]:
     if url := os.environ.get(URLS.get(target, ""), ""):
         yield url
         return
-    server = SERVERS[target](place, {})
+    server = TARGETS[target].new_server(place, {})
     server.start()
     try:
         yield server.endpoint

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -18,12 +17,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.bench_load import START_NS
 from tsbench.drive.feed.encoder import WriteStreams, framed
 from tsbench.model import WriteMode
-from tsbench.targets.base import encode_slices
 from tsbench.targets.registry import TARGETS
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from tsbench.targets.base import Schema
+    from collections.abc import Iterator
+
+    from tsbench.model import Batch
+    from tsbench.targets.base import Payload, Schema
 
 NAMES = ("influxdb1", "mysql", "mongodb", "postgres", "sqlite", "duckdb")
 SIZES = (10, 50, 250, 1_000)
@@ -70,7 +71,9 @@ class _Sliced:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self.encode_each = partial(encode_slices, schema)
+
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        return (self._schema.encode(batch.rows(i, i + points), mode) for i in range(0, len(batch), points))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._schema, name)

@@ -35,10 +35,9 @@ import psycopg
 from tests.drive.support import Quiet, document
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.spec import Scenario
-from tsbench.targets.mysql.endpoint import parse
 from tsbench.targets.postgres.login import parameters
 from tsbench.targets.postgres.schemas import NAMESPACE
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +78,7 @@ def stalled(kind: str, server: Server) -> Iterator[None]:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
     elif kind.startswith("mariadb"):
-        of = parse(server.endpoint, "mariadb", "MariaDB")
+        of: Any = TARGETS["mariadb"].parse(server.endpoint)
         connection = MySQLdb.connect(host=of.host, port=of.port, user=of.user, password=of.password())
         locks = kind == "mariadb read lock"
         with closing(connection), closing(connection.cursor()) as cursor:
@@ -137,7 +136,7 @@ def measure(directory: Path, target: str, kind: str, after_s: float, loop: str) 
     """Run one cell against a server of our own, and compare its stalls with the forced one, if any."""
     directory.mkdir()
     myrocks = kind == "mariadb background paused"
-    server = SERVERS[target](directory / "server", SMALL_BUFFERS if myrocks else {})
+    server = TARGETS[target].new_server(directory / "server", SMALL_BUFFERS if myrocks else {})
     server.start()
     try:
         forcing = Forcing(kind, server, after_s, directory)

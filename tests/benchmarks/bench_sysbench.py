@@ -23,7 +23,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -33,7 +33,6 @@ from tests.benchmarks.bench_load import START_NS, measured
 from tsbench.errors import UserMistake
 from tsbench.model import WriteMode
 from tsbench.targets.mysql import MARIADB
-from tsbench.targets.mysql.endpoint import parse
 from tsbench.targets.mysql.server import MariadbServer
 from tsbench.workload.world import World, WorldSpec
 
@@ -187,13 +186,13 @@ class CpuTimes:
 
 def theirs(endpoint: str, directory: Path, rows: int, seconds: int) -> Rate:
     """Run sysbench with a Lua script of our statement, into an empty table that our schema made."""
-    of = parse(endpoint, MARIADB.name, MARIADB.product)
+    of: Any = MARIADB.parse(endpoint)
     script = directory / "insert.lua"
     script.write_text(script_of(rows, empty_table(endpoint)))
     command = [
         "sysbench", f"--threads={WRITERS}", f"--time={seconds}", "--db-ps-mode=disable", "--db-driver=mysql",
         f"--mysql-host={of.host}", f"--mysql-port={of.port}", f"--mysql-user={of.user}",
-        f"--mysql-password={of.password()}", f"--mysql-db={of.database}", str(script), "run",
+        f"--mysql-password={of.password()}", f"--mysql-db={of.path}", str(script), "run",
     ]  # fmt: skip
     out, cpu_s = measured(command, {**os.environ, "TZ": "UTC"})
     events, total_s = found(r"total number of events:\s+(\d+)", out), found(r"total time:\s+([\d.]+)s", out)

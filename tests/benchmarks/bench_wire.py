@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import PERCENTS, merge
-from tsbench.targets.registry import SERVERS
+from tsbench.targets import registry
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def main() -> None:
     within = []
     for name in asked.only:
         with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
-            server = SERVERS[name](Path(directory) / "server", {})
+            server = registry.get(name).new_server(Path(directory) / "server", {})
             server.start()
             try:
                 within += on(name, server.endpoint, asked.loops, Path(directory))

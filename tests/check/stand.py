@@ -19,7 +19,6 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
 from tsbench.run.bulk_load import bulk_load
-from tsbench.targets.inventory import HasInventory
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES, fit
 from tsbench.workload.world import World, WorldSpec
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 
     from tsbench.check.expiry import Expiry
     from tsbench.model import Batch
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
+    from tsbench.targets.target import Target
 
 START_NS = 1_451_606_400 * NS_PER_S
 SEED = 11
@@ -94,8 +94,7 @@ class Stand:
     def load(self) -> Stand:
         """Create the database and store the bulk load."""
         session = self.connect()
-        if isinstance(session, HasInventory):
-            self.known = session.inventory(self.world.measurements, series=False).tables
+        self.known = session.inventory(self.world.measurements, series=False).tables
         session.run(self.schema.create(self.world.measurements, self.world.tags()))
         session.close()
         done = bulk_load(

@@ -47,7 +47,7 @@ def test_tables_of_others_and_of_earlier_runs_are_not_accused(tmp_path: Path) ->
         "CREATE TABLE users (id INTEGER, time TEXT)", "CREATE TABLE mem (time INTEGER NOT NULL, total REAL)"
     )
     session, gold = stand.connect(), stand.gold()
-    assert session.inventory(gold.world.measurements, series=False).tables == ("mem",)  # type: ignore[attr-defined]
+    assert session.inventory(gold.world.measurements, series=False).tables == ("mem",)
     for known, kinds in ((("mem",), []), ((), ["table of no measurement"])):
         answers = Answers()
         read_back(gold, session, WAL, 10**9, answers, known)
@@ -190,7 +190,7 @@ class Defective(SqliteSchema):
 
 def defective(spoil: Spoil) -> Defective:
     """Return the schema `wal` with a defect."""
-    return Defective("wal", clustered=False, modes=WAL.modes, spoil=spoil)
+    return Defective("wal", clustered=False, spoil=spoil)
 
 
 @pytest.fixture(scope="module")

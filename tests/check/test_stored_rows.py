@@ -9,7 +9,7 @@ from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, S
 from tsbench.check.stored_rows import EXAMPLES, Differences, Kind, canonical_stored, compare_canonical
 from tsbench.model import OTHERS, Rows, Stored
-from tsbench.workload.answer_key import AnswerKey
+from tsbench.targets.memory.answer_key import AnswerKey
 
 if TYPE_CHECKING:
     from tsbench.check.stored_rows import Located

@@ -11,7 +11,7 @@ from rich.console import Console
 from tsbench.cli.doctor import machine_table
 from tsbench.targets import duckdb
 from tsbench.targets.registry import TARGETS
-from tsbench.targets.requirements import LocalServer, Requirement
+from tsbench.targets.target import Requirement
 
 if TYPE_CHECKING:
     import pytest
@@ -34,7 +34,12 @@ def test_there_is_a_row_for_all_that_a_target_needs() -> None:
 
 
 def test_what_a_target_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = replace(duckdb.TARGET, requirements=(Requirement("Quick", "no_such_module", "pip install 'quick[all]'"),))
+    lacking = replace(
+        duckdb.TARGET,
+        requirements=(
+            Requirement("Quick", "pip install 'quick[all]'", modules=("no_such_module",), is_optional=False),
+        ),
+    )
     monkeypatch.setattr(duckdb, "TARGET", lacking)
     table, good = machine_table()
     assert not good
@@ -44,14 +49,16 @@ def test_what_a_target_lacks_is_named_with_its_cure(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_that_a_few_targets_start_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = LocalServer("Slow (slow)", ("python3", "no-such-server"), "run .ci/servers slow, or give --endpoint")
+    server = Requirement(
+        "Slow (slow)", "run .ci/servers slow, or give --endpoint", programs=("python3", "no-such-server")
+    )
     monkeypatch.setattr(duckdb, "TARGET", replace(duckdb.TARGET, requirements=(server,)))
     table, good = machine_table()
     assert good
     assert "run .ci/servers slow" in rows(table)["Slow (slow)"]
-    assert LocalServer("x", ("python3",), "").is_met
+    assert Requirement("x", "", programs=("python3",)).is_met
 
 
 def test_a_requirement_is_looked_for_and_not_imported() -> None:
-    assert Requirement("x", "json", "").is_met
-    assert not Requirement("x", "no_such_module", "").is_met
+    assert Requirement("x", "", modules=("json",)).is_met
+    assert not Requirement("x", "", modules=("no_such_module",)).is_met

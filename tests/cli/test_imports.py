@@ -31,7 +31,7 @@ PREPARED = """
 from gevent.monkey import patch_all
 patch_all()
 from pathlib import Path
-from tsbench.drive.cluster.clocks import Timebase
+from tsbench.clock import Timebase
 from tsbench.drive.load_process import LoadProcess
 from tsbench.results.process import Share
 from tsbench.results.rundir import RunDir

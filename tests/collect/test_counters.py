@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tsbench.collect.counters import CounterCollector, Counting
+from tsbench.collect.counters import CounterCollector
 from tsbench.errors import Unreachable
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.results.panels import Panel, read_panels
 from tsbench.results.rundir import RunDir
 from tsbench.targets import registry
 from tsbench.targets.influxdb import counters
+from tsbench.targets.postgres import TARGET
 from tsbench.targets.postgres import counters as pgcounters
-from tsbench.targets.postgres.session import connect
+from tsbench.targets.postgres.schemas import BTREE
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def test_postgres_counts_what_a_session_does(postgres_server: PostgresServer) ->
     with psycopg.connect(postgres_server.endpoint, autocommit=True) as admin:  # earlier tests' sessions may count late
         admin.execute("CREATE DATABASE counted")
     endpoint = postgres_server.endpoint.replace("/postgres?", "/counted?")
-    watching = connect(endpoint, timeout_s=60)
+    watching = TARGET.connect(endpoint, BTREE, timeout_s=60)
     before = watching.counters()
     with psycopg.connect(endpoint, autocommit=True) as working:
         working.execute("CREATE TABLE t AS SELECT 1 AS x WHERE false")
@@ -167,7 +168,6 @@ def test_influxdb_counts_what_a_session_writes(influxdb_server: Callable[[str], 
     working, watching = (target.connect(server.endpoint, schema) for _ in range(2))
     working.run(schema.drop(world.measurements))
     working.run(schema.create(world.measurements, world.tags()))
-    assert isinstance(watching, Counting)
     before = watching.counters()
     batches = list(world.batches(0, points=1_000, first_tick=0, last_tick=40))
     for batch in batches:

@@ -28,6 +28,29 @@ def test_the_same_load_without_the_burner_is_not(tmp_path):
     assert summary["limited_by"] != "load generator" or limit["disturbed"], limit
 
 
+@pytest.mark.postgres
+def test_a_busy_client_does_not_stretch_the_think_time(tmp_path, monkeypatch, postgres_endpoint):
+    monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
+    monkeypatch.setenv("BURN_S", "0.006")  # for 60 % of the time
+    monkeypatch.setenv("REST_S", "0.004")
+    summary = run(
+        tmp_path,
+        document(
+            drive={"users": 20, "wait": "50ms", "warmup": "1s", "duration": "5s"},
+            op=[{"write": 1}],
+            target={"name": "postgres", "endpoint": postgres_endpoint},
+        ),
+    )
+    if summary["limit"]["hub_lag_p99_ns"] > 100_000_000:
+        pytest.skip("the machine gave the load process no CPU for more than a tenth of a second")
+    written = summary["measured"]["write"]
+    # An op's cycle: from its arrival on 50 ms of thinking, and the time of the next op on the wire.
+    per_s = 20 / (0.05 + written["service_ns"]["mean"] / 1e9)
+    says_so = summary["limited_by"] == "load generator" and summary["validity"]["checks"]["limit"]["state"]
+    assert summary["limit"]["in_time_per_s"] == pytest.approx(per_s, rel=0.05)
+    assert says_so or written["ops_per_s"] == pytest.approx(per_s, rel=0.05)
+
+
 def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path, monkeypatch):
     monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
     monkeypatch.setenv("BURN_S", "0.05")

@@ -22,7 +22,8 @@ import gevent
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.locustfile import *
 from tsbench.model import OpError, Outcome
-from tsbench.targets.null import NullSession, NullTarget
+from tsbench.targets.null import NullSession
+from tsbench.targets.target import Target
 
 began = []
 
@@ -85,7 +86,7 @@ def test_an_arrival_that_ends_after_the_end_is_unfinished_and_its_write_unknown(
 
 
 def test_a_connection_that_fails_after_the_end_counts_as_a_failed_one(late):
-    summary, cell = late("NullTarget.connect")
+    summary, cell = late("Target.connect")
     assert summary["validity"]["checks"]["counts"]["reason"] == ""
     assert 1 <= locust_count(cell) <= 4
     failed = next(gate for gate in summary["gates"] if gate["gate"].startswith("failed connections"))

@@ -147,7 +147,7 @@ def alone() -> Iterator[None]:
     """Let clients name no other product in their errors, which would cost each failed connection another second."""
     with (
         mock.patch("tsbench.targets.endpoint.product_at", return_value=""),
-        mock.patch("tsbench.targets.mongodb.endpoint.product_at", return_value=""),
+        mock.patch("tsbench.targets.mongodb.client.product_at", return_value=""),
         environment(TSBENCH_PASSWORD=SECRET),
     ):
         yield

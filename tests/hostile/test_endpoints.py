@@ -20,7 +20,6 @@ from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.run.time_limits import Limits
 from tsbench.targets import credentials
-from tsbench.targets.mongodb.endpoint import parse
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
@@ -298,9 +297,10 @@ def test_an_option_leads_mongodbs_client_to_no_other_server_than_the_one_of_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(credentials.ENTITLED, "mongodb://own/tsbench")
-    found = parse("mongodb://foreign/tsbench?directConnection=false&readPreferenceTags=a:b&readPreferenceTags=a:c")
-    assert found.url.count("directConnection") == 1
-    assert found.url.endswith("directConnection=true")
+    url = "mongodb://foreign/tsbench?directConnection=false&readPreferenceTags=a:b&readPreferenceTags=a:c"
+    found: Any = get("mongodb").parse(url)
+    assert found.for_driver.count("directConnection") == 1
+    assert found.for_driver.endswith("directConnection=true")
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Other: y", "a\nb", "a\x00b"])

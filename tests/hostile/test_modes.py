@@ -40,7 +40,7 @@ def test_the_page_says_what_an_attacker_gets_in_each_mode(
     protocol = import_module(f"tests.hostile.{name}")
     with (  # no look at who else listens, which costs a second for each failed connection
         mock.patch("tsbench.targets.endpoint.product_at", return_value=""),
-        mock.patch("tsbench.targets.mongodb.endpoint.product_at", return_value=""),
+        mock.patch("tsbench.targets.mongodb.client.product_at", return_value=""),
     ):
         found = [*modes.rows(protocol, certificates)]
     text = PAGE.read_text(encoding="utf-8")

@@ -5,28 +5,30 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tsbench.errors import Broken, Unreachable
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.run.bulk_load import bulk_load
-from tsbench.targets.null import NullSchema, NullSession, NullTarget
+from tsbench.targets.null import TARGET, NullSchema, NullSession
+from tsbench.targets.target import Target
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Payload
+    from tsbench.targets.base import Payload, Schema
 
 ENDPOINT = "null://?service=20ms"
+NULL: dict[str, Any] = {one.name: getattr(TARGET, one.name) for one in fields(TARGET)}
 
 
 @dataclass(frozen=True)
-class Watched(NullTarget):
+class Watched(Target):
     """Sessions that record whether they were closed in the middle of a write."""
 
     refused: int = 1_000_000
@@ -35,7 +37,7 @@ class Watched(NullTarget):
     def connect(
         self,
         endpoint: str,
-        schema: object,
+        schema: Schema,
         *,
         timeout_s: float = 30.0,
         connect_timeout_s: float | None = None,
@@ -43,7 +45,9 @@ class Watched(NullTarget):
     ) -> WatchedSession:
         if len(self.sessions) == self.refused:
             raise OpError(Outcome.FAILED, "refused", "too many connections")
-        self.sessions.append(WatchedSession(super().connect(endpoint, schema, timeout_s=timeout_s)))
+        self.sessions.append(
+            WatchedSession(cast("NullSession", super().connect(endpoint, schema, timeout_s=timeout_s)))
+        )
         return self.sessions[-1]
 
 
@@ -61,7 +65,7 @@ class WatchedSession(NullSession):
         self.closed.append(self.writing.locked())
 
 
-def load(target: NullTarget, progress: Callable[[int], None] = lambda _points: None) -> int:
+def load(target: Target, progress: Callable[[int], None] = lambda _points: None) -> int:
     world = World(WorldSpec("cpu-only", 8, 1, 1_451_606_400 * 10**9, 10**10, streams=4))
     done = bulk_load(
         world,
@@ -78,13 +82,13 @@ def load(target: NullTarget, progress: Callable[[int], None] = lambda _points: N
 
 
 def test_every_session_is_closed_once_after_its_last_write() -> None:
-    target = Watched()
+    target = Watched(**NULL)
     assert load(target) == 8 * 360
     assert [session.closed for session in target.sessions] == [[False]] * 4
 
 
 def test_ctrl_c_closes_no_session_in_the_middle_of_a_write() -> None:
-    target = Watched()
+    target = Watched(**NULL)
     sent: list[int] = []
 
     def stop(points: int) -> None:
@@ -101,23 +105,23 @@ def test_ctrl_c_closes_no_session_in_the_middle_of_a_write() -> None:
 
 
 def test_a_session_that_cannot_be_had_closes_those_before_it() -> None:
-    target = Watched(refused=2)
+    target = Watched(**NULL, refused=2)
     with pytest.raises(OpError, match="too many connections"):
         load(target)
     assert [session.closed for session in target.sessions] == [[False]] * 2
 
 
 def test_a_server_that_has_gone_before_the_load_is_no_mistake_of_the_users() -> None:
-    class Gone(NullTarget):
+    class Gone(Target):
         def connect(self, *_words: object, **_more: object) -> NullSession:
             raise Unreachable("cannot connect to it; is the server running there?")
 
     with pytest.raises(Broken, match="the bulk load failed: cannot connect to it"):
-        load(Gone())
+        load(Gone(**NULL))
 
 
 def test_a_failed_write_stops_all_workers_and_is_one_line() -> None:
-    target = Watched()
+    target = Watched(**NULL)
 
     def fail(_points: int) -> None:
         raise OpError(Outcome.UNKNOWN, "timeout", "no answer within 30 s")

@@ -28,7 +28,7 @@ from tsbench.run.cleanup import clean_up, described
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import schema_of
-from tsbench.servers.external import ExternalServer
+from tsbench.servers.base import ExternalServer
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:

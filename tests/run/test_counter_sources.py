@@ -9,9 +9,9 @@ import pytest
 from tsbench.errors import UserMistake
 from tsbench.run.counter_sources import server_counters
 from tsbench.targets import postgres, sqlite
-from tsbench.targets.base import Access
 from tsbench.targets.postgres.schemas import BTREE
 from tsbench.targets.sqlite.schemas import WAL
+from tsbench.targets.target import Access
 
 NOWHERE = "postgresql://me@127.0.0.1:1/none"
 

@@ -6,10 +6,10 @@ import json
 import os
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,9 +26,11 @@ from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.servers.base import Server
 from tsbench.servers.children import Channel
-from tsbench.targets.base import Access, Driver, KeepsAll
+from tsbench.targets.base import Session
+from tsbench.targets.memory import TARGET as MEMORY
 from tsbench.targets.memory.schemas import KEEP
 from tsbench.targets.memory.session import MemorySession, Store
+from tsbench.targets.target import Driver, Endpoint, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +73,7 @@ class Log(list[str]):
             self.append(what)
 
 
-class LoggedSession:
+class LoggedSession(Session):
     """A memory session that logs its calls."""
 
     def __init__(self, log: Log, store: Store) -> None:
@@ -104,18 +106,18 @@ class LoggedSession:
         self._log.note("close")
 
 
-class LoggedTarget(KeepsAll):
-    name, durable, cooperative, resolution_ns = "memory", False, True, 1
-    access, embedded, has_counters, startable = Access.OPENER, True, False, True
-    driver = Driver("json", "postgres", ("psycopg",))
-    acknowledges_in_part, requirements = False, ()
-    schemas: ClassVar = {"keep": KEEP}
+class LoggedTarget(Target):
+    _log: Log
+    _store: Store
 
     def __init__(self, log: Log) -> None:
-        self._log, self._store = log, Store()
+        given = {one.name: getattr(MEMORY, one.name) for one in fields(MEMORY)}
+        super().__init__(**{**given, "driver": Driver("json", "postgres", ("psycopg",))})
+        object.__setattr__(self, "_log", log)
+        object.__setattr__(self, "_store", Store())
 
-    def check_endpoint(self, endpoint):
-        self._log.note("check_endpoint")
+    def parse(self, endpoint):
+        return Endpoint(endpoint, self)
 
     def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None, waiter=None):
         self._log.note("connect")

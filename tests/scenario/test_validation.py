@@ -11,7 +11,7 @@ from tests.scenario.test_spec import PLAIN, load, only_cell
 from tsbench.errors import UserMistake
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import sqlite
-from tsbench.targets.base import Access
+from tsbench.targets.target import Access
 
 if TYPE_CHECKING:
     from pathlib import Path

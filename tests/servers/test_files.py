@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.errors import Broken
-from tsbench.servers.external import ExternalServer
+from tsbench.servers.base import ExternalServer
 from tsbench.servers.files import allocated_bytes, evict
 from tsbench.targets.memory import MemoryServer
 from tsbench.targets.registry import TARGETS
-from tsbench.targets.sqlite.server import SqliteServer
+from tsbench.targets.sqlite import SqliteServer
 
 if TYPE_CHECKING:
     from pathlib import Path

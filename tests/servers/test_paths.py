@@ -15,7 +15,7 @@ from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
 from tsbench.targets import registry
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ def test_a_server_and_its_sessions_take_any_path(
         settings = {"shared_buffers": "16MB"}
     elif name == "null":
         settings = {"service": "1ms"}
-    server, target = SERVERS[name](place, settings), registry.get(name)
+    server, target = TARGETS[name].new_server(place, settings), registry.get(name)
     try:
         server.start()
         schema = next(iter(target.schemas.values()))

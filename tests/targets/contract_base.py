@@ -27,7 +27,8 @@ from tsbench.targets.registry import TARGETS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
+    from tsbench.targets.target import Target
 
 Point = tuple[Any, ...]
 ALL = (CPU, DISK, LAG, WIDE)

@@ -20,8 +20,8 @@ DAY_S = 86_400
         ("influxdb1", "http://h:8086/db?retention=30d", 30 * DAY_S),
         ("influxdb1", "http://h:8086/db?retention=2W", 14 * DAY_S),
         ("influxdb1", "http://h:8086/db?retention=90m", 5_400),
-        ("sqlite", "sqlite:///x.db", None),
+        ("sqlite", "sqlite:////tmp/x.db", None),
     ],
 )
 def test_points_expire_after_what_the_endpoint_asks_for(target: str, endpoint: str, expected: int | None) -> None:
-    assert TARGETS[target].expires_after_s(endpoint) == expected
+    assert TARGETS[target].parse(endpoint).expire_after_s == expected

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 import pytest
@@ -11,7 +11,7 @@ from tests.targets.data import CPU, START_NS
 from tsbench.model import Count, Measurement, OpError
 from tsbench.targets import memory
 from tsbench.targets.memory.schemas import KEEP
-from tsbench.targets.memory.session import store_at
+from tsbench.targets.memory.session import MemorySession, store_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +54,8 @@ class TestMemory(TargetContract):
 
 
 def test_stores_of_different_names_share_nothing_and_sessions_of_one_share_all() -> None:
-    one, same = (memory.TARGET.connect("memory://one", KEEP) for _ in range(2))
-    other = memory.TARGET.connect("memory://other", KEEP)
+    one, same = (cast("MemorySession", memory.TARGET.connect("memory://one", KEEP)) for _ in range(2))
+    other: Any = memory.TARGET.connect("memory://other", KEEP)
     one.run(KEEP.create([CPU], data.shared_tags()))
     one.add(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]))
     assert same.answer(Count(CPU)).records == [(1,)]

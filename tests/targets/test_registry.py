@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -12,7 +13,7 @@ from tsbench.encode.formats import FORMATS
 from tsbench.errors import UserMistake
 from tsbench.servers.cgroup import Caps, Group
 from tsbench.servers.managed import ManagedServer
-from tsbench.targets.registry import SERVERS, TARGETS, get
+from tsbench.targets.registry import TARGETS, get
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -30,18 +31,20 @@ def test_targets_are_found_under_their_own_names() -> None:
         assert {name: schema.name for name, schema in target.schemas.items()} == {n: n for n in target.schemas}
 
 
-def test_there_is_a_local_server_for_each_target_that_declares_one() -> None:
-    assert set(SERVERS) == {name for name, target in TARGETS.items() if target.startable}
+def test_what_a_target_names_by_its_place_is_there() -> None:
+    for target in TARGETS.values():
+        for place in filter(None, (target.parser, target.opener, target.server)):
+            assert callable(resolve_name(place)), place
 
 
 def test_what_generate_can_write_is_what_the_command_line_offers() -> None:
     assert tuple(FORMATS) == FORMAT_NAMES
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.startable])
 def test_a_server_that_is_a_process_keeps_the_control_group_that_it_is_given(name: str, tmp_path: Path) -> None:
     group = Group(Caps(), {})
-    server = SERVERS[name](tmp_path, {}, group)
+    server = TARGETS[name].new_server(tmp_path, {}, group)
     assert TARGETS[name].embedded or (isinstance(server, ManagedServer) and server._group is group)
 
 
@@ -61,15 +64,15 @@ def imported_by(program: str) -> set[str]:
 
 
 def test_names_are_looked_up_without_importing_a_database() -> None:
-    found = imported_by("from tsbench.targets.registry import *; assert 'postgres' in TARGETS and len(SERVERS) > 3")
+    found = imported_by("from tsbench.targets.registry import *; assert 'postgres' in TARGETS and len(TARGETS) > 3")
     assert {name for name in found if name.startswith("tsbench.targets.")} == {"tsbench.targets.registry"}
     found = imported_by("from tsbench.targets.registry import get; get('sqlite')")
     assert not {name for name in found if name.startswith(("tsbench.targets.postgres", "tsbench.targets.influxdb"))}
 
 
 def test_checking_servers_settings_imports_no_driver_and_nothing_of_reports() -> None:
-    servers = "for name in SERVERS: SERVERS[name](Path('unused'), {})"
-    found = imported_by(f"from pathlib import Path; from tsbench.targets.registry import SERVERS\n{servers}")
+    servers = "for name in TARGETS: TARGETS[name].new_server(Path('unused'), {})"
+    found = imported_by(f"from pathlib import Path; from tsbench.targets.registry import TARGETS\n{servers}")
     assert not found & (DRIVERS | HEAVY)
 
 

@@ -1,10 +1,11 @@
-"""Snapshots of the texts that each target sends, one file per layout.
+"""Snapshots of the texts that each target sends, one file per package of targets, with a part for each layout.
 
 `pytest tests/targets/test_snapshots.py --update-snapshots` writes them anew; the diff is for the reviewer.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, S
 from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored, Window, WriteMode
 from tsbench.targets.base import Operation, Unsupported
-from tsbench.targets.registry import TARGETS, get
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +48,20 @@ QUERIES: dict[str, Query] = {
     "stored points of a measurement without tags from a time on": Stored(LAG, HOUR.end_ns),
 }
 
-# What keeps nothing beyond its process has no language of its own.
-LAYOUTS = [(name, schema) for name, target in TARGETS.items() if target.durable for schema in target.schemas]
+
+def _layouts() -> dict[str, dict[str, Schema]]:
+    """Return the layouts by package and heading; one that several targets share comes once."""
+    found: dict[str, dict[str, Schema]] = {}
+    for target in TARGETS.values():
+        if target.durable:  # what keeps nothing beyond its process has no language of its own
+            for layout, schema in target.schemas.items():
+                sharing = [other for other, one in TARGETS.items() if one.schemas.get(layout) is schema]
+                package = type(schema).__module__.split(".")[2]
+                found.setdefault(package, {})[f"===== {', '.join(sharing)}: {layout}"] = schema
+    return found
+
+
+LAYOUTS = _layouts()
 
 
 def _sections(schema: Schema) -> Iterator[tuple[str, str]]:
@@ -73,17 +86,27 @@ def _shown(statement: Command) -> str:
     return statement.text + (f"\n    <- {plain}" if plain else "")
 
 
-@pytest.mark.parametrize(("target", "schema"), LAYOUTS, ids=[f"{t}-{s}" for t, s in LAYOUTS])
-def test_the_texts_that_are_sent_are_those_that_were_reviewed(
-    target: str, schema: str, pytestconfig: pytest.Config
-) -> None:
-    text = "\n\n".join(f"-- {name}\n{body}" for name, body in _sections(get(target).schemas[schema])) + "\n"
-    path = SNAPSHOTS / f"{target}-{schema}.txt"
+def _parts(text: str) -> dict[str, str]:
+    """Return the parts of a file by their headings."""
+    parts = re.split(r"^(===== .*)\n\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("package", LAYOUTS)
+def test_the_texts_that_are_sent_are_those_that_were_reviewed(package: str, pytestconfig: pytest.Config) -> None:
+    sent = {
+        heading: "\n\n".join(f"-- {name}\n{body}" for name, body in _sections(schema)) + "\n"
+        for heading, schema in LAYOUTS[package].items()
+    }
+    path = SNAPSHOTS / f"{package}.txt"
     if pytestconfig.getoption("--update-snapshots"):
-        path.write_text(text, encoding="utf-8")
+        path.write_text("".join(f"{heading}\n\n{text}" for heading, text in sent.items()), encoding="utf-8")
     assert path.exists(), f"run with --update-snapshots to write {path.name}"
-    assert text == path.read_text(encoding="utf-8")
+    reviewed = _parts(path.read_text(encoding="utf-8"))
+    assert sent.keys() == reviewed.keys()
+    for heading, text in sent.items():
+        assert text == reviewed[heading], heading
 
 
-def test_no_snapshot_is_left_of_a_layout_that_is_gone() -> None:
-    assert {p.name for p in SNAPSHOTS.iterdir()} == {f"{t}-{s}.txt" for t, s in LAYOUTS}
+def test_no_snapshot_is_left_of_a_database_that_is_gone() -> None:
+    assert {p.name for p in SNAPSHOTS.iterdir()} == {f"{package}.txt" for package in LAYOUTS}

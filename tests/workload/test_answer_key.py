@@ -25,7 +25,7 @@ from tsbench.model import (
     Rows,
     Stored,
 )
-from tsbench.workload.answer_key import AnswerKey
+from tsbench.targets.memory.answer_key import AnswerKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ _FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
 
 
 def test_the_order_of_writes_and_queries_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsbench.workload.answer_key._MERGE_ABOVE_ROWS", 50)
+    monkeypatch.setattr("tsbench.targets.memory.answer_key._MERGE_ABOVE_ROWS", 50)
     shared = data.shared_tags()
     batches = data.scattered(CPU, shared, 999, 3)
     for keeps in (True, False):

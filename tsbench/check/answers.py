@@ -27,7 +27,6 @@ from tsbench.model import (
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import open_file, read_lines
 from tsbench.targets.base import Unsupported
-from tsbench.targets.inventory import HasInventory
 from tsbench.text import shortened
 from tsbench.workload import queries
 
@@ -286,14 +285,13 @@ def read_back(
             answers.unsupported[READ_BACK] = str(why)
             return
         answers.stored_rows(query, session.query(statement, query.columns))
-    if isinstance(session, HasInventory):
-        tags, series = gold.world.tags(), gold.world.spec.scale
-        held = session.inventory(gold.world.measurements, series=series <= limit)
-        found = [other_table(name) for name in held.tables if name not in known]
-        if held.series is not None:
-            written = zip(range(series), *(codes.tolist() for codes in tags.values()), strict=True)
-            found += compare_series(held.series, list(written))
-        answers.note_stored("what is stored beside the points", Differences.of(found, cut=False))
+    tags, series = gold.world.tags(), gold.world.spec.scale
+    held = session.inventory(gold.world.measurements, series=series <= limit)
+    found = [other_table(name) for name in held.tables if name not in known]
+    if held.series is not None:
+        written = zip(range(series), *(codes.tolist() for codes in tags.values()), strict=True)
+        found += compare_series(held.series, list(written))
+    answers.note_stored("what is stored beside the points", Differences.of(found, cut=False))
 
 
 def _windows(gold: Gold, limit: int) -> Iterator[Stored]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tsbench.collect.sampler import PERIOD_S, Sampler
 from tsbench.errors import one_line
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """An object with counters, such as a session that is `Counting`."""
+    """An object with counters, such as a session of a database."""
 
     @property
     def panels(self) -> Sequence[Panel]:
@@ -88,22 +87,3 @@ class CounterCollector:
             with suppress(Exception):
                 source.close()
         return rows
-
-
-class Counting(ABC):
-    """The ability of a session to read the server's own counters; a session class declares it by inheriting.
-
-    It is not a method of `Session`, because most counters of a database are useful to its own users only: a target
-    without counters is complete.
-    """
-
-    panels: ClassVar[tuple[Panel, ...]] = ()
-    """How the report plots the counters that mean something to its readers."""
-
-    @abstractmethod
-    def counters(self) -> Mapping[str, float]:
-        """Return the server's current counters, a few dozen at most: totals since its start, and gauges.
-
-        Names are the server's own, dotted where it has several tables of counters (`database.xact_commit`). Reading
-        them once a second must not cost noticeable time. Raises `model.OpError`.
-        """

@@ -36,24 +36,20 @@ class HostCollector:
         self._client = client or Tree(_load_processes)
         self._disk = psutil.disk_io_counters()
         self._cpu = psutil.cpu_times()
-        self._sampler = Sampler(self._sample, period_s=period_s)
+        self._sampler = Sampler(lambda passed_s: [self.sample(passed_s)], period_s=period_s)
 
-    def _sample(self, passed_s: float) -> Sequence[Row]:
+    def sample(self, passed_s: float) -> Row:
+        """Return what the host and the load processes have used since the last call, `passed_s` ago."""
         disk, self._disk = self._disk, psutil.disk_io_counters()
         cpu, self._cpu = self._cpu, psutil.cpu_times()
-        per_s = 1 / passed_s if passed_s else 0.0
-        usage = self._client.usage(passed_s)
-        row: Row = {
+        per_s = 1 / passed_s if passed_s and self._disk and disk else 0.0
+        return {
             "cpu_percent": _busy_percent(cpu, self._cpu),
             "memory_bytes": psutil.virtual_memory().used,
-            "disk_read_bytes": round((self._disk.read_bytes - disk.read_bytes) * per_s) if self._disk and disk else 0,
-            "disk_write_bytes": round((self._disk.write_bytes - disk.write_bytes) * per_s)
-            if self._disk and disk
-            else 0,
-            "client_cpu_percent": usage["cpu_percent"],
-            "client_rss_bytes": usage["rss_bytes"],
+            "disk_read_bytes": round((self._disk.read_bytes - disk.read_bytes) * per_s) if per_s else 0,
+            "disk_write_bytes": round((self._disk.write_bytes - disk.write_bytes) * per_s) if per_s else 0,
+            **{f"client_{name}": value for name, value in self._client.usage(passed_s).items()},
         }
-        return [row]
 
     @property
     def trouble(self) -> str:

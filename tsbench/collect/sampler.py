@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tsbench.clock import epoch_ns
 from tsbench.errors import UserMistake, one_line
-from tsbench.measure.epoch import epoch_ns
 from tsbench.model import OpError
 from tsbench.units import NS_PER_S
 

@@ -17,20 +17,19 @@ from gevent.event import Event
 from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
+from tsbench.clock import Timebase, epoch_ns
 from tsbench.drive import locust_internals
 from tsbench.drive.bare.asked_queries import may_write
-from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
-from tsbench.drive.due_times import Clock
 from tsbench.drive.load_process import LoadProcess
 from tsbench.drive.locust_stats import LocustStats, UserCounts
+from tsbench.drive.run_plan import RunTimes
 from tsbench.drive.settling_watch import SettlingWatch
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.epoch import epoch_ns
 from tsbench.results.process import MASTER, TIMES, WARMUP, MasterReport, Share, Times
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
-from tsbench.targets.op_context import caused_line
+from tsbench.targets.session import caused_line
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class Coordinator:
         """True if the process continues after such a test: the user of a web UI can correct its start form."""
         self._plan = plan
         self._run: RunPlan | None = None
-        self._clock: Clock | None = None
+        self._times: RunTimes | None = None
         self._watch: SettlingWatch | None = None
         self._users = UserCounts()
         self._stopping = RLock()
@@ -102,12 +101,12 @@ class Coordinator:
     @property
     def start_s(self) -> int | None:
         """Start of the measured window in epoch seconds; None before it is known."""
-        return None if self._clock is None else self._clock.start_ns // NS_PER_S
+        return None if self._times is None else self._times.start_ns // NS_PER_S
 
     @property
     def running_s(self) -> float:
         """Seconds since the first op of the test; 0 before it."""
-        return 0.0 if self._clock is None else max(0.0, (epoch_ns() - self._clock.go_ns) / NS_PER_S)
+        return 0.0 if self._times is None else max(0.0, (epoch_ns() - self._times.go_ns) / NS_PER_S)
 
     @property
     def _runner(self) -> Runner:
@@ -123,7 +122,7 @@ class Coordinator:
             if self._worker is not None:
                 self._expect_share(self._worker)
                 return
-            self.process, self._clock, self._stopped_ns, self._unrecorded = None, None, None, ""
+            self.process, self._times, self._stopped_ns, self._unrecorded = None, None, None, ""
             self.end_s = None
             self._drained.clear()
             run = self._run = self._plan(self.environment)
@@ -144,13 +143,13 @@ class Coordinator:
         run = self._run
         if self._worker is not None:
             self._worker.user_started()
-        elif run is not None and not run.timed and self._clock is None:
-            self._start_clock(run)
+        elif run is not None and not run.timed and self._times is None:
+            self._start_run(run)
 
     def _await_first_user(self, run: RunPlan) -> None:
         """End a test whose first user does not start: nobody else would, since its time has not begun."""
         waited_s = 0.0
-        while self._run is run and self._clock is None and self._stopped_ns is None:
+        while self._run is run and self._times is None and self._stopped_ns is None:
             gevent.sleep(LOOK_S)
             waited_s += LOOK_S if self._runner.target_user_count else 0.0  # a load shape may begin with none
             if waited_s > FIRST_USER_S:
@@ -242,69 +241,69 @@ class Coordinator:
 
     def _on_spawning_complete(self, **_: Any) -> None:
         run = self._run
-        if self._worker is None and run is not None and run.timed and self._clock is None:
-            self._start_clock(run)
+        if self._worker is None and run is not None and run.timed and self._times is None:
+            self._start_run(run)
 
-    def _start_clock(self, run: RunPlan) -> None:
+    def _start_run(self, run: RunPlan) -> None:
         """Set the measured window, equal for all processes, and let users start."""
         go_ns = epoch_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
         start_s = -(-(go_ns + run.spec.drive.longest_warmup) // NS_PER_S)
         if not run.spec.drive.warmup:  # the first op is measured: none may begin before the window does
             go_ns = start_s * NS_PER_S
-        clock = self._set_clock(run, go_ns, start_s)
+        times = self._set_times(run, go_ns, start_s)
         users = self._users = UserCounts()
         stopped = lambda: self._stopped_ns is not None or self._run is not run  # noqa: E731
-        gevent.spawn(users.watch, lambda: self._runner.user_count, lambda: self._clock, stopped)
+        gevent.spawn(users.watch, lambda: self._runner.user_count, lambda: self._times, stopped)
         for listener in self.running:
             listener(go_ns)
         if run.spec.drive.finds_steady_state:
             self._watch = SettlingWatch(go_ns // NS_PER_S + 1, run.spec.drive.duration // NS_PER_S)
             if self._master is not None:
                 self._master.watch = self._watch
-            gevent.spawn(self._measure_when_settled, run, clock, self._watch)
-        elif clock.end_ns is not None:
-            gevent.spawn(self._end_in_time, run, clock.end_ns)
+            gevent.spawn(self._measure_when_settled, run, times, self._watch)
+        elif times.end_ns is not None:
+            gevent.spawn(self._end_in_time, run, times.end_ns)
 
-    def _set_clock(self, run: RunPlan, go_ns: int, start_s: int) -> Clock:
+    def _set_times(self, run: RunPlan, go_ns: int, start_s: int) -> RunTimes:
         """Let the measured window of all processes begin at an epoch second."""
         end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
-        clock = self._clock = Clock(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
+        times = self._times = RunTimes(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
         if self._master is not None:
-            self._master.go(clock)
-        self.go(clock)
-        return clock
+            self._master.go(times)
+        self.go(times)
+        return times
 
-    def _measure_when_settled(self, run: RunPlan, clock: Clock, watch: SettlingWatch) -> None:
-        """Begin the measured window when the rate has settled; until then, `clock` has it at the warm-up's limit."""
+    def _measure_when_settled(self, run: RunPlan, times: RunTimes, watch: SettlingWatch) -> None:
+        """Begin the measured window when the rate has settled; until then, `times` has it at the warm-up's limit."""
         settled = False
-        while not settled and epoch_ns() < clock.start_ns - LEAD_NS:
+        while not settled and epoch_ns() < times.start_ns - LEAD_NS:
             if self._all_drained.wait(timeout=LOOK_S):  # all points of the scenario's window are written
                 self._runner.quit()
                 return
             if self._stopped_ns is not None:
                 return
             settled = watch.has_settled(self._master.present() if self._master is not None else {_LOCAL})
-        start_s = -(-(epoch_ns() + LEAD_NS) // NS_PER_S) if settled else clock.start_ns // NS_PER_S
-        clock = self._set_clock(run, clock.go_ns, min(start_s, clock.start_ns // NS_PER_S))
-        warmup_s, limit_s = (clock.start_ns - clock.go_ns) / NS_PER_S, run.spec.drive.longest_warmup / NS_PER_S
+        start_s = -(-(epoch_ns() + LEAD_NS) // NS_PER_S) if settled else times.start_ns // NS_PER_S
+        times = self._set_times(run, times.go_ns, min(start_s, times.start_ns // NS_PER_S))
+        warmup_s, limit_s = (times.start_ns - times.go_ns) / NS_PER_S, run.spec.drive.longest_warmup / NS_PER_S
         try:
             found = watch.ended(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
             write_json(run.directory / WARMUP, asdict(found))
         except Broken as error:
             self._cannot_record(str(error))
             return
-        assert clock.end_ns is not None  # noqa: S101 - only a scenario's run waits for a steady rate
-        self._end_in_time(run, clock.end_ns)
+        assert times.end_ns is not None  # noqa: S101 - only a scenario's run waits for a steady rate
+        self._end_in_time(run, times.end_ns)
 
     @property
     def _all_drained(self) -> Event:
         return self._drained if self._master is None else self._master.drained
 
-    def go(self, clock: Clock) -> None:
+    def go(self, times: RunTimes) -> None:
         """Start the clock of this process."""
         if self.process is not None:
-            self.process.go(clock)
+            self.process.go(times)
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -351,20 +350,20 @@ class Coordinator:
         if run is None or self.start_error:  # also a master or a single process whose test could not begin
             return
         try:
-            if self._clock is not None:
-                self._write_end(run, self._clock, self._stopped_ns or epoch_ns())
+            if self._times is not None:
+                self._write_end(run, self._times, self._stopped_ns or epoch_ns())
         except Broken as error:
             self._cannot_record(str(error))
-        reason = self._unrecorded or ("" if self._clock is not None else "the test ended before it began to measure")
+        reason = self._unrecorded or ("" if self._times is not None else "the test ended before it began to measure")
         for listener in self.finished:
             listener(run, reason)
 
-    def _write_end(self, run: RunPlan, clock: Clock, stopped_ns: int) -> None:
+    def _write_end(self, run: RunPlan, times: RunTimes, stopped_ns: int) -> None:
         """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
-        end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
-        self.end_s = max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S
-        times = Times(clock.go_ns / NS_PER_S, clock.start_ns // NS_PER_S, self.end_s, stopped_ns / NS_PER_S)
-        write_json(run.directory / TIMES, asdict(times))
+        end_ns = min(times.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
+        self.end_s = max(end_ns, times.start_ns + NS_PER_S) // NS_PER_S
+        window = Times(times.go_ns / NS_PER_S, times.start_ns // NS_PER_S, self.end_s, stopped_ns / NS_PER_S)
+        write_json(run.directory / TIMES, asdict(window))
         total, users = self._runner.stats.total, self._users.totals(self._runner.target_user_count)
         workers = self._master.workers if self._master is not None else []
         report = MasterReport(total.num_requests, total.num_failures, *users, workers)

@@ -16,20 +16,9 @@ from tsbench.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tsbench.drive.cluster.clocks import Timebase
+    from tsbench.clock import Timebase
+    from tsbench.drive.run_plan import RunTimes
     from tsbench.scenario.spec import RunSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The measured window in epoch ns: ops that are due in [start_ns, end_ns) count, earlier ones are warm-up.
-
-    `end_ns` None: until somebody stops the run.
-    """
-
-    go_ns: int
-    start_ns: int
-    end_ns: int | None
 
 
 @dataclass(slots=True)
@@ -68,7 +57,7 @@ class DueTimes:
         self._drive, self._seed = spec.drive, spec.world.seed
         self._timebase, self._drained = timebase, drained
         self._timer = FineTimer()
-        self.clock: Clock | None = None
+        self.times: RunTimes | None = None
         """The measured window, once the run has begun; the one of a closed loop may be moved."""
         self._started = Event()
         self._stripe: Stripe | None = None
@@ -83,11 +72,11 @@ class DueTimes:
         """True once an open loop has begun."""
         return self._stripe is not None
 
-    def begin(self, clock: Clock, index: int, of: int) -> None:
+    def begin(self, times: RunTimes, index: int, of: int) -> None:
         """Start the schedule as process `index` of `of`."""
-        self.clock = clock
+        self.times = times
         if self._drive.loop == "open" and self._drive.rate is not None:
-            length = None if clock.end_ns is None else clock.end_ns - clock.go_ns
+            length = None if times.end_ns is None else times.end_ns - times.go_ns
             arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._seed, length)
             self._stripe = Stripe(arrivals, index=index, of=of)
         self._started.set()
@@ -95,8 +84,8 @@ class DueTimes:
     def wait_for_go(self) -> None:
         """Block the calling user until the run begins."""
         self._started.wait()
-        while self.clock is not None and self._timebase.now_ns() < self.clock.go_ns:
-            self.sleep_until_ns(self.clock.go_ns)  # again if gevent's timer ends early, where that is used
+        while self.times is not None and self._timebase.now_ns() < self.times.go_ns:
+            self.sleep_until_ns(self.times.go_ns)  # again if gevent's timer ends early, where that is used
 
     def stop(self) -> None:
         """Stop assigning turns: from now on `wait` returns False."""
@@ -106,7 +95,7 @@ class DueTimes:
         """Wait until the user's next op is due and set its turn. Return False if the schedule or the run has ended."""
         if self._is_stopping:
             return False
-        if self._stripe is None or self.clock is None:
+        if self._stripe is None or self.times is None:
             turn.due_ns, turn.next_ns = turn.next_ns or perf_counter_ns() + self._timebase.origin_ns, 0
             return True
         since_go_ns = self._stripe.take()
@@ -114,8 +103,8 @@ class DueTimes:
             self._is_exhausted = True
             self._look_for_the_end()
             return False
-        turn.due_ns = due_ns = self.clock.go_ns + since_go_ns
-        is_measured = due_ns >= self.clock.start_ns
+        turn.due_ns = due_ns = self.times.go_ns + since_go_ns
+        is_measured = due_ns >= self.times.start_ns
         self.schedule.scheduled += is_measured
         _add(self._waiting, due_ns, 1)
         self.sleep_until_ns(due_ns)
@@ -155,7 +144,7 @@ class DueTimes:
         not ready before; that does not make the encoder too slow.
         """
         now_ns = self._timebase.now_ns()
-        measured_ns = now_ns if self.clock is None else self.clock.start_ns
+        measured_ns = now_ns if self.times is None else self.times.start_ns
         if not is_first:
             self.payload_wait_ns += max(0, now_ns - max(since_ns, measured_ns))
         if self._stripe is None:
@@ -172,10 +161,10 @@ class DueTimes:
 
     def ended(self, turn: Turn, started_ns: int) -> None:
         """Count a measured arrival that has ended: as late if it began too long after it was due, else as done."""
-        if self._stripe is None or self.clock is None:
+        if self._stripe is None or self.times is None:
             return
         _add(self._begun, turn.due_ns, -1)
-        if turn.due_ns >= self.clock.start_ns:
+        if turn.due_ns >= self.times.start_ns:
             self.schedule.unfinished -= 1
             if started_ns - turn.due_ns > self._drive.late_after:
                 self.schedule.late += 1
@@ -197,24 +186,24 @@ class DueTimes:
         """
         self._timer.close()
         now_ns = self._timebase.now_ns()
-        if self._stripe is None or self.clock is None:
+        if self._stripe is None or self.times is None:
             return [], now_ns
-        until_ns = min(now_ns, self.clock.end_ns or now_ns)
-        left = list(self._left(self._stripe, self.clock, until_ns))
+        until_ns = min(now_ns, self.times.end_ns or now_ns)
+        left = list(self._left(self._stripe, self.times, until_ns))
         self.schedule.scheduled += len(left)
         left += self._measured(self._waiting)
         self.schedule.dropped = len(left)
         return [*left, *self._measured(self._begun)], until_ns
 
     def _measured(self, counts: Mapping[int, int]) -> list[int]:
-        start_ns = self.clock.start_ns if self.clock is not None else 0
+        start_ns = self.times.start_ns if self.times is not None else 0
         return [due_ns for due_ns, count in counts.items() if due_ns >= start_ns for _ in range(count)]
 
-    def _left(self, stripe: Stripe, clock: Clock, until_ns: int) -> Iterator[int]:
+    def _left(self, stripe: Stripe, times: RunTimes, until_ns: int) -> Iterator[int]:
         """Yield the due times of measured arrivals that no user has taken."""
-        while (since_go_ns := stripe.take()) is not None and clock.go_ns + since_go_ns < until_ns:
-            if clock.go_ns + since_go_ns >= clock.start_ns:
-                yield clock.go_ns + since_go_ns
+        while (since_go_ns := stripe.take()) is not None and times.go_ns + since_go_ns < until_ns:
+            if times.go_ns + since_go_ns >= times.start_ns:
+                yield times.go_ns + since_go_ns
 
 
 def _add(counts: dict[int, int], due_ns: int, change: int) -> None:

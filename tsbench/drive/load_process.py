@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple
 
 from gevent.event import Event
 
-from tsbench.drive.due_times import Clock, DueTimes, Turn
+from tsbench.drive.due_times import DueTimes, Turn
 from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.process_files import ProcessFiles
 from tsbench.drive.session_calls import Timed, caller_for
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
-from tsbench.targets.base import Unsupported, require_driver
+from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import get as get_target
+from tsbench.targets.target import require_driver
 from tsbench.units import format_duration
 from tsbench.workload import queries
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tsbench.drive.cluster.clocks import Timebase
+    from tsbench.clock import Timebase
+    from tsbench.drive.run_plan import RunTimes
     from tsbench.model import Rows, WriteMode
     from tsbench.net.stamps import Arrival
     from tsbench.results.process import Share
@@ -94,15 +96,15 @@ class LoadProcess:
         self.closed = False
         """True once nothing is recorded any more; what ends later has been counted as unknown."""
 
-    def go(self, clock: Clock) -> None:
-        """Start the clock: users that wait for it begin at `clock.go_ns`. A second call moves the measured window."""
-        if self.due_times.clock is not None:
-            self.due_times.clock = clock
+    def go(self, times: RunTimes) -> None:
+        """Start the clock: users that wait for it begin at `times.go_ns`. A second call moves the measured window."""
+        if self.due_times.times is not None:
+            self.due_times.times = times
             self.files.end_reports()
             return
         gc.collect()
         gc.freeze()  # Locust and numpy alone are 100,000 objects, and going through them takes longer than most ops
-        self.due_times.begin(clock, self.share.index, self.share.of)
+        self.due_times.begin(times, self.share.index, self.share.of)
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -200,8 +202,8 @@ class LoadProcess:
         return result
 
     def _is_measured(self, turn: Turn) -> bool:
-        clock = self.due_times.clock
-        return clock is not None and clock.start_ns <= turn.due_ns and (not clock.end_ns or turn.due_ns < clock.end_ns)
+        times = self.due_times.times
+        return times is not None and times.start_ns <= turn.due_ns and (not times.end_ns or turn.due_ns < times.end_ns)
 
     @property
     def loaded(self) -> Window:

@@ -15,8 +15,8 @@ import gevent
 import numpy as np
 from locust.stats import StatsEntry, bucket_response_time
 
+from tsbench.clock import epoch_ns
 from tsbench.drive import locust_internals
-from tsbench.measure.epoch import epoch_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from locust.env import Environment
     from locust.stats import RequestStats
 
-    from tsbench.drive.due_times import Clock
+    from tsbench.drive.run_plan import RunTimes
 
 PERIOD_S = 0.2
 COUNT_S = 0.25
@@ -113,10 +113,12 @@ class UserCounts:
     def __init__(self) -> None:
         self._seen: Counter[int] = Counter()
 
-    def watch(self, count: Callable[[], int], clock: Callable[[], Clock | None], stopped: Callable[[], bool]) -> None:
+    def watch(
+        self, count: Callable[[], int], times: Callable[[], RunTimes | None], stopped: Callable[[], bool]
+    ) -> None:
         """Sample `count` while the measured window lasts; return when the test is stopped."""
         while not stopped():
-            now, now_ns = clock(), epoch_ns()
+            now, now_ns = times(), epoch_ns()
             if now is not None and now.start_ns <= now_ns and (now.end_ns is None or now_ns < now.end_ns):
                 self._seen[count()] += 1
             gevent.sleep(COUNT_S)

@@ -6,21 +6,20 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from locust import between, events
+from locust import LoadTestShape, between, events
 from locust.runners import MasterRunner
 
 from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.coordinator import Coordinator, read_spec
-from tsbench.drive.load_shape import SteppedLoad
 from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from locust.env import Environment
 
-    from tsbench.scenario.parts import Op
+    from tsbench.scenario.parts import Op, Step
 
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
 SPEC = read_spec(DIRECTORY)
@@ -55,14 +54,32 @@ def _coordinate(environment: Environment, **_: Any) -> None:
         forked_workers.expect_alive(lambda: coordinator.start_s is not None)
 
 
+def users_at(steps: Sequence[Step], second: float) -> int | None:
+    """Return the number of users of a stepped load after `second` seconds; None when the last step is over.
+
+    A step with `ramp` goes from the users of the previous step (or none) to its own in a straight line.
+    """
+    begin_s, before = 0.0, 0
+    for step in steps:
+        length_s = step.duration / 1e9
+        if second < begin_s + length_s:
+            part = (second - begin_s) / length_s if step.ramp else 1.0
+            return max(1, round(before + (step.users - before) * part))
+        begin_s, before = begin_s + length_s, step.users
+    return None
+
+
 if SPEC.drive.steps:
 
-    class Shape(SteppedLoad):
-        """The scenario's steps."""
-
-        steps = SPEC.drive.steps
+    class Shape(LoadTestShape):
+        """The scenario's steps; after the last one the users stay until the run ends."""
 
         def get_run_time(self) -> float:
             """Return the time since the run's first op: Locust's own begins before its workers have users."""
             assert self.runner is not None  # noqa: S101 - Locust sets it before it asks
             return Coordinator.of(self.runner.environment).running_s
+
+        def tick(self) -> tuple[int, float] | None:
+            """Return the number of users, and how many of them may start per second."""
+            users = users_at(SPEC.drive.steps, self.get_run_time()) or SPEC.drive.steps[-1].users
+            return users, float(max(10, users))

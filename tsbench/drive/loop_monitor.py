@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tsbench.drive.cluster.clocks import Timebase
+    from tsbench.clock import Timebase
     from tsbench.drive.webui.live_figures import Updates
 
 PERIOD_S = 0.005

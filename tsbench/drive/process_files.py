@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from tsbench.drive.cluster.clocks import Timebase
+    from tsbench.clock import Timebase
     from tsbench.model import Outcome
     from tsbench.results.process import Schedule, Share
     from tsbench.scenario.spec import RunSpec

@@ -1,4 +1,4 @@
-"""The plan of a test."""
+"""The plan of a test, and its times."""
 
 from __future__ import annotations
 
@@ -23,3 +23,15 @@ class RunPlan:
     endpoint: str
     directory: Path
     timed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The start and the measured window of a run in epoch ns.
+
+    Ops that are due in [start_ns, end_ns) count, earlier ones are warm-up. `end_ns` None: until somebody stops the run.
+    """
+
+    go_ns: int
+    start_ns: int
+    end_ns: int | None

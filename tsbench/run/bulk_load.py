@@ -16,14 +16,15 @@ from tsbench.model import merge_batches
 from tsbench.results.figures import Load
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
-from tsbench.targets.op_context import caused_line
+from tsbench.targets.session import caused_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.model import Batch, WriteMode
     from tsbench.scenario.parts import TimeoutPart
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
+    from tsbench.targets.target import Target
     from tsbench.workload.world import World
 
 

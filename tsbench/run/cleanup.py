@@ -26,8 +26,7 @@ from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.embedded import makes_file
 from tsbench.targets import registry
-from tsbench.targets.inventory import HasInventory
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.results.rundir import RunDir
-    from tsbench.targets.base import ServerObject, Session, Target
+    from tsbench.targets.base import ServerObject, Session
+    from tsbench.targets.target import Target
 
 # --- the record -------------------------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ def note_found(spec: RunSpec, session: Session, *, new: bool) -> Created | None:
         return None
     measurements = spec.world_at().measurements
     there = () if new else session.objects(measurements)
-    others = session.inventory(measurements, series=False).tables if isinstance(session, HasInventory) else ()
+    others = session.inventory(measurements, series=False).tables
     found = {one.name: one.id for one in there if one.holds is not None}
     return Created(endpoint=spec.target.endpoint, found=found, others=tuple(others))
 
@@ -212,5 +212,5 @@ def _started_here(runs: Iterable[RunDir]) -> Iterator[Cleaned]:
         if not (run / "server").exists():
             continue
         spec = _spec(run)
-        SERVERS[spec.target.name](run / "server", spec.target.settings).remove()
+        TARGETS[spec.target.name].new_server(run / "server", spec.target.settings).remove()
         yield Cleaned(f"removed the data directory of the server of {run.path}")

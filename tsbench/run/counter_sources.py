@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S
 from tsbench.results.panels import Panel
-from tsbench.targets.base import Access
+from tsbench.targets.target import Access
 
 if TYPE_CHECKING:
     from tsbench.collect.counters import Source
     from tsbench.servers import cgroup
-    from tsbench.targets.base import Schema, Target
+    from tsbench.targets.base import Schema
+    from tsbench.targets.target import Target
 
 
 def server_counters(target: Target, endpoint: str, schema: Schema) -> list[Source]:

@@ -25,7 +25,7 @@ from tsbench.run.figures import Processes, recorded
 from tsbench.run.findings import Findings
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
-from tsbench.targets.op_context import MEANT
+from tsbench.targets.session import MEANT
 from tsbench.units import format_now
 from tsbench.workload import queries
 from tsbench.workload.version import WORLD_VERSION
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
-    from tsbench.targets.base import Schema, Session, Statement, Target
-    from tsbench.targets.plans import Plan
+    from tsbench.targets.base import Plan, Schema, Session, Statement
+    from tsbench.targets.target import Target
 
 T = TypeVar("T")
 
@@ -48,17 +48,22 @@ T = TypeVar("T")
 class _Server:
     """The server during the checks. Once it fails to answer it is not asked again: that might take as long each time.
 
-    `death` is the reason why it is gone, "" if it is not.
+    `death` is the reason why it is gone, "" if it is not: that a connection ended does not mean that the server did.
     """
 
     def __init__(self, run: RunDir, limits: Limits, target: Target, schema: Schema) -> None:
         self._run, self._limits = run, limits
+        self._connect = partial(limits.connect, target, schema)
         self._session: LimitedSession | None = None
         self.death = ""
+        self._open()
+
+    def _open(self, why: str = "") -> None:
         try:
-            self._session = limits.connect(target, schema)
-        except UserMistake as error:  # it was reached before
-            self._gone(str(error))
+            self._session = self._connect()
+        except (UserMistake, OpError) as error:  # it was reached before
+            text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why or error}"
+            self.death = " ".join(text.split())
 
     def ask(self, check: Callable[[LimitedSession], T]) -> T:
         """Run a check on the server's session.
@@ -73,20 +78,16 @@ class _Server:
         try:
             return check(self._session)
         except OpError as error:
-            if error.cause in {"connection", "refused"}:
-                self._gone(f"{error.cause}: {error}")
             if error.cause in {"connection", "refused", "timeout"}:
                 self.close()
+            if error.cause in {"connection", "refused"}:
+                self._open(f"{error.cause}: {error}")
             raise
         except MEANT:
             raise
         except Exception as error:  # for example of rows that are none of those which were asked for
             self._run.note_traceback(error)
             raise OpError(Outcome.UNKNOWN, type(error).__name__, one_line(error)) from error
-
-    def _gone(self, why: str) -> None:
-        text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why}"
-        self.death = " ".join(text.split())
 
     def close(self) -> None:
         """Close the session."""
@@ -117,7 +118,7 @@ class Examiner:
         self._server = _Server(run, self._limits, target, schema)
         self._unrecorded = 0
         """Number of points that lost load processes may have written and not recorded."""
-        self._gold = self._gold_of_all(Expiry.of(target.expires_after_s(endpoint)))
+        self._gold = self._gold_of_all(Expiry.of(target.parse(endpoint).expire_after_s))
 
     def _gold_of_all(self, expiry: Expiry | None) -> Gold:
         first, last = self._spec.write_ticks(self._world)

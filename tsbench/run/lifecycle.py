@@ -29,12 +29,11 @@ from tsbench.run.phases import WHILE, Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
-from tsbench.servers.base import death, kill_processes, stop_and_delete
-from tsbench.servers.external import ExternalServer
+from tsbench.servers.base import ExternalServer, death, kill_processes, stop_and_delete
 from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
-from tsbench.targets.op_context import MEANT, caused_line
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import TARGETS
+from tsbench.targets.session import MEANT, caused_line
 from tsbench.units import format_now
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
     from tsbench.servers.cgroup import Group
-    from tsbench.targets.base import Schema, Target
+    from tsbench.targets.base import Schema
+    from tsbench.targets.target import Target
 
 Drive = Callable[..., None]
 """Drives the load: `drive(spec, run, endpoint, tick=, alive=)` returns when it has ended and its files are whole."""
@@ -88,7 +88,7 @@ def real_parts(spec: RunSpec, run: RunDir, group: Group | None, *, client: Tree 
     if spec.target.endpoint:
         server = ExternalServer(spec.target.endpoint)
     else:
-        server = SERVERS[spec.target.name](run / "server", spec.target.settings, group)
+        server = TARGETS[spec.target.name].new_server(run / "server", spec.target.settings, group)
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
@@ -174,7 +174,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
             loaded = load(spec, target, schema, server.endpoint, progress.advance)
             progress.phase("settle")
             limits.settle(session, schema, world.measurements)
-            expiry = Expiry.of(target.expires_after_s(server.endpoint))
+            expiry = Expiry.of(target.parse(server.endpoint).expire_after_s)
             least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
             expect_plausible(session, schema, world, loaded.points, least=least)
         if spec.target.cold:

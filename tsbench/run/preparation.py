@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tsbench.run.time_limits import Limits
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
-    from tsbench.targets.base import Schema, Session, Target
+    from tsbench.targets.base import Schema, Session
+    from tsbench.targets.target import Target
     from tsbench.workload.world import World
 
 NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"

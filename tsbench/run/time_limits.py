@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tsbench.errors import Unreachable, typed_line
 from tsbench.model import OpError, Outcome
-from tsbench.targets.base import timed
-from tsbench.targets.inventory import HasInventory, Inventory
-from tsbench.targets.op_context import MEANT
-from tsbench.targets.plans import Explaining
+from tsbench.targets.base import Session
+from tsbench.targets.session import MEANT, timed
 from tsbench.units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
@@ -23,8 +21,8 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement, Rows
     from tsbench.scenario.parts import TimeoutPart
-    from tsbench.targets.base import Command, Payload, Schema, ServerObject, Session, Statement, Target
-    from tsbench.targets.plans import Plan
+    from tsbench.targets.base import Command, Inventory, Payload, Plan, Schema, ServerObject, Statement
+    from tsbench.targets.target import Target
 
 Key = Literal["connect", "create", "load", "settle", "check"]
 
@@ -111,13 +109,12 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitedSession:
+class LimitedSession(Session):
     """A session whose time-outs name the step, the server and the scenario's key for the limit."""
 
     session: Session
     limits: Limits
     key: Key
-    arrival = None
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order, each committed; an error names its command."""
@@ -149,9 +146,6 @@ class LimitedSession:
             return self.session.sizes(measurements)
 
     def explain(self, statement: Statement) -> Plan | None:
-        """Return how the database executes a query; None if its sessions cannot say."""
-        if not isinstance(self.session, Explaining):
-            return None
         with self.limits.step(self.key, f"the plan of {_brief(statement)}"):
             return self.session.explain(statement)
 
@@ -160,8 +154,6 @@ class LimitedSession:
             return self.session.objects(measurements)
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
-        if not isinstance(self.session, HasInventory):
-            return Inventory()
         with self.limits.step(self.key, "listing what else is stored"):
             return self.session.inventory(measurements, series=series)
 

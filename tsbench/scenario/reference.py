@@ -13,8 +13,8 @@ from tsbench.scenario.matrix import CASE
 from tsbench.scenario.parts import Part
 from tsbench.scenario.spec import INTERNAL, RunSpec
 from tsbench.scenario.types import UNIT
-from tsbench.targets.base import Access
 from tsbench.targets.registry import TARGETS
+from tsbench.targets.target import Access
 from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
 

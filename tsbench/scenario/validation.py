@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from tsbench.errors import UserMistake
 from tsbench.servers import cgroup
 from tsbench.targets import registry
-from tsbench.targets.base import Access, require_driver
 from tsbench.targets.credentials import refuse_secrets
-from tsbench.targets.registry import SERVERS, TARGETS
+from tsbench.targets.registry import TARGETS
+from tsbench.targets.target import Access, require_driver
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
     from tsbench.scenario.parts import ServerPart
     from tsbench.scenario.spec import RunSpec
-    from tsbench.targets.base import Schema, Target
+    from tsbench.targets.base import Schema
+    from tsbench.targets.target import Target
     from tsbench.workload.world import World
 
 
@@ -86,7 +87,7 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if wanted.endpoint is not None:
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
         try:
-            target.check_endpoint(wanted.endpoint)
+            target.parse(wanted.endpoint)
         except UserMistake as error:
             raise UserMistake(f"{place}: target.endpoint: {error}") from None
         for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
@@ -100,7 +101,7 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if wanted.cold and not target.durable:
         raise UserMistake(f"{place}: target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
     try:
-        SERVERS[target.name](Path("unused"), wanted.settings)  # nothing is started: the constructor checks the settings
+        target.new_server(Path("unused"), wanted.settings)  # nothing is started: the constructor checks the settings
     except UserMistake as error:
         raise UserMistake(f"{place}: target.{error}") from None
 

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from tsbench.errors import Broken
 from tsbench.servers.logs import telling_line
 
 if TYPE_CHECKING:
@@ -75,6 +76,25 @@ class Server:
     def settings(self) -> Mapping[str, str]:
         """Return the server's configuration by tsbench (for the manifest)."""
         return {}
+
+
+class ExternalServer(Server):
+    """A server that tsbench did not start, known by its URL: it is neither started, stopped nor measured."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+
+    @property
+    def endpoint(self) -> str:
+        return self._endpoint
+
+    def kill(self) -> None:
+        """Raise `Broken`: the server is not ours to kill."""
+        raise Broken(f"{self._endpoint} cannot be killed: tsbench did not start it")
+
+    def cold(self) -> None:
+        """Raise `Broken`: the server is not ours to restart."""
+        raise Broken(f"{self._endpoint} cannot be made cold: tsbench did not start it")
 
 
 def death(server: Server, *, within_s: float = 0.0) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, unquote, urlsplit
 
-from tsbench.errors import Broken, UserMistake, expect_regular
+from tsbench.errors import Broken, UserMistake
 from tsbench.servers.base import Server
 from tsbench.servers.files import allocated_bytes, evict
 
@@ -16,32 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tsbench.servers.cgroup import Group
-
-
-def file_of(endpoint: str, scheme: str, name: str, example: str) -> Path:
-    """Return the database file in an endpoint of the form `scheme:///absolute/path`; `name` is the database's.
-
-    Raises
-    ------
-    UserMistake
-        If the endpoint has another form, or the file's directory is missing.
-    """
-    try:
-        url = urlsplit(endpoint)
-    except ValueError as error:
-        raise UserMistake(f"'{endpoint}' is not a URL ({error}); write {scheme}:///absolute/{example}") from None
-    path = Path(unquote(url.path))
-    if url.scheme != scheme or url.netloc or not path.is_absolute():
-        raise UserMistake(f"'{endpoint}' is not an endpoint of {name}; write {scheme}:///absolute/{example}")
-    if url.query or url.fragment:
-        raise UserMistake(f"'{endpoint}': in a path write %3F for a question mark and %23 for a number sign")
-    if ":memory:" in url.path:
-        text = "the load processes need a file, since a database in memory exists in one process only"
-        raise UserMistake(f"'{endpoint}': {text}; write {scheme}:///absolute/{example}")
-    expect_regular(path, f"write {scheme}:///absolute/{example}")
-    if not path.parent.is_dir():
-        raise UserMistake(f"the directory {path.parent} does not exist; create it first")
-    return path
 
 
 def makes_file(endpoint: str) -> bool:

@@ -32,7 +32,7 @@ from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec
 from tsbench.study.claims import expect_cells, read_claims, read_figures
 from tsbench.study.verdicts import evaluate, shown_figures
-from tsbench.targets.op_context import MEANT
+from tsbench.targets.session import MEANT
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:

@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote
 
 from tsbench.errors import UserMistake, expect_regular
+from tsbench.targets.registry import TARGETS
+from tsbench.targets.target import Option
 
 DATABASE = ("TSBENCH_PASSWORD", "TSBENCH_TOKEN")
 """Environment variables with secrets for databases."""
 WEB_PASSWORD = "TSBENCH_WEB_PASSWORD"  # noqa: S105 - the variable's name
 ENTITLED = "TSBENCH_CREDENTIALS_FOR"
 _NOBODY = "none"
-
-WITHIN = frozenset({"bucket", "consistency", "gzip", "org", "retention", "rp", "shard"})
-"""Options that select something within a server. Any other may name another server (`host`) or a local file."""
-_HARMLESS = WITHIN | {"application_name", "connect_timeout", "options", "ssl-mode", "sslmode", "tls"}
 
 NOWHERE = "/nonexistent"
 """Home directory of a process that connects to an endpoint which may receive no secrets."""
@@ -182,8 +181,17 @@ def is_same_server(one: str, other: str) -> bool:
 
     In doubt they are not: another name of the host, or a default port that is written out, counts as another server.
     """
+    if one == other:
+        return True
     first, second = _place(one), _place(other)
-    return one == other or (first is not None and first == second)
+    return first is not None and first == second
+
+
+@cache
+def _options(*meanings: Option) -> frozenset[str]:
+    """Return the options with one of these meanings, of all targets."""
+    declared = (option for target in TARGETS.values() for option in target.options.items())
+    return frozenset(name for name, meaning in declared if meaning in meanings)
 
 
 def _place(endpoint: str) -> tuple[str, tuple[str, ...]] | None:
@@ -193,7 +201,7 @@ def _place(endpoint: str) -> tuple[str, tuple[str, ...]] | None:
         return None
     scheme, _, place = found["place"].rpartition("://")
     user, at, host = place.rpartition("@")
-    parts = [part for part in (found["query"] or "").split("&") if part and _key(part) not in WITHIN]
+    parts = [part for part in (found["query"] or "").split("&") if part and _key(part) not in _options(Option.WITHIN)]
     return f"{scheme.lower()}://{user}{at}{host.lower()}", tuple(sorted(parts))
 
 
@@ -213,7 +221,7 @@ def check_foreign(endpoint: str, place: str) -> None:
         return
     found = _URL.fullmatch(endpoint)
     query = endpoint.partition("?")[2] if found is None else found["query"] or ""
-    odd = sorted({_key(part) for part in query.split("&") if part} - _HARMLESS)
+    odd = sorted({_key(part) for part in query.split("&") if part} - _options(Option.WITHIN, Option.HARMLESS))
     if odd:
         raise UserMistake(f"{place}: the option '{odd[0]}' cannot be given here; start tsbench with that --endpoint")
 

@@ -1,4 +1,4 @@
-"""Checks of the endpoints of all targets: texts that none may hold, and the product that listens at a port."""
+"""The parser for endpoints, the texts that none may hold, and the product that listens at a port."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
-from tsbench.errors import Unreachable, UserMistake
+from tsbench.errors import Unreachable, UserMistake, expect_regular
 from tsbench.targets import credentials
+from tsbench.targets.target import Endpoint
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from urllib.parse import SplitResult
+
+    from tsbench.targets.target import Target
 
 S = TypeVar("S")
+E = TypeVar("E", bound=Endpoint)
 
 _MOST = 8_192
 """Characters of an endpoint, enough for the longest path that Linux takes with some escapes."""
 NAME_IT = "name its target"
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_HOST = r"(?=.{1,253}$)(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*\.?|[0-9a-f.]*:[0-9a-f:.]*(?:%\w+)?"
+"""Labels of 1 to 63 letters, digits, hyphens or underscores, as resolvers take them; or an address of IPv6."""
 
 
 def check_text(endpoint: str) -> str:
@@ -57,19 +64,69 @@ def _is_fifo(path: str) -> bool:
     return False
 
 
-def split(endpoint: str, form: str) -> SplitResult:
-    """Return the parts of an endpoint; `form` is an example for messages.
+def parse(
+    endpoint: str, target: Target, kind: type[E], *, port: int = 0, hosts: str = _HOST, strict: bool = False
+) -> E:
+    """Return the parts of an endpoint of the form `target.form`, whose options are those that the target declares.
+
+    `port` is the default; `hosts` is a pattern for the host, and an empty one permits any, or none. With `strict` an
+    option needs a value.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        As `check_text`, or if it is no URL.
+        As `check_text`, or if the endpoint has another form, or an option that does not exist.
     """
-    shown = check_text(endpoint)
+    shown, cure = check_text(endpoint), f"write {target.form}"
+    wrong = f"'{shown}' is not an endpoint of {target.product}"
+    url = _split(endpoint, shown, cure)
+    try:
+        port = port if url.port is None else url.port
+        options = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=strict and bool(url.query)))
+    except ValueError as error:
+        raise UserMistake(f"{wrong} ({error}); {cure}") from None
+    if url.scheme not in target.schemes or url.fragment or (hosts and not url.hostname):
+        raise UserMistake(f"{wrong}; {cure}")
+    if url.port == 0:
+        raise UserMistake(f"'{shown}': port 0 is out of range (1-65535)")
+    if hosts and not re.fullmatch(hosts, url.hostname or "", re.IGNORECASE):
+        raise UserMistake(f"{wrong}: '{url.hostname}' is no host name; {cure}")
+    if odd := sorted(options.keys() - target.options.keys()):
+        known = f"there are {', '.join(target.options)}"
+        raise UserMistake(f"'{shown}': the option '{shortened(odd[0])}' does not exist; {known}")
+    user, path = unquote(url.username or ""), unquote(url.path.removeprefix("/"))
+    return kind(endpoint, target, url.hostname or "", port, user, path, options, url.scheme)
+
+
+def _split(endpoint: str, shown: str, cure: str) -> SplitResult:
     try:
         return urlsplit(endpoint)
     except ValueError as error:
-        raise UserMistake(f"'{shown}' is not a URL ({error}); write {form}") from None
+        raise UserMistake(f"'{shown}' is not a URL ({error}); {cure}") from None
+
+
+def parse_file(endpoint: str, target: Target) -> Endpoint:
+    """Return an endpoint of the form `scheme:///absolute/path`, with the path of the database's file.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        As `check_text`, or if the endpoint has another form, or the file's directory is missing.
+    """
+    shown, cure = check_text(endpoint), f"write {target.form}"
+    url = _split(endpoint, shown, cure)
+    path = Path(unquote(url.path))
+    if url.scheme not in target.schemes or url.netloc or not path.is_absolute():
+        raise UserMistake(f"'{endpoint}' is not an endpoint of {target.product}; {cure}")
+    if url.query or url.fragment:
+        raise UserMistake(f"'{endpoint}': in a path write %3F for a question mark and %23 for a number sign")
+    if ":memory:" in url.path:
+        text = "the load processes need a file, since a database in memory exists in one process only"
+        raise UserMistake(f"'{endpoint}': {text}; {cure}")
+    expect_regular(path, cure)
+    if not path.parent.is_dir():
+        raise UserMistake(f"the directory {path.parent} does not exist; create it first")
+    return Endpoint(endpoint, target, path=str(path), scheme=url.scheme)
 
 
 # --- what listens there -----------------------------------------------------------------------------------------------

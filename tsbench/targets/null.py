@@ -12,13 +12,14 @@ import time
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from tsbench.errors import UserMistake
 from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Rows, WriteMode
 from tsbench.servers.embedded import InMemoryServer
-from tsbench.targets.base import Access, Driver, KeepsAll, NothingKept, Payload, Statement
-from tsbench.targets.endpoint import split
+from tsbench.targets import endpoint
+from tsbench.targets.base import NothingKept, Payload, Schema, Session, Statement
+from tsbench.targets.target import Endpoint, Option, Target
 from tsbench.text import shortened
 from tsbench.units import parse_duration_ns
 
@@ -26,21 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.net.tcp import NewWaiter
     from tsbench.servers.cgroup import Group
-    from tsbench.targets.base import Command, ServerObject
-    from tsbench.targets.requirements import Part
+    from tsbench.targets.base import Command
 
 NOTHING = "it keeps nothing, so there is no answer to check"
 
 
 @dataclass(frozen=True, slots=True)
-class NullSchema:
+class NullSchema(Schema):
     """A schema without tables."""
 
     name: str = "none"
     keeps_duplicates: bool = True
-    modes: frozenset[WriteMode] = frozenset(WriteMode)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:  # noqa: ARG002
         return ()
@@ -80,10 +78,8 @@ _behaviours: dict[str, _Behaviour] = {}
 _lock = threading.Lock()
 
 
-class NullSession:
+class NullSession(Session):
     """A session that sleeps instead of sending ops."""
-
-    arrival = None
 
     def __init__(self, behaviour: _Behaviour) -> None:
         self._behaviour = behaviour
@@ -123,76 +119,47 @@ class NullSession:
         """Return no sizes: nothing is stored."""
         return {}
 
-    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:  # noqa: ARG002
-        """Return no objects: nothing is stored."""
-        return ()
-
     def close(self) -> None:
         """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class NullTarget(KeepsAll):
-    """The target without a database. Its sessions yield to gevent, since they only sleep."""
-
-    name: str = "null"
-    durable: bool = False
-    driver: Driver | None = None
-    resolution_ns: int = 1
-    cooperative: bool = True
-    access: Access = Access.ANY_PROCESS
-    embedded: bool = True
-    acknowledges_in_part: bool = False
-    has_counters: bool = False
-    startable: bool = True
-    requirements: tuple[Part, ...] = ()
-
-    @property
-    def schemas(self) -> Mapping[str, NullSchema]:
-        """The only schema, `none`."""
-        return {"none": NullSchema()}
-
-    def check_endpoint(self, endpoint: str) -> None:
-        """Verify the form of an endpoint."""
-        _parse(endpoint)
-
-    def connect(
-        self,
-        endpoint: str,
-        schema: object,
-        *,
-        timeout_s: float = 30.0,
-        connect_timeout_s: float | None = None,
-        waiter: NewWaiter | None = None,
-    ) -> NullSession:
-        """Return a session; the only possible error is an endpoint that cannot be parsed."""
-        del schema, timeout_s, connect_timeout_s, waiter
-        with _lock:
-            if endpoint not in _behaviours:
-                _behaviours[endpoint] = _parse(endpoint)
-            return NullSession(_behaviours[endpoint])
+def connect(of: Endpoint, *_: object, **__: object) -> NullSession:
+    """Return a session, whose behaviour those of one endpoint share."""
+    with _lock:
+        if of.url not in _behaviours:
+            _behaviours[of.url] = _behaviour(of)
+        return NullSession(_behaviours[of.url])
 
 
-_FORM = "null://?service=1ms"
-
-
-def _parse(endpoint: str) -> _Behaviour:
-    given = {"service": "0s", "stall_at": "0s", "stall": "0s"}
-    parts = split(endpoint, _FORM)
-    if parts.scheme != "null":
-        raise UserMistake(f"'{shortened(endpoint)}' is not an endpoint of the target null; write {_FORM}")
-    for key, value in parse_qsl(parts.query):
-        if key not in given:
-            raise UserMistake(f"{shortened(endpoint)}: unknown '{shortened(key)}'; known are {', '.join(given)}")
-        given[key] = value
+def parse(url: str, target: Target) -> Endpoint:
+    """Parse an endpoint whose options are durations."""
+    found = endpoint.parse(url, target, Endpoint, hosts="")
     try:
-        service, stall_at, stall = (parse_duration_ns(given[key]) / 1e9 for key in ("service", "stall_at", "stall"))
+        _behaviour(found)
     except ValueError as error:
-        raise UserMistake(f"{shortened(endpoint)}: {error}") from None
-    return _Behaviour(service, stall_at, stall)
+        raise UserMistake(f"{shortened(url)}: {error}") from None
+    return found
 
 
-TARGET = NullTarget()
+def _behaviour(of: Endpoint) -> _Behaviour:
+    return _Behaviour(*(parse_duration_ns(of.options.get(name, "0s")) / 1e9 for name in _OPTIONS))
+
+
+_OPTIONS = ("service", "stall_at", "stall")
+TARGET = Target(
+    name="null",
+    product="the target null",
+    form="null://?service=1ms",
+    schemes=("null",),
+    schemas={"none": NullSchema()},
+    options=dict.fromkeys(_OPTIONS, Option.LEADS),
+    parser="tsbench.targets.null:parse",
+    opener="tsbench.targets.null:connect",
+    server="tsbench.targets.null:NullServer",
+    durable=False,
+    embedded=True,
+)
+"""Its sessions yield to gevent, since they only sleep."""
 
 
 class NullServer(InMemoryServer):

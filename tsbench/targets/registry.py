@@ -1,4 +1,4 @@
-"""The databases: their targets, and the servers that tsbench can start, by name.
+"""The databases: their targets by name.
 
 A module is imported when its entry is looked up: names can be listed and checked without importing any database, and
 no target's module imports a driver before a session is opened.
@@ -8,29 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tsbench.servers.base import ServerFactory
-    from tsbench.targets.base import Target
-
-T = TypeVar("T")
+    from tsbench.targets.target import Target
 
 
-class _Lazy(Mapping[str, T]):
-    """A table of objects by name, each given as `module:attribute`."""
+class _Targets(Mapping[str, "Target"]):
+    """A table of targets by name, each given as `module:attribute`."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = places
 
-    def __getitem__(self, name: str) -> T:
-        module, _, attribute = self._places[name].partition(":")
-        found: T = getattr(import_module(module), attribute)
+    def __getitem__(self, name: str) -> Target:
+        found: Target = resolve_name(self._places[name])
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -43,7 +37,7 @@ class _Lazy(Mapping[str, T]):
         return len(self._places)
 
 
-TARGETS: Mapping[str, Target] = _Lazy({
+TARGETS: Mapping[str, Target] = _Targets({
     "memory": "tsbench.targets.memory:TARGET",
     "null": "tsbench.targets.null:TARGET",
     "sqlite": "tsbench.targets.sqlite:TARGET",
@@ -54,20 +48,6 @@ TARGETS: Mapping[str, Target] = _Lazy({
     "mongodb": "tsbench.targets.mongodb:TARGET",
     "mariadb": "tsbench.targets.mysql:MARIADB",
     "mysql": "tsbench.targets.mysql:MYSQL",
-})  # fmt: skip
-
-# One entry for each target that declares itself `startable`.
-SERVERS: Mapping[str, ServerFactory] = _Lazy({
-    "memory": "tsbench.targets.memory:MemoryServer",
-    "null": "tsbench.targets.null:NullServer",
-    "sqlite": "tsbench.targets.sqlite.server:SqliteServer",
-    "duckdb": "tsbench.targets.duckdb:DuckdbServer",
-    "postgres": "tsbench.targets.postgres.server:PostgresServer",
-    "influxdb1": "tsbench.targets.influxdb.server:InfluxServer1",
-    "influxdb2": "tsbench.targets.influxdb.server:InfluxServer2",
-    "mongodb": "tsbench.targets.mongodb.server:FerretdbServer",
-    "mariadb": "tsbench.targets.mysql.server:MariadbServer",
-    "mysql": "tsbench.targets.mysql.server:MysqlServer",
 })  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names are quoted, values are parameters
-"""The query compiler for SQL databases: a table per measurement and one `tags` table.
+"""Schemas of SQL databases, and their query compiler: a table per measurement and one `tags` table.
 
 The forms of the queries are TSBS's, completed: both bounds of every window, the key in the answer, and an order where
 people expect one. Each database has a subclass for its dialect.
@@ -7,21 +7,32 @@ people expect one. Each database has a subclass for its dialect.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tsbench.model import OTHERS, Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Rows, Stored
-from tsbench.targets.base import Operation, ServerObject, Statement, others_text
-from tsbench.targets.inventory import Inventory
+from tsbench.encode import sql
+from tsbench.model import (
+    Above,
+    Bucketed,
+    Count,
+    Grouped,
+    Kind,
+    Latest,
+    LatestBuckets,
+    Query,
+    Raw,
+    Stored,
+    WriteMode,
+)
+from tsbench.targets.base import Payload, Schema, Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Aggregate, Kind, Measurement
+    from tsbench.model import Aggregate, Codes, Measurement
+    from tsbench.targets.base import Command
 
 _FUNCTION: dict[Aggregate, str] = {"max": "max", "min": "min", "mean": "avg", "sum": "sum", "count": "count"}
 
@@ -32,38 +43,9 @@ OWN_TAGS = "additional_tags"
 """Name of the column with a measurement's own tags as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteFile(Operation):
-    """Close the session and delete the file that is its database."""
-
-    text: str = "delete file"
-
-
-def objects_in_file(path: Path, tables: Iterable[str], holds: int) -> list[ServerObject]:
-    """Return the tables of a database in one file, which `holds` that many tables of anybody's, and the file."""
-    found = [ServerObject(f"table {name}", (Statement(f"DROP TABLE {quoted(name)}"),)) for name in tables]
-    return [*found, ServerObject(f"file {path}", (DeleteFile(),), str(path.stat().st_ino), holds)]
-
-
 def table_names(measurements: Iterable[Measurement]) -> list[str]:
     """Return the names of the tables of measurements, with that of the tags."""
     return [*(measurement.name for measurement in measurements), "tags"]
-
-
-Fetch: TypeAlias = "Callable[[str], tuple[Sequence[str], Sequence[tuple[Any, ...]]]]"
-"""Executes a statement and returns the names of the answer's columns, and its rows."""
-
-
-def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
-    """Return the inventory of a database; the statement `like_ours` finds the tables with a time as ours have it."""
-    ours = table_names(measurements)
-    tables = tuple(sorted({name for (name,) in fetch(like_ours)[1]} - {*ours}))
-    tags = next((m.tags for m in measurements if m.tags), ())
-    if not series or not tags:
-        return Inventory(tables)
-    columns = ("id", *tags, OTHERS)
-    of, found = fetch('SELECT * FROM "tags"')
-    return Inventory(tables, Rows(columns, stored_records(found, of, columns)))
 
 
 def quoted(name: str) -> str:
@@ -76,15 +58,119 @@ def names(of: Iterable[str]) -> str:
     return ", ".join(map(quoted, of))
 
 
+def column_names(m: Measurement, *, own_tags: bool | None = None) -> list[str]:
+    """Return the columns of a measurement's table, that of its own tags by default only if it has such."""
+    own = bool(m.own_tags) if own_tags is None else own_tags
+    return ["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if own else [])]
+
+
+def question(number: int) -> str:  # noqa: ARG001 - the database counts them itself
+    """Return the placeholder of a parameter (`?`)."""
+    return "?"
+
+
+@lru_cache(maxsize=32)  # 5,000 rows have 60,000 placeholders, which take longer to write than the values
+def insert(m: Measurement, rows: int, verb: str = "INSERT", mark: Callable[[int], str] = question) -> str:
+    """Return the statement that stores some rows, each value of which is a parameter."""
+    columns = column_names(m)
+    return f"{verb} INTO {quoted(m.name)} ({names(columns)}) VALUES {sql.values(len(columns), rows, mark)}"
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTypes:
+    """The types of columns in a dialect: of a table of points, then of the table of tags."""
+
+    time: str
+    tags_id: str
+    floats: str
+    integers: str
+    own_tags: str
+    id: str
+    tag: str
+
+
+class SqlSchema(Schema, ABC):
+    """Base of SQL databases' schemas: a table per measurement, whose `tags_id` is a row of the table `tags`."""
+
+    types: ClassVar[ColumnTypes]
+    max_parameters: ClassVar[int]
+    """Largest number of parameters of a statement."""
+
+    @staticmethod
+    def mark(number: int) -> str:
+        """Return the placeholder of a parameter by its number, from 1."""
+        return question(number)
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
+        """Return the commands that create empty tables in place of existing ones."""
+        of_tags = self.create_tags(tags) if tags else ()
+        tables = [Statement(text) for m in measurements for text in self.create_table(m)]
+        return [*self.drop(measurements), *of_tags, *tables]
+
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
+        """Return the commands that drop the tables and the tags, where they exist."""
+        return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in table_names(measurements)]
+
+    @abstractmethod
+    def create_table(self, m: Measurement) -> list[str]:
+        """Return the statements for the table of one measurement and its indexes."""
+
+    def columns(self, m: Measurement, *, own_tags: bool | None = None) -> str:
+        """Return the columns of a measurement's table with their types; `own_tags` as for `column_names`."""
+        kinds = {Kind.FLOAT: self.types.floats, Kind.INT: self.types.integers}
+        types = {"time": self.types.time, "tags_id": self.types.tags_id, OWN_TAGS: self.types.own_tags}
+        types |= {field.name: kinds[field.kind] for field in m.fields}
+        return ", ".join(f"{quoted(name)} {types[name]}" for name in column_names(m, own_tags=own_tags))
+
+    def tag_table(self, tags: Mapping[str, Codes], more: str = "") -> Statement:
+        """Return the statement that creates the table of tags; `more` follows its columns."""
+        columns = ", ".join(f"{quoted(name)} {self.types.tag}" for name in tags)
+        return Statement(f'CREATE TABLE "tags" ("id" {self.types.id}, {columns}{more})')
+
+    def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
+        """Yield the statements that create the table of tags, with a row for each series."""
+        yield self.tag_table(tags)
+        for piece in sql.chunks(sql.tag_rows(tags), self.max_parameters):
+            values = sql.values(len(piece[0]), len(piece), self.mark)
+            yield Statement(f'INSERT INTO "tags" VALUES {values}', sql.flat(piece))
+
+    def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
+        """Return rows as statements of as many parameters as one may have, for one transaction."""
+        pieces = [
+            Statement(insert(m, len(piece), verb, self.mark), sql.flat(piece))
+            for piece in sql.chunks(rows, self.max_parameters)
+        ]
+        return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
+
+
+def key_of(tags: Mapping[str, Codes]) -> str:
+    """Return the column of the table of tags by which rows are looked up, which is the first."""
+    return quoted(next(iter(tags)))
+
+
+def tables_of(measurements: Sequence[Measurement]) -> list[str]:
+    """Return the names of the tables that `create` makes; `tags` is one of them only if a measurement has tags."""
+    return [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
+
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
 class SqlText(ABC):
     """Compilation of one query. Parameters are collected in the order of their placeholders in the text."""
 
     def __init__(self) -> None:
         self.params: list[Any] = []
 
-    @abstractmethod
+    unique = '"time"'
+    """The column by which the newest row of a series is looked up."""
+
     def mark(self, number: int) -> str:
         """Return the placeholder for a parameter by its number, from 1."""
+        return question(number)
 
     @abstractmethod
     def bound(self, time_ns: int) -> Any:
@@ -94,13 +180,31 @@ class SqlText(ABC):
     def bucket(self, column: str, bucket_ns: int) -> str:
         """Return the expression for the start of the bucket that contains a time."""
 
-    @abstractmethod
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition that a column holds one of the keys."""
+        return f"{column} IN ({', '.join(self.arg(key) for key in keys)})" if keys else "FALSE"
 
-    @abstractmethod
     def latest(self, query: Latest) -> str:
-        """Return the text for the newest row of every series; only for measurements with tags."""
+        """Return the text for the newest row of every series, one look-up per row of the tags; only with tags."""
+        same = 'm."tags_id" = t."id" AND ' if self.unique == SqlText.unique else ""
+        newest, where = self.look_up(query, f"x.{self.unique}")
+        return (
+            f'SELECT m."time", t.{quoted(query.measurement.key or "")}, {fields("m", query.fields)}\n'
+            f'FROM "tags" t JOIN {quoted(query.measurement.name)} m ON {same}m.{self.unique} = (\n'
+            f"{newest}\n)\n{where}"
+        ).rstrip()
+
+    def look_up(self, query: Latest, columns: str) -> tuple[str, str]:
+        """Return the subquery for columns `x` of the newest row of the series `t`, and the condition for its keys."""
+        m = query.measurement
+        before = f' AND x."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
+        where = self.chosen(m, query.keys, tag_table="t")
+        newest = (
+            f"  SELECT {columns} FROM {quoted(m.name)} x\n"
+            f'  WHERE x."tags_id" = t."id"{before}\n'
+            '  ORDER BY x."time" DESC LIMIT 1'
+        )
+        return newest, f"WHERE {where[0]}" if where else ""
 
     def statement(self, query: Query) -> Statement:
         """Return the query's text and parameters."""
@@ -235,43 +339,3 @@ class SqlText(ABC):
 def fields(table: str, of: Iterable[str]) -> str:
     """Return the columns of one table, in order."""
     return ", ".join(f"{table}.{quoted(name)}" for name in of)
-
-
-def stored_records(
-    found: Sequence[tuple[Any, ...]], of: Sequence[str], columns: tuple[str, ...]
-) -> list[tuple[Any, ...]]:
-    """Return the rows of a `Stored` under its columns; `of` names those of the answer."""
-    at = of.index(TAGS_FOLLOW) if TAGS_FOLLOW in of else len(of)
-    places = {name: at + 1 + i for i, name in enumerate(of[at + 1 :])}
-    places |= {name: i for i, name in enumerate(of[:at])}
-    own_at = places.get(OWN_TAGS)
-    ours = {places[name] for name in columns if name in places} | {at, own_at}
-    ours |= {i for i, name in enumerate(of) if name == ("tags_id" if i < at else "id")}
-    others = [(name, i) for i, name in enumerate(of) if i not in ours]
-    if not others and all(name in places for name in columns[:-1]):
-        known = itemgetter(*(places[name] for name in columns[:-1]))
-        if own_at is None or not any(row[own_at] for row in found):
-            return [(*known(row), None) for row in found]
-    return [_stored_record(row, columns, places, own_at, others) for row in found]
-
-
-def _stored_record(
-    row: tuple[Any, ...],
-    columns: tuple[str, ...],
-    places: Mapping[str, int],
-    own_at: int | None,
-    others: Sequence[tuple[str, int]],
-) -> tuple[Any, ...]:
-    own = {} if own_at is None else _own_tags(row[own_at])
-    values = [row[places[name]] if name in places else own.pop(name, None) for name in columns[:-1]]
-    return (*values, others_text({**own, **{name: row[i] for name, i in others}}))
-
-
-def _own_tags(stored: Any) -> dict[str, Any]:
-    """Return a row's own tags by name; any other text is one value under the column's name."""
-    if isinstance(stored, str):
-        try:
-            stored = json.loads(stored)
-        except ValueError:
-            return {OWN_TAGS: stored}
-    return dict(stored) if isinstance(stored, dict) else {OWN_TAGS: stored}

@@ -15,7 +15,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.postgres.server import PostgresServer
-from tsbench.targets.registry import SERVERS, TARGETS
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,12 +43,13 @@ DATABASES: dict[str, tuple[Callable[[Path], Server], str, Layouts, Any]] = {
         hands.of_version_1,
     ),
     "InfluxDB 2": (InfluxServer2, "influxdb2", [("tags", influxdb.MANIPULATIONS)], hands.of_version_2),
-    "SQLite": (lambda place: SERVERS["sqlite"](place, {}), "sqlite", [*_of_sql("sqlite")], sql.of_sqlite),
-    "DuckDB": (lambda place: SERVERS["duckdb"](place, {}), "duckdb", [*_of_sql("duckdb")], sql.of_duckdb),
-    "MariaDB": (lambda place: SERVERS["mariadb"](place, {}), "mariadb", [*_of_sql("mariadb")], sql.of_mysql),
-    "MySQL": (lambda place: SERVERS["mysql"](place, {}), "mysql", [*_of_sql("mysql")], sql.of_mysql),
+    "SQLite": (lambda place: TARGETS["sqlite"].new_server(place, {}), "sqlite", [*_of_sql("sqlite")], sql.of_sqlite),
+    "DuckDB": (lambda place: TARGETS["duckdb"].new_server(place, {}), "duckdb", [*_of_sql("duckdb")], sql.of_duckdb),
+    "MariaDB": (lambda place: TARGETS["mariadb"].new_server(place, {}), "mariadb", [*_of_sql("mariadb")], sql.of_mysql),
+    "MySQL": (lambda place: TARGETS["mysql"].new_server(place, {}), "mysql", [*_of_sql("mysql")], sql.of_mysql),
     "FerretDB": (
-        lambda place: SERVERS["mongodb"](place, {"fsync": "off"}), "mongodb", [*mongodb.BY_LAYOUT.items()], mongodb.Hand
+        lambda place: TARGETS["mongodb"].new_server(place, {"fsync": "off"}), "mongodb",
+        [*mongodb.BY_LAYOUT.items()], mongodb.Hand,
     ),
 }  # fmt: skip
 """Per database: how it is started, target, layouts with their manipulations, and who carries them out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -23,6 +24,42 @@ if TYPE_CHECKING:
 
 LOCUSTFILE = Path(__file__).parents[3] / "locustfiles" / "postgres.py"
 SECONDS = 8
+
+DELAY_MS = 50
+SLOW_DOOR = """
+import asyncio, sys, time
+
+path, delay_s, host = sys.argv[1], float(sys.argv[2]) / 1e3, sys.argv[3]
+
+async def serve(reader, writer):
+    server, sink = await asyncio.open_unix_connection(path)
+    asked_ns = 0
+
+    async def ask():
+        nonlocal asked_ns
+        while data := await reader.read(65_536):
+            asked_ns = time.perf_counter_ns()
+            sink.write(data)
+        sink.close()
+
+    async def answer():
+        while data := await server.read(65_536):
+            await asyncio.sleep(delay_s)
+            if b"INSERT 0 1\\0" in data:
+                print((time.perf_counter_ns() - asked_ns) / 1e6, flush=True)
+            writer.write(data)
+        writer.close()
+
+    await asyncio.gather(ask(), answer())
+
+async def main():
+    door = await asyncio.start_server(serve, host, 0)
+    print(door.sockets[0].getsockname()[1], flush=True)
+    await door.serve_forever()
+
+asyncio.run(main())
+"""
+"""A way to the server's socket by TCP; it prints its port, and then of each INSERT of a row for how many ms it took."""
 
 pytestmark = pytest.mark.netns
 
@@ -53,8 +90,11 @@ def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> su
         )
 
 
-def distributed(hosts, tmp_path, server, *, blind, kill=None):
-    """Run on the hosts, kill the worker `kill` in the middle; return the summary and the exit code."""
+def distributed(hosts, tmp_path, server, *, blind, kill=None, place=None):
+    """Run on the hosts, kill the worker `kill` in the middle; return the summary, the exit code and the log.
+
+    The server is at its socket, or at `place` (host and port).
+    """
     results = tmp_path / "results"
     results.mkdir()
     # the file system is shared, and with it the server's socket, which no network namespace hides
@@ -63,6 +103,8 @@ def distributed(hosts, tmp_path, server, *, blind, kill=None):
     passfile.write_text(f"*:*:*:postgres:{server._password()}\n")
     sockets = server.settings()["unix_socket_directories"]
     endpoint = f"postgresql://postgres@/postgres?host={sockets}&port={server._port}&passfile={passfile}"
+    if place is not None:
+        endpoint = f"postgresql://postgres@{place}/postgres?passfile={passfile}"
     options = ["--master", "--headless", "--expect-workers", "2", "-u", "8", "-r", "8", "-t", f"{SECONDS}s"]
     options += ["--master-bind-host", f"{NETWORK}.1", "--endpoint", endpoint, "--results", str(results)]
     options += ["--load-window", "2h", "--warmup", "1s", "--stop-timeout", "10", "--only-summary"]
@@ -100,6 +142,25 @@ def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, se
     assert summary["validity"]["checks"]["workers"]["counts"] == {"workers": 2}
     assert summary["writes"]["acknowledged"] == summary["writes"]["stored"]
     assert code == (1 if disturbances(summary) else 0), summary["validity"]
+
+
+def test_workers_on_other_hosts_have_the_kernels_stamps(hosts, tmp_path, server):
+    path = f"{server.settings()['unix_socket_directories']}/.s.PGSQL.{server._port}"
+    words = [sys.executable, "-c", SLOW_DOOR, path, str(DELAY_MS), f"{NETWORK}.1"]
+    took = tmp_path / "took.txt"
+    with took.open("wb") as out:
+        door = subprocess.Popen(["ip", "netns", "exec", hosts[0], *words], stdout=out)
+    wait_for(lambda: b"\n" in took.read_bytes())
+    port = took.read_text().split()[0]
+    summary, _, log = distributed(hosts, tmp_path, server, blind=True, place=f"{NETWORK}.1:{port}")
+    door.kill()
+    door.wait()
+    assert "Traceback" not in log
+    written = summary["measured"]["ops"]["write-1"]
+    assert (written["read"], written["stepped"]) == (0, 0)
+    assert written["count"] > 20
+    own_ms = statistics.median(float(line) for line in took.read_text().split()[1:])
+    assert written["service_ns"]["p50"] / 1e6 == pytest.approx(own_ms, rel=0.05, abs=2)
 
 
 def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, server):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
+    from tsbench.targets.target import Target
 
 ENDLESS = Statement("SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range + b.range < 0")
 
@@ -202,4 +204,21 @@ def test_times_and_buckets_finer_than_a_microsecond_are_refused() -> None:
 def test_facts_state_the_threads(tmp_path: Path) -> None:
     session = TARGET.connect(f"duckdb://{tmp_path / 'x.duckdb'}", COLUMNS)
     assert session.facts()["threads"] == "1"
+    session.close()
+
+
+def test_an_interrupted_write_is_unknown_only_if_the_interrupt_may_have_met_the_commit(tmp_path: Path) -> None:
+    session = TARGET.connect(f"duckdb://{tmp_path / 'x.duckdb'}", COLUMNS, timeout_s=1.0)
+    session.run(COLUMNS.create([CPU], data.shared_tags()))
+    batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + 1_000])
+    endless = Statement(f"INSERT INTO cpu SELECT * FROM cpu WHERE ({ENDLESS.text}) = 0")
+    session.write(COLUMNS.encode(batch, WriteMode.BULK))
+    alone = replace(COLUMNS.encode(batch, WriteMode.BULK), text=endless.text)
+    several = COLUMNS.encode(batch, WriteMode.MULTI)
+    several.data.append(endless)
+    for payload, outcome in ((alone, Outcome.UNKNOWN), (several, Outcome.FAILED)):
+        with pytest.raises(OpError) as caught:
+            session.write(payload)
+        assert (caught.value.outcome, caught.value.cause) == (outcome, "timeout")
+        assert session.query(Statement("SELECT count(*) FROM cpu"), ("n",)).records == [(2,)]
     session.close()

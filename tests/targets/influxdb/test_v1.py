@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.servers.base import Server
-    from tsbench.targets.base import Schema, Session, Target
+    from tsbench.targets.base import Schema, Session
+    from tsbench.targets.target import Target
 
 _numbers = itertools.count()
 
@@ -220,7 +221,7 @@ def test_a_login_is_needed_where_the_server_wants_one(
     [
         ("http://h:8086", "names no database"),
         ("http://h:8086/a/b", "names no database"),
-        ("http://h:x/db", "not an InfluxDB endpoint"),
+        ("http://h:x/db", "not an endpoint of InfluxDB"),
         ("http://h/db?rp=autogen", "must begin with tsbench"),
         ("http://h/db?retention=5 years", "no duration"),
         ("http://h/db?consistency=maybe", "any, one, quorum and all"),

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.servers.base import Server
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
+    from tsbench.targets.target import Target
 
 _numbers = itertools.count()
 

@@ -14,7 +14,7 @@ from tsbench.results.rundir import RunDir
 from tsbench.run import environment
 from tsbench.run.preparation import is_durable
 from tsbench.targets.mongodb import TARGET
-from tsbench.targets.mongodb.durability import durability, majority_journals
+from tsbench.targets.mongodb.commands import durability, majority_journals
 from tsbench.targets.mongodb.schemas import PER_POINT
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_a_run_is_as_durable_as_its_server_says(said: dict[str, str], tmp_path: 
 
 @pytest.mark.mongodb
 def test_a_real_server_says_whether_it_is_durable(mongodb_endpoint: str) -> None:
-    session = TARGET.connect(mongodb_endpoint, PER_POINT)
+    session: Any = TARGET.connect(mongodb_endpoint, PER_POINT)
     facts = session.facts()
     assert facts["durable"] in {"yes", "no"}
     setting = majority_journals(session._permitted("replSetGetConfig"))

@@ -36,8 +36,8 @@ def test_rows_that_the_server_deleted_since_they_were_old_are_no_loss(mongodb_en
     start_ns = (int(time.time()) - TICKS * INTERVAL_S) * NS_PER_S
     world = World(WorldSpec("cpu-only", 4, SEED, start_ns, INTERVAL_S * NS_PER_S, 2))
     url = f"{mongodb_endpoint}?expireAfterSeconds={after_s}"
-    assert TARGET.expires_after_s(mongodb_endpoint) is None
-    expiry = Expiry.of(TARGET.expires_after_s(url))
+    assert TARGET.parse(mongodb_endpoint).expire_after_s is None
+    expiry = Expiry.of(TARGET.parse(url).expire_after_s)
     stand = Stand(world, TARGET, PER_POINT, url, TICKS, expiry=expiry).load().write(tmp_path, 4)
     session, deadline = stand.connect(), time.monotonic() + DEADLINE_S
     while count_stored(session, PER_POINT, world.measurements) > 4 * (TICKS - EXPIRED) + 40:

@@ -47,9 +47,9 @@ def test_the_plan_has_the_figures_of_the_chosen_plan(answer: dict[str, Any], fig
 
 @pytest.mark.mongodb
 def test_a_real_server_says_which_index_it_uses_and_leaves_open_what_it_does_not_tell(mongodb_endpoint: str) -> None:
-    accesses = {}
+    accesses: dict[str, Any] = {}
     for schema in (PER_POINT, PER_POINT_INDEXED):
-        session = TARGET.connect(mongodb_endpoint, schema)
+        session: Any = TARGET.connect(mongodb_endpoint, schema)
         session.run(schema.create([CPU], data.shared_tags()))
         times = [START_NS + i * S for i in range(2_000)]
         session.write(schema.encode(data.batch(CPU, data.shared_tags(), time_ns=times), WriteMode.BULK))

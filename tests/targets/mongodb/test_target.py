@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,8 @@ from tsbench.targets.mongodb import TARGET
 from tsbench.targets.mongodb.schemas import BUCKETED, PER_POINT, PER_VALUE, TIMESERIES, TIMESERIES_INDEXED
 
 if TYPE_CHECKING:
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
+    from tsbench.targets.target import Target
 
 pytestmark = pytest.mark.mongodb
 
@@ -170,7 +171,8 @@ def test_the_newest_rows_of_hourly_documents_are_looked_for_in_the_newest_hours_
 
 
 def test_sessions_of_a_process_share_one_client(mongodb_endpoint: str) -> None:
-    first, second = (TARGET.connect(mongodb_endpoint, PER_POINT) for _ in range(2))
+    connected: list[Any] = [TARGET.connect(mongodb_endpoint, PER_POINT) for _ in range(2)]
+    first, second = connected
     assert first._shared.client is second._shared.client
     first.close()
     assert second.facts()["version"]
@@ -178,12 +180,12 @@ def test_sessions_of_a_process_share_one_client(mongodb_endpoint: str) -> None:
 
 
 def test_a_write_goes_on_over_a_new_connection_after_its_own_is_broken(mongodb_endpoint: str) -> None:
-    session = TARGET.connect(mongodb_endpoint, PER_POINT)
+    session: Any = TARGET.connect(mongodb_endpoint, PER_POINT)
     session.run(PER_POINT.create([CPU], data.shared_tags()))
     payload = PER_POINT.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.SINGLE)
     assert session.write(payload) == 1
     assert session._messages is not None
-    session._messages._wire._socket.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]
+    session._messages._wire._socket.shutdown(socket.SHUT_RDWR)
     with pytest.raises(OpError) as caught:
         session.write(payload)
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "connection")
@@ -207,6 +209,6 @@ def test_a_write_goes_on_over_a_new_connection_after_its_own_is_broken(mongodb_e
 )
 def test_a_wrong_endpoint_is_the_users_mistake_in_one_line(endpoint: str, said: str) -> None:
     with pytest.raises(UserMistake, match=said) as caught:
-        TARGET.check_endpoint(endpoint)
+        TARGET.parse(endpoint)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)

@@ -6,7 +6,7 @@ import itertools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tsbench.targets.mysql.endpoint import parse
+from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,16 +20,16 @@ def bare(url: str) -> Iterator[Any]:
     import MySQLdb
 
     name = url.partition(":")[0]
-    of = parse(url, name, name)
+    of: Any = get(name).parse(url)
     connection = MySQLdb.connect(
         host=of.host, port=of.port, user=of.user, password=of.password(), autocommit=True, charset="utf8mb4"
     )
     cursor = connection.cursor()
     try:
         cursor.execute("SET sql_mode = 'ANSI_QUOTES'")
-        cursor.execute("SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s", (of.database,))
+        cursor.execute("SELECT count(*) FROM information_schema.schemata WHERE schema_name = %s", (of.path,))
         if cursor.fetchone()[0]:
-            cursor.execute(f'USE "{of.database}"')
+            cursor.execute(f'USE "{of.path}"')
         yield cursor
     finally:
         connection.close()

@@ -16,13 +16,13 @@ from tsbench.workload.world import World, WorldSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.targets.base import Session
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer
-    from tsbench.targets.mysql.session import MysqlSession
 
 SERIES, TICKS = 100, 300
 
 
-def rows_touched(session: MysqlSession) -> int:
+def rows_touched(session: Session) -> int:
     """How many rows the session's last statements looked at."""
     text = "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%'"
     return sum(int(value) for _, value in session.query(Statement(text), ("name", "value")).records)

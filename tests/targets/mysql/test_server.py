@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tsbench.targets.mysql import MysqlTarget
+    from tsbench.targets.target import Target
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(
     mysql_server: Callable[[str], MariadbServer | MysqlServer],
     tmp_path: Path,
-    target: MysqlTarget,
+    target: Target,
     make: type[MariadbServer | MysqlServer],
     schemas: tuple[str, ...],
     log: str,

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import pytest
@@ -18,16 +18,14 @@ from tsbench.errors import UserMistake
 from tsbench.model import Count, OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
-from tsbench.targets.mysql.endpoint import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tsbench.targets.base import Session
-    from tsbench.targets.mysql import MysqlTarget
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer
-    from tsbench.targets.mysql.session import MysqlSession
+    from tsbench.targets.target import Target
 
 SCHEMA = MARIADB.schemas["innodb"]
 SLOW = "SELECT 1 FROM information_schema.schemata WHERE SLEEP(60)"
@@ -46,11 +44,11 @@ def url(request: pytest.FixtureRequest, mysql_server: Callable[[str], MariadbSer
         yield url
 
 
-def target_of(url: str) -> MysqlTarget:
+def target_of(url: str) -> Target:
     return {"mariadb": MARIADB, "mysql": MYSQL}[url.partition(":")[0]]
 
 
-def connected(url: str, *, timeout_s: float = 30.0) -> MysqlSession:
+def connected(url: str, *, timeout_s: float = 30.0) -> Any:
     return target_of(url).connect(url, SCHEMA, timeout_s=timeout_s)
 
 
@@ -192,7 +190,7 @@ def test_dropping_is_harmless_where_not_even_the_database_is(url: str) -> None:
     assert session.objects([CPU]) == []
     session.run(SCHEMA.create([CPU], data.shared_tags()))
     table, tags, database = session.objects([CPU])
-    assert (database.name, database.holds) == (f"database {parse(url, target_of(url).name, '').database}", 2)
+    assert (database.name, database.holds) == (f"database {urlsplit(url).path[1:]}", 2)
     session.run([*table.remove, *tags.remove])
     (database,) = session.objects([CPU])
     assert database.holds == 0
@@ -222,8 +220,8 @@ def test_a_refused_login_is_one_line_with_the_cure(url: str, monkeypatch: pytest
 
 
 def test_endpoints_are_parsed_and_mistakes_named() -> None:
-    of = parse("mariadb://me@db.example/tsbench_x?password_file=/p", "mariadb", "MariaDB")
-    assert (of.host, of.port, of.user, of.database) == ("db.example", 3306, "me", "tsbench_x")
+    of = MARIADB.parse("mariadb://me@db.example/tsbench_x?password_file=/p")
+    assert (of.host, of.port, of.user, of.path) == ("db.example", 3306, "me", "tsbench_x")
     for endpoint, said in {
         "mariadb://me@h:99999/tsbench": "h:99999/tsbench",
         "mariadb://me@h/sales": "name a database that begins with tsbench",
@@ -238,5 +236,5 @@ def test_endpoints_are_parsed_and_mistakes_named() -> None:
         "mariadb://me:secret@h/tsbench": "holds a password",
     }.items():
         with pytest.raises(UserMistake, match=said) as caught:
-            parse(endpoint, "mariadb", "MariaDB")
+            MARIADB.parse(endpoint)
         assert "secret@" not in str(caught.value)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement, WriteMode
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer
+    from tsbench.targets.target import Target
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tsbench.model import Rows
-    from tsbench.targets.mysql import MysqlTarget
+    from tsbench.targets.target import Target
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def certificate() -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def cipher(target: MysqlTarget, url: str) -> str:
+def cipher(target: Target, url: str) -> str:
     """Connect, and return the cipher that the server says it uses."""
     session = target.connect(url, target.schemas["innodb"])
     try:

@@ -4,7 +4,7 @@ import json
 import signal
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.targets.contract_base import Alteration, Point
-    from tsbench.targets.base import Payload, Schema, Session, Target
+    from tsbench.targets.base import Payload, Schema, Session
+    from tsbench.targets.target import Target
 
 
 class TestSqlite(TargetContract):
@@ -139,4 +140,21 @@ def test_ctrl_c_in_the_middle_of_a_statement_is_ctrl_c_and_no_error_of_the_datab
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert session.query(Statement("SELECT 1"), ("n",)).records == [(1,)]
+    session.close()
+
+
+def test_an_interrupted_write_is_unknown_only_if_the_interrupt_may_have_met_the_commit(sqlite_endpoint: str) -> None:
+    session: Any = TARGET.connect(sqlite_endpoint, WAL, timeout_s=0.5)
+    shared = data.shared_tags()
+    session.run(WAL.create([CPU], shared))
+    times = [START_NS + i * S for i in range(500)]
+    session.write(WAL.encode(data.batch(CPU, shared, time_ns=times), WriteMode.BULK))
+    slow = "SELECT count(*) FROM cpu a, cpu b, cpu c, cpu d, cpu e WHERE a.time + b.time + c.time + d.time < e.time"
+    session.run([Statement(f"CREATE TRIGGER slow AFTER INSERT ON cpu BEGIN {slow}; END")])
+    one = data.batch(CPU, shared, time_ns=[START_NS - S])
+    for mode, outcome in ((WriteMode.SINGLE, Outcome.UNKNOWN), (WriteMode.MULTI, Outcome.FAILED)):
+        with pytest.raises(OpError) as caught:
+            session.write(WAL.encode(one, mode))
+        assert (caught.value.outcome, caught.value.cause) == (outcome, "timeout"), mode
+        assert session.query(Statement("SELECT count(*) FROM cpu"), ("n",)).records == [(500,)]
     session.close()

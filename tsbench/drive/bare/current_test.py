@@ -14,13 +14,13 @@ import gevent
 from gevent.lock import RLock
 from locust.runners import STATE_RUNNING, STATE_SPAWNING
 
+from tsbench.clock import epoch_ns
 from tsbench.drive.bare import options
 from tsbench.drive.bare.helper import HelperProcess
 from tsbench.drive.bare.spec import spec_of, with_form
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.epoch import epoch_ns
 from tsbench.run.cleanup import left_lines
 from tsbench.targets import credentials
 from tsbench.units import NS_PER_S

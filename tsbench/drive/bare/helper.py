@@ -36,7 +36,7 @@ from tsbench.run import assessment
 from tsbench.run.lifecycle import Parts, PartsOf, real_parts, run_cell
 from tsbench.scenario.spec import RunSpec
 from tsbench.servers.children import Channel, Child, program, standard_pipes
-from tsbench.targets.registry import SERVERS
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from tsbench.servers.base import Server
@@ -170,7 +170,7 @@ class HelperProcess:
         reason = f"the helper process has ended ({how})" + (f": {said}" if said else "")
         run = RunDir(self._results / f"{self._spec.id}.partial")
         if not self._spec.target.endpoint:
-            SERVERS[self._spec.target.name](run / "server", self._spec.target.settings).remove()
+            TARGETS[self._spec.target.name].new_server(run / "server", self._spec.target.settings).remove()
         summary = _nothing(self._spec, reason)
         with suppress(Broken, OSError):
             summary = assessment.salvage(run, self._spec, reason)

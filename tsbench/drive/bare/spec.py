@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
-    from tsbench.targets.base import Target
+    from tsbench.targets.target import Target
 
 PLACE = "options"
 OPTIONS = {

@@ -24,7 +24,7 @@ from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.report import expect_packages
 from tsbench.scenario.validation import undrivable
 from tsbench.targets import registry
-from tsbench.targets.base import require_driver
+from tsbench.targets.target import require_driver
 
 if TYPE_CHECKING:
     from locust.env import Environment

@@ -73,7 +73,7 @@ _OTHER_PORT = "choose another with --master-bind-port and --master-port"
 
 
 class _Secured:
-    """One end of the connections: encrypts Locust's socket before it is used, and listens to what becomes of it."""
+    """One end of the connections: encrypts Locust's socket before its use, and reads ZeroMQ's events."""
 
     socket = locust_internals.prepared_socket("_secure")
     _secure_end: Callable[[Any], None]

@@ -21,20 +21,19 @@ import psutil
 from gevent.event import Event
 from locust.runners import STATE_MISSING
 
+from tsbench.clock import Ping, epoch_ns, offset_ns
 from tsbench.drive import locust_internals
 from tsbench.drive.cluster import files
-from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.cluster.messages import DRAINED, FILE, GO, PING, PONG, RATE, READY, SHARE, STOP, STOPPED, USER
-from tsbench.drive.due_times import Clock
+from tsbench.drive.run_plan import RunTimes
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.epoch import epoch_ns
 from tsbench.results.process import Share, Worker
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import how_it_ended
 from tsbench.targets import credentials, registry
-from tsbench.targets.op_context import caused_line
+from tsbench.targets.session import caused_line
 from tsbench.text import printable_line
 from tsbench.units import NS_PER_S
 
@@ -196,9 +195,9 @@ class MasterProtocol:
             values += [msg.data["time_ns"], epoch_ns()]
             answered.set()
 
-    def go(self, clock: Clock) -> None:
+    def go(self, times: RunTimes) -> None:
         """Send the start signal to all workers; after it, another measured window."""
-        self._runner.send_message(GO, {"go_ns": clock.go_ns, "start_ns": clock.start_ns, "end_ns": clock.end_ns})
+        self._runner.send_message(GO, {"go_ns": times.go_ns, "start_ns": times.start_ns, "end_ns": times.end_ns})
 
     def _on_user(self, msg: Any, **_: Any) -> None:
         del msg
@@ -262,7 +261,7 @@ class Role(Protocol):
         """Prepare a share of a run."""
         ...
 
-    def go(self, clock: Clock) -> None:
+    def go(self, times: RunTimes) -> None:
         """Start the clock."""
         ...
 
@@ -363,7 +362,7 @@ class WorkerProtocol:
         gevent.spawn(self._runner.send_message, DRAINED, {})
 
     def _on_go(self, msg: Any, **_: Any) -> None:
-        self._role.go(Clock(msg.data["go_ns"], msg.data["start_ns"], msg.data["end_ns"]))
+        self._role.go(RunTimes(msg.data["go_ns"], msg.data["start_ns"], msg.data["end_ns"]))
 
     def _on_stop(self, *_: Any, **__: Any) -> None:  # before 2.47 Locust calls concurrent listeners by position
         self.has_share, self._master_pid = False, None

@@ -6,6 +6,8 @@ tabs, and draws a page of its own, `/tsbench`.
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from subprocess import DEVNULL
 from tempfile import TemporaryFile
@@ -23,19 +25,22 @@ from locust.runners import (
     MasterRunner,
 )
 
+from tsbench.clock import epoch_ns
+from tsbench.collect.processes import HostCollector, Tree
 from tsbench.drive import locust_internals
 from tsbench.drive.webui import login, start_form, tabs
-from tsbench.drive.webui.host_monitor import HostMonitor
 from tsbench.drive.webui.live_figures import Figures, Updates
 from tsbench.drive.webui.start_form import Stage, TestState
 from tsbench.servers.children import Child, program
 from tsbench.targets import credentials
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from locust.env import Environment
 
+    from tsbench.collect.base import Row
     from tsbench.drive.coordinator import Coordinator
     from tsbench.drive.load_process import LoadProcess
     from tsbench.drive.run_plan import RunPlan
@@ -184,12 +189,23 @@ class WebPage:
             self._state.end(None, "The test ended before it had begun to measure.")
 
     def _watch(self) -> None:
-        HostMonitor(self._test.server_pids, self._look).run()
+        """Sample this host once a second, in a thread of the pool: the event loop must not wait for it."""
+        pids, pool = self._test.server_pids, gevent.get_hub().threadpool
+        host, server = HostCollector(Tree(lambda: [os.getpid()], without=pids)), Tree(pids)
 
-    def _look(self, row: dict[str, float]) -> None:
-        if self._running:
-            self.figures.host.append(row)
-            self._take()
+        def sample(passed_s: float) -> Row:
+            used = {f"server_{name}": value for name, value in server.usage(passed_s).items()}
+            return {"second": epoch_ns() / NS_PER_S, **host.sample(passed_s), **(used if pids() else {})}
+
+        last = time.monotonic()
+        pool.apply(sample, (0.0,))  # start of the first difference
+        while True:
+            gevent.sleep(1.0)
+            passed_s, last = time.monotonic() - last, time.monotonic()
+            row = pool.apply(sample, (passed_s,))
+            if self._running:
+                self.figures.host.append({name: float(value) for name, value in row.items()})
+                self._take()
 
     def _take(self) -> None:
         if self._updates is not None:

@@ -97,8 +97,8 @@ def _host_row(who: str, row: Mapping[str, float], prefix: str, note: str) -> Row
         "who": who,
         "cpu": value("cpu_percent", 1),
         "memory": value("memory_bytes" if not prefix else "rss_bytes", MB),
-        "read": value("read_bytes", MB),
-        "write": value("write_bytes", MB),
+        "read": value("read_bytes" if prefix else "disk_read_bytes", MB),
+        "write": value("write_bytes" if prefix else "disk_write_bytes", MB),
         "note": note,
     }
 

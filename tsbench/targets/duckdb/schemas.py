@@ -4,36 +4,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import pgcopy, sql
-from tsbench.model import Kind, WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported, encode_slices, expressible
-from tsbench.targets.op_context import undecodable
-from tsbench.targets.sql import SqlText, fields, names, quoted
+from tsbench.model import WriteMode
+from tsbench.targets.base import Payload, Statement, Unsupported, expressible
+from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, column_names, fields, insert, names, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch, Codes, Latest, Measurement, Query
+    from tsbench.model import Batch, Latest, Measurement, Query
 
 BATCH = "tsbench_batch"
 """Name by which a bulk write's statement refers to the session's columns."""
-MAX_PARAMETERS = 16_384  # of one statement: DuckDB has no limit, but binding them takes 15 us each
-_COLUMN_TYPE = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
 
 
 class _Text(SqlText):
     """DuckDB dialect of the query compiler; times are TIMESTAMP, microseconds in UTC without a zone."""
-
-    def mark(self, number: int) -> str:  # noqa: ARG002 - DuckDB counts them itself
-        return "?"
 
     def bound(self, time_ns: int) -> datetime:
         return sql.ceil_datetime(time_ns).replace(tzinfo=None)
@@ -43,9 +36,6 @@ class _Text(SqlText):
             raise Unsupported(f"DuckDB counts microseconds; it has no bucket of {bucket_ns} ns")
         # Without an origin, buckets of days and weeks begin on Monday, 2000-01-03.
         return f"time_bucket(INTERVAL '{bucket_ns // 1_000} microseconds', {column}, TIMESTAMP '1970-01-01')"
-
-    def among(self, column: str, keys: Sequence[str]) -> str:
-        return f"{column} IN ({', '.join(self.arg(key) for key in keys)})" if keys else "FALSE"
 
     def latest(self, query: Latest) -> str:
         # One pass over the columns asked for, without a sort: there is no index to look a series up in.
@@ -66,57 +56,34 @@ class _Text(SqlText):
 
 
 @dataclass(frozen=True, slots=True)
-class DuckdbSchema:
+class DuckdbSchema(SqlSchema):
     """A schema of DuckDB: tables of measurements and tags without indexes; row groups are skipped by min and max."""
 
     name: str
     keeps_duplicates: bool = True
-    modes: frozenset[WriteMode] = frozenset(WriteMode)
+    types: ClassVar = ColumnTypes(
+        "TIMESTAMP NOT NULL", "INTEGER NOT NULL", "DOUBLE", "BIGINT", "VARCHAR", "INTEGER", "VARCHAR"
+    )
+    max_parameters: ClassVar = 16_384  # DuckDB has no limit, but binding them takes 15 us each
 
-    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Return the statements that create empty tables in place of existing ones."""
-        made = list(self.drop(measurements))
-        if tags:
-            made.append(Statement(f'CREATE TABLE "tags" ("id" INTEGER, {_columns_of(tags, "VARCHAR")})'))
-            pieces = sql.chunks(sql.tag_rows(tags), MAX_PARAMETERS)
-            made += [
-                Statement(f'INSERT INTO "tags" VALUES {_marks(len(piece[0]), len(piece))}', sql.flat(piece))
-                for piece in pieces
-            ]
-        for m in measurements:
-            columns = ['"time" TIMESTAMP NOT NULL', *(['"tags_id" INTEGER NOT NULL'] if m.tags else [])]
-            columns += [f"{quoted(f.name)} {_COLUMN_TYPE[f.kind]}" for f in m.fields]
-            columns += ['"additional_tags" VARCHAR'] if m.own_tags else []
-            made.append(Statement(f"CREATE TABLE {quoted(m.name)} ({', '.join(columns)})"))
-        return made
-
-    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Return the statements that drop the tables and the tags, where they exist."""
-        return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in (*(m.name for m in measurements), "tags")]
+    def create_table(self, m: Measurement) -> list[str]:
+        """Return the statement for the table of one measurement."""
+        return [f"CREATE TABLE {quoted(m.name)} ({self.columns(m)})"]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002 - a checkpoint covers all tables
         """Return the statement that writes the log into the file, compressed."""
         return [Statement("CHECKPOINT")]
 
-    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
+    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return one row, statements of many rows for one transaction, or columns that DuckDB reads directly."""
-        if mode is WriteMode.SINGLE and len(batch) != 1:
-            raise Unsupported(f"single writes take one point, not {len(batch)}")
         m = batch.measurement
         if mode is WriteMode.BULK:
-            table = _arrow(batch)
-            return Payload(mode, m.name, f"{_insert(m)} SELECT * FROM {BATCH}", table, len(batch), table.nbytes)
-        if len(batch):
-            return next(self.encode_each(batch, len(batch), mode))
-        return Payload(mode, m.name, "", [], 0, 0)
-
-    def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        if mode is WriteMode.BULK:
-            return encode_slices(self, batch, points, mode)
-        m, writes = batch.measurement, sql.writes(_python(batch), points)
+            slices = (batch.rows(start, start + points) for start in range(0, len(batch), points))
+            return (_columns(one) for one in slices)
+        writes = sql.writes(_python(batch), points)
         if points > 1:
-            return (_inserts(m, rows, nbytes) for rows, nbytes in writes)
-        text = _values(m, 1)
+            return (self.inserts(m, rows, nbytes) for rows, nbytes in writes)
+        text = insert(m, 1)
         return (Payload(mode, m.name, text, [Statement(text, rows[0])], 1, nbytes) for rows, nbytes in writes)
 
     def compile(self, query: Query) -> Statement:
@@ -124,31 +91,10 @@ class DuckdbSchema:
         return _Text().statement(query)
 
 
-def _inserts(m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int) -> Payload:
-    """Return rows as statements of as many parameters as one may have."""
-    pieces = [Statement(_values(m, len(piece)), sql.flat(piece)) for piece in sql.chunks(rows, MAX_PARAMETERS)]
-    return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
-
-
-def _columns_of(tags: Mapping[str, Codes], of_type: str) -> str:
-    return ", ".join(f"{quoted(name)} {of_type}" for name in tags)
-
-
-def _inserted(m: Measurement) -> list[str]:
-    return ["time", *(["tags_id"] if m.tags else []), *m.field_names, *(["additional_tags"] if m.own_tags else [])]
-
-
-def _insert(m: Measurement) -> str:
-    return f"INSERT INTO {quoted(m.name)} ({names(_inserted(m))})"
-
-
-@lru_cache(maxsize=32)  # of one row it takes longer to write than the values, of a thousand as long
-def _values(m: Measurement, height: int) -> str:
-    return f"{_insert(m)} VALUES {_marks(len(_inserted(m)), height)}"
-
-
-def _marks(width: int, height: int) -> str:
-    return sql.values(width, height, lambda _: "?")
+def _columns(batch: Batch) -> Payload:
+    m, table = batch.measurement, _arrow(batch)
+    text = f"INSERT INTO {quoted(m.name)} ({names(column_names(m))}) SELECT * FROM {BATCH}"
+    return Payload(WriteMode.BULK, m.name, text, table, len(batch), table.nbytes)
 
 
 def _times(batch: Batch) -> NDArray[np.datetime64]:
@@ -162,7 +108,7 @@ def _python(batch: Batch) -> list[Sequence[Any]]:
 
 
 def _arrow(batch: Batch) -> pa.Table:
-    """Return the batch's columns as an Arrow table, in the order of `_insert`; numbers are not copied."""
+    """Return the batch's columns as an Arrow table, in the order of `column_names`; numbers are not copied."""
     import pyarrow as pa  # noqa: PLC0415 - not in the memory of workers that write single points
 
     m = batch.measurement
@@ -176,8 +122,3 @@ def _arrow(batch: Batch) -> pa.Table:
 
 
 COLUMNS = DuckdbSchema("columns")
-
-
-def meaning_of(error: RuntimeError) -> BaseException:
-    """Return what a RuntimeError of DuckDB's means: Ctrl-C in a statement, in whose place DuckDB raises one."""
-    return KeyboardInterrupt() if str(error) == "Query interrupted" else undecodable("DuckDB", error)

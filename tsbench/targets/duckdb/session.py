@@ -2,89 +2,124 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from tsbench.errors import one_line
-from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
-from tsbench.servers.embedded import delete_file
-from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
-from tsbench.targets.duckdb.schemas import BATCH, meaning_of
-from tsbench.targets.op_context import decoded
-from tsbench.targets.sql import DeleteFile, inventory, objects_in_file, stored_records, table_names
-from tsbench.targets.watchdog import Watchdog
+from tsbench.errors import Unreachable, UserMistake, one_line
+from tsbench.model import WriteMode
+from tsbench.targets.duckdb.schemas import BATCH
+from tsbench.targets.session import Watchdog, undecodable
+from tsbench.targets.sql_session import FileSession, refuse_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from tsbench.model import Measurement
-    from tsbench.targets.base import ServerObject
-    from tsbench.targets.inventory import Inventory
+    from tsbench.net.tcp import NewWaiter
+    from tsbench.targets.base import Payload, Schema
+    from tsbench.targets.target import Endpoint
+
+NAMESPACE = "tsbench"
+"""The schema with our tables, which marks a file as ours."""
 
 
-class DuckdbSession:
-    """One connection. After an error the open transaction is rolled back and the session remains usable."""
+def connect(
+    of: Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+) -> DuckdbSession:
+    """Open the file, making it if need be. That does not wait for anybody, so it has no time limit."""
+    del schema, connect_timeout_s, waiter
+    path = Path(of.path)
+    try:
+        connection = duckdb.connect(path)
+        _claim(connection, path)
+        connection.execute("SET threads = 1")  # each session has a thread of its own; more would hide the queue
+    except RuntimeError as error:
+        raise _meaning_of(error) from error
+    except duckdb.Error as error:
+        kind = Unreachable if _cause_of(error) == "busy" else UserMistake
+        raise kind(f"{path} cannot be opened as a DuckDB database: {one_line(error)}") from error
+    return DuckdbSession(connection, path, timeout_s)
 
-    arrival = None
+
+def _claim(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Create our schema in a new file, and refuse one with other data."""
+    text = "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = ? AND database_name = current_database()"
+    ((ours,),) = connection.execute(text, [NAMESPACE]).fetchall()
+    ((tables,),) = connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
+    if tables and not ours:
+        connection.close()
+        raise refuse_foreign(path)
+    if not ours:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NAMESPACE}")
+    connection.execute(f"SET search_path = '{NAMESPACE}'")
+
+
+class DuckdbSession(FileSession):
+    """One connection."""
+
+    product, error = "DuckDB", duckdb.Error
+    tables = (
+        "SELECT if(table_schema = current_schema(), '', table_schema || '.') || table_name\n"
+        "FROM information_schema.tables WHERE table_catalog = current_database()"
+    )
+    like_ours = (
+        "SELECT table_name FROM duckdb_columns() WHERE schema_name = current_schema()\n"
+        "AND column_name = 'time' AND data_type = 'TIMESTAMP'"
+    )
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path, timeout_s: float) -> None:
-        self._connection = connection
-        self._path = path
-        self._timeout_s = timeout_s
-        self.due_s = float("inf")
+        super().__init__(connection, path, timeout_s)
         _watchdog.watch(self)
 
     def interrupt(self) -> None:
         """Interrupt the running statement."""
         self._connection.interrupt()
 
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            if isinstance(command, DeleteFile):
-                self.close()
-                delete_file(self._path)
-                return
-            statement = statement_of(command)
-            with self._errors(left_s):
-                self._connection.execute(statement.text, statement.params).fetchall()
+    def limit(self, due_s: float) -> None:
+        _watchdog.limit(self, due_s)
+
+    def end(self, connection: Any, error: BaseException | None, timeout_s: float) -> None:
+        meant = _meaning_of(error) if isinstance(error, RuntimeError) else error
+        super().end(connection, meant, timeout_s)
+        if meant is not error and meant is not None:
+            raise meant from error
 
     def write(self, payload: Payload) -> int:
         """Send a payload in one transaction, which is durable on return."""
-        with self._errors(self._timeout_s):
+        with self._op() as connection:
             if payload.mode is WriteMode.BULK:
-                self._connection.register(BATCH, payload.data)
+                connection.register(BATCH, payload.data)
                 try:
-                    return self._count(payload.text)
+                    return self._alone(payload.text)
                 finally:
-                    self._connection.unregister(BATCH)
+                    connection.unregister(BATCH)
             if len(payload.data) == 1:
-                return self._count(payload.data[0].text, payload.data[0].params)
-            self._connection.execute("BEGIN")
+                return self._alone(payload.data[0].text, payload.data[0].params)
+            connection.execute("BEGIN")
             written = sum(self._count(statement.text, statement.params) for statement in payload.data)
-            self._connection.execute("COMMIT")
+            self._may_commit = True
+            connection.execute("COMMIT")
             return written
 
+    def _alone(self, text: str, params: tuple[Any, ...] = ()) -> int:
+        """Execute a statement that is a transaction of its own."""
+        self._may_commit = True
+        return self._count(text, params)
+
     def _count(self, text: str, params: tuple[Any, ...] = ()) -> int:
-        ((rows,),) = self._connection.execute(text, params).fetchall()
+        ((rows,),) = self._fetch(text, params)[1]
         return int(rows)
 
-    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        with self._errors(self._timeout_s):
-            found = self._connection.execute(statement.text, statement.params).fetchall()
-        if columns[-1] == OTHERS:
-            found = stored_records(found, [column[0] for column in self._connection.description], columns)
-        return Rows(columns, found)
+    def cause_of(self, error: Exception) -> str:
+        return _cause_of(error)
 
     def facts(self) -> Mapping[str, str]:
         """Return the library's version and the settings for parallelism, memory and checkpoints."""
         text = """SELECT name, value FROM duckdb_settings()
             WHERE name IN ('threads', 'memory_limit', 'checkpoint_threshold') ORDER BY name"""
-        with self._errors(self._timeout_s):
+        with self._op():
             ((version,),) = self._connection.execute("SELECT version()").fetchall()
             return {"version": f"DuckDB {version}", **dict(self._connection.execute(text).fetchall())}
 
@@ -92,54 +127,15 @@ class DuckdbSession:
         """Return the bytes of the file's blocks in use (tables, tags, catalogue), and of the write-ahead log."""
         text = """SELECT used_blocks * block_size FROM pragma_database_size()
             WHERE database_name = current_database()"""
-        with self._errors(self._timeout_s):
+        with self._op():
             ((table,),) = self._connection.execute(text).fetchall()
         log = self._path.with_name(f"{self._path.name}.wal")
         return {"table": int(table), "log": log.stat().st_size if log.exists() else 0}
 
-    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        """Return the tables, and the file."""
-        ours = "SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()"
-        all_of_them = "SELECT count(*) FROM information_schema.tables WHERE table_catalog = current_database()"
-        with self._errors(self._timeout_s):
-            there = {name for (name,) in self._connection.execute(ours).fetchall()}
-            ((holds,),) = self._connection.execute(all_of_them).fetchall()
-        return objects_in_file(self._path, [name for name in table_names(measurements) if name in there], holds)
-
-    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
-        def fetch(text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-            found = self._connection.execute(text).fetchall()
-            return [column[0] for column in self._connection.description], found
-
-        like_ours = (
-            "SELECT table_name FROM duckdb_columns() WHERE schema_name = current_schema()\n"
-            "AND column_name = 'time' AND data_type = 'TIMESTAMP'"
-        )
-        with self._errors(self._timeout_s):
-            return inventory(fetch, like_ours, measurements, series=series)
-
     def close(self) -> None:
         """Close the connection; the last one of a process writes the log into the file and unlocks it."""
         _watchdog.forget(self)
-        with suppress(duckdb.Error):
-            self._connection.close()
-
-    @contextmanager
-    def _errors(self, timeout_s: float) -> Iterator[None]:
-        """Convert errors to `OpError`. All are FAILED: within one process, an answer always comes."""
-        _watchdog.limit(self, time.monotonic() + timeout_s)
-        try:
-            with decoded("DuckDB", but=(duckdb.Error, RuntimeError)):
-                yield
-        except RuntimeError as error:
-            raise meaning_of(error) from error
-        except duckdb.Error as error:
-            _watchdog.limit(self, float("inf"))
-            with suppress(duckdb.Error):  # no transaction is open
-                self._connection.execute("ROLLBACK")
-            raise OpError(Outcome.FAILED, cause_of(error), f"DuckDB: {one_line(error)}") from error
-        finally:
-            _watchdog.limit(self, float("inf"))
+        super().close()
 
 
 _CAUSES = {
@@ -157,14 +153,23 @@ _CAUSES = {
 }
 
 
-def cause_of(error: duckdb.Error) -> str:
+_BY_TEXT = (
+    ("Table with name", "no table"),
+    ("No space left on device", "disk full"),
+    ("Could not set lock", "busy"),
+)
+"""Causes by words of the message: these errors share their type with others, and have no code."""
+
+
+def _cause_of(error: Exception) -> str:
     """Return the cause of an error, one of the words for `OpError.cause`."""
-    text = str(error)
-    if "Table with name" in text and "does not exist" in text:
-        return "no table"
-    if "No space left on device" in text:
-        return "disk full"
-    return _CAUSES.get(type(error).__name__, "server")
+    found = [cause for words, cause in _BY_TEXT if words in str(error)]
+    return found[0] if found else _CAUSES.get(type(error).__name__, "server")
+
+
+def _meaning_of(error: RuntimeError) -> BaseException:
+    """Return what a RuntimeError of DuckDB's means: Ctrl-C in a statement, in whose place DuckDB raises one."""
+    return KeyboardInterrupt() if str(error) == "Query interrupted" else undecodable("DuckDB", error)
 
 
 _watchdog = Watchdog()

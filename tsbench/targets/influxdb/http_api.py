@@ -1,4 +1,4 @@
-"""The common part of both InfluxDB versions: endpoints, secrets, payloads, and the meaning of responses."""
+"""The common part of both InfluxDB versions: their targets, sessions, payloads, and the meaning of responses."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import json
 import re
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from tsbench.encode import line_protocol
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, Stored, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
-from tsbench.targets import credentials
-from tsbench.targets.base import Operation, Payload, Unsupported, expressible
-from tsbench.targets.endpoint import NAME_IT, check_text, open_or_name
-from tsbench.targets.op_context import decoded
+from tsbench.targets import credentials, endpoint
+from tsbench.targets.base import Operation, Payload, Schema, Session, expressible
+from tsbench.targets.endpoint import NAME_IT, open_or_name
+from tsbench.targets.session import decoded
+from tsbench.targets.target import Endpoint, Option, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,18 +34,6 @@ S = TypeVar("S")
 _QUIET_S = 0.2
 
 
-class Connected(Protocol):
-    """A session that can be closed."""
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
-
-
-# Labels of 1 to 63 letters, digits, hyphens or underscores, as resolvers take them; or an address of IPv6.
-_HOST = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*\.?|[0-9a-f.]*:[0-9a-f:.]*(?:%\w+)?", re.IGNORECASE)
-
-
 @dataclass(frozen=True, slots=True)
 class WaitForCompactions(Operation):
     """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
@@ -52,41 +42,35 @@ class WaitForCompactions(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The parts of an endpoint, without secrets: they come from the environment, or from a file in the options."""
+class HttpEndpoint(Endpoint):
+    """An endpoint of either version."""
 
-    place: Place
-    user: str
-    path: str
-    options: Mapping[str, str]
+    @property
+    def place(self) -> Place:
+        """Where requests are sent."""
+        tls = self.scheme == "https"
+        return Place(self.host, self.port or (443 if tls else 8086), tls)
 
 
-def parse(endpoint: str, *, form: str, known: frozenset[str]) -> Endpoint:
-    """Parse an endpoint; `form` is an example for messages, `known` are its options.
+H = TypeVar("H", bound=HttpEndpoint)
 
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If the endpoint is malformed or holds a secret.
-    """
-    shown = check_text(endpoint)
-    try:
-        url = urlsplit(endpoint)
-        port = url.port
-    except ValueError as error:
-        raise UserMistake(f"'{shown}' is not an InfluxDB endpoint ({error}); write {form}") from None
-    if url.scheme not in {"http", "https"} or not url.hostname or url.fragment:
-        raise UserMistake(f"'{shown}' is not an InfluxDB endpoint; write {form}")
-    if port == 0:
-        raise UserMistake(f"'{shown}': port 0 is out of range (1-65535)")
-    if not _HOST.fullmatch(url.hostname):
-        raise UserMistake(f"'{shown}': '{url.hostname}' is no host name; write {form}")
-    options = dict(parse_qsl(url.query, keep_blank_values=True))
-    unknown = sorted(options.keys() - known)
-    if unknown:
-        raise UserMistake(f"'{shown}': there is no option '{unknown[0]}'; there are {', '.join(sorted(known))}")
-    place = Place(url.hostname, port or (443 if url.scheme == "https" else 8086), url.scheme == "https")
-    return Endpoint(place, unquote(url.username or ""), unquote(url.path.strip("/")), options)
+
+def parse(url: str, target: Target, kind: type[H]) -> H:
+    """Parse an endpoint, whose path may have slashes around it."""
+    found = endpoint.parse(url, target, kind)
+    return replace(found, path=unquote(urlsplit(url).path.strip("/")))
+
+
+influxdb_target = partial(
+    Target,
+    product="InfluxDB",
+    schemes=("http", "https"),
+    acknowledges_in_part=True,
+    has_counters=True,
+    durability="write-ahead log synced at every write (`wal-fsync-delay = 0s`)",
+)
+"""Makes the target of a version."""
+OPTIONS = {"gzip": Option.WITHIN}
 
 
 def tags_of(query: Query) -> tuple[str, ...]:
@@ -97,20 +81,11 @@ def tags_of(query: Query) -> tuple[str, ...]:
     return (*query.measurement.tags, *query.measurement.own_tags) if isinstance(query, Stored) else ()
 
 
-class LineSchema:
+class LineSchema(Schema):
     """Base of schemas with line protocol. Points of a series at the same time replace each other."""
 
     keeps_duplicates = False
-    modes = frozenset(WriteMode)
     request = "POST /write"
-
-    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Return the batch as lines, the same in all modes: /write takes any number of points."""
-        if mode is WriteMode.SINGLE and len(batch) != 1:
-            raise Unsupported(f"single writes take one point, not {len(batch)}")
-        if len(batch):
-            return next(self.encode_each(batch, len(batch), mode))
-        return Payload(mode, batch.measurement.name, self.request, b"", 0, 0)
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Wait for the compactions that the load has caused."""
@@ -118,7 +93,7 @@ class LineSchema:
         return [WaitForCompactions()]
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        """Yield payloads of `points` lines; a single one without its line feed."""
+        """Return the batch as lines, the same in all modes but that a single one has no line feed."""
         name = batch.measurement.name
         with expressible():
             if mode is WriteMode.SINGLE:
@@ -148,20 +123,19 @@ class Writer:
 
 
 @contextmanager
-def claiming(session: Connected, endpoint: str, *, login: str, secrets: str, version: str) -> Iterator[None]:
+def claiming(session: Session, of: Endpoint, *, login: str) -> Iterator[None]:
     """Verify in a `with` block that a new session can log in; on failure close it and raise a one-line error."""
-    place = endpoint.partition("?")[0]
     try:
         with decoded("InfluxDB"):
             yield
     except OpError as error:
         session.close()
         if error.cause == "permission":
-            cure = credentials.cure(endpoint, secrets)
-            raise UserMistake(f"{place} refuses the {login}: {error}; {cure}") from error
+            cure = credentials.cure(of.url, f"{of.target.secrets[0]}(_FILE)")
+            raise UserMistake(f"{of.shown} refuses the {login}: {error}; {cure}") from error
         is_plain = "[SSL" in str(error) and "CERTIFICATE" not in str(error)
-        cure = "does it speak TLS? Write http:// if not" if is_plain else f"is InfluxDB {version} running there?"
-        raise Unreachable(f"cannot connect to {place}: {error}; {cure}") from error
+        cure = "does it speak TLS? Write http:// if not" if is_plain else f"is {of.target.label} running there?"
+        raise Unreachable(f"cannot connect to {of.shown}: {error}; {cure}") from error
     except UserMistake:
         session.close()
         raise

@@ -3,6 +3,10 @@
 Everything that tsbench stores is in a retention policy of its own, `tsbench`, which `create` drops and creates again;
 the rest of the database, which may be a user's, is never changed. `create` creates the database and that policy;
 InfluxDB creates a measurement when its first point arrives, so a write to a missing one is no error.
+
+An endpoint is `http://user@host:8086/database`, with https for TLS. Options after a question mark: `rp`, the policy's
+name, which begins with `tsbench`; its `retention` (`30d`, else forever) and `shard` length; `consistency` of writes;
+`gzip=1` to compress them.
 """
 
 from __future__ import annotations
@@ -16,17 +20,16 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import Access, Driver, ServerObject, Statement, others_text, statement_of, timed
+from tsbench.targets.base import Inventory, ServerObject, Session, Statement, others_text
 from tsbench.targets.influxdb import counters, http_api
+from tsbench.targets.influxdb.http_api import HttpEndpoint
 from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
-from tsbench.targets.inventory import Inventory
-from tsbench.targets.op_context import decoded
-from tsbench.targets.requirements import LocalServer, Part
+from tsbench.targets.session import decoded, statement_of, timed
+from tsbench.targets.target import Option, Requirement, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,10 +37,7 @@ if TYPE_CHECKING:
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload, Schema
-    from tsbench.targets.influxdb.http_api import Endpoint
 
-_FORM = "http://user@host:8086/database"
-_OPTIONS = frozenset({"consistency", "gzip", "retention", "rp", "shard"})
 _DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
 _AT_ONCE = 50
 """Measurements of which one statement asks whether they have points."""
@@ -72,27 +72,27 @@ class Influx1Schema(http_api.LineSchema):
         return Statement(compile_query(query), http_api.tags_of(query))
 
 
-class Influx1Session(Counting):
+class Influx1Session(Session):
     """One keep-alive connection. The next op reopens a broken one."""
 
     panels = counters.VARS_PANELS
 
     def __init__(
-        self, endpoint: Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
+        self, of: Influx1Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
     ) -> None:
-        options = endpoint.options
-        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s, waiter=waiter)
+        options = of.options
+        self._connection = HttpConnection(of.place, timeout_s=timeout_s, waiter=waiter)
         self.arrival = self._connection.arrival
         self._timeout_s = timeout_s
         self._names = {
-            "$database": quoted(endpoint.path),
+            "$database": quoted(of.path),
             "$policy": quoted(options.get("rp", "tsbench")),
             "$retention": f"DURATION {options.get('retention', 'INF')} REPLICATION 1"
             + (f" SHARD DURATION {options['shard']}" if "shard" in options else ""),
         }
-        self._place = {"database": endpoint.path, "retentionPolicy": options.get("rp", "tsbench")}
-        target = {"db": endpoint.path, "rp": self._place["retentionPolicy"]}
-        headers = _login(endpoint.user, password or "")
+        self._place = {"database": of.path, "retentionPolicy": options.get("rp", "tsbench")}
+        target = {"db": of.path, "rp": self._place["retentionPolicy"]}
+        headers = _login(of.user, password or "")
         consistency = {"consistency": options["consistency"]} if "consistency" in options else {}
         self._writer = http_api.Writer(
             self._connection,
@@ -101,8 +101,8 @@ class Influx1Session(Counting):
             compressed=options.get("gzip") == "1",
         )
         form = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        self._vars = Request(endpoint.place, "GET", "/debug/vars", headers)
-        self._ask = Request(endpoint.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
+        self._vars = Request(of.place, "GET", "/debug/vars", headers)
+        self._ask = Request(of.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
 
     @decoded("InfluxDB")
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
@@ -252,65 +252,38 @@ class Influx1Session(Counting):
         return series
 
 
-@dataclass(frozen=True, slots=True)
-class Influx1Target:
-    """The InfluxDB 1.x target; an endpoint is `http://user@host:8086/database`, with https for TLS.
+def connect(
+    of: Influx1Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+) -> Influx1Session:
+    """Open a session and verify that the server accepts our credentials."""
+    del schema  # the layout is in the statements
+    password = credentials.read_for(of.url, *of.target.secrets)
 
-    Options after a question mark: `rp`, the policy's name, which begins with `tsbench`; its `retention` (`30d`, else
-    forever) and `shard` length; `consistency` of writes; `gzip=1` to compress them.
-    """
+    def opened(limit_s: float) -> Influx1Session:
+        session = Influx1Session(of, password, timeout_s, waiter)
+        with http_api.claiming(session, of, login="login"):
+            session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
+        return session
 
-    name: str
-    schemas: Mapping[str, Influx1Schema]
-    durable: bool = True
-    driver: Driver | None = None
-    resolution_ns: int = 1
-    cooperative: bool = True
-    access: Access = Access.ANY_PROCESS
-    embedded: bool = False
-    acknowledges_in_part: bool = True
-    has_counters: bool = True
-    startable: bool = True
-    requirements: tuple[Part, ...] = (
-        LocalServer("InfluxDB 1.6 (influxdb1)", ("influxd-1.6",), "run .ci/servers influxd-1.6, or give --endpoint"),
-        LocalServer("InfluxDB 1.8 (influxdb1)", ("influxd-1.8",), "run .ci/servers influxd-1.8, or give --endpoint"),
-    )
+    return http_api.opened(opened, connect_timeout_s, of.place)
 
-    def check_endpoint(self, endpoint: str) -> None:
-        """Verify the form of an endpoint."""
-        _parse(endpoint)
 
-    def expires_after_s(self, endpoint: str) -> int | None:
-        retention = _parse(endpoint).options.get("retention", "inf").lower()
+class Influx1Endpoint(HttpEndpoint):
+    """An endpoint whose path is a database."""
+
+    __slots__ = ()
+
+    @property
+    def expire_after_s(self) -> int | None:
+        retention = self.options.get("retention", "inf").lower()
         return None if retention == "inf" else int(retention[:-1]) * _SECONDS[retention[-1]] or None
 
-    def connect(
-        self,
-        endpoint: str,
-        schema: Schema,
-        *,
-        timeout_s: float = 30.0,
-        connect_timeout_s: float | None = None,
-        waiter: NewWaiter | None = None,
-    ) -> Influx1Session:
-        """Open a session and verify that the server accepts our credentials."""
-        del schema  # the layout is in the statements
-        password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
-        found = _parse(endpoint)
 
-        def opened(limit_s: float) -> Influx1Session:
-            session = Influx1Session(found, password, timeout_s, waiter)
-            with http_api.claiming(session, endpoint, login="login", secrets="TSBENCH_PASSWORD(_FILE)", version="1.x"):
-                session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
-            return session
-
-        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
-
-
-def _parse(endpoint: str) -> Endpoint:
-    found = http_api.parse(endpoint, form=_FORM, known=_OPTIONS)
+def parse(url: str, target: Target) -> Influx1Endpoint:
+    """Parse an endpoint."""
+    found = http_api.parse(url, target, Influx1Endpoint)
     if not found.path or "/" in found.path:
-        raise UserMistake(f"'{endpoint}' names no database; write {_FORM}")
+        raise UserMistake(f"'{url}' names no database; write {target.form}")
     options = found.options
     if not options.get("rp", "tsbench").startswith("tsbench"):
         raise UserMistake(f"rp={options['rp']}: tsbench drops its retention policy; its name must begin with tsbench")
@@ -366,4 +339,22 @@ def _stored_records(
 
 
 TAGS = Influx1Schema("tags")
-TARGET = Influx1Target("influxdb1", {s.name: s for s in (TAGS,)})
+TARGET = http_api.influxdb_target(
+    name="influxdb1",
+    version="1.x",
+    secrets=("TSBENCH_PASSWORD",),
+    form="http://user@host:8086/database",
+    schemas={TAGS.name: TAGS},
+    options=http_api.OPTIONS | dict.fromkeys(("consistency", "retention", "rp", "shard"), Option.WITHIN),
+    parser="tsbench.targets.influxdb.v1:parse",
+    opener="tsbench.targets.influxdb.v1:connect",
+    server="tsbench.targets.influxdb.server:InfluxServer1",
+    requirements=tuple(
+        Requirement(
+            f"InfluxDB {version} (influxdb1)",
+            f"run .ci/servers influxd-{version}, or give --endpoint",
+            programs=(f"influxd-{version}",),
+        )
+        for version in ("1.6", "1.8")
+    ),
+)

@@ -3,6 +3,10 @@
 Writes and queries are synchronous, on our own connection. influxdb-client's writer collects points in the background
 and sends them again after a failure, so a benchmark would measure its queue; its parser creates an object per value.
 tsbench creates and deletes the bucket, and marks it in its description; a bucket without the mark is refused.
+
+An endpoint is `http://host:8086/?org=ORG&bucket=BUCKET`, with https for TLS. The token comes from TSBENCH_TOKEN or
+TSBENCH_PASSWORD (or the files that these with _FILE name), or from the file in the option `token_file`. `gzip=1`
+compresses writes.
 """
 
 from __future__ import annotations
@@ -14,26 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from tsbench.collect.counters import Counting
 from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials
-from tsbench.targets.base import (
-    Access,
-    Driver,
-    KeepsAll,
-    Operation,
-    ServerObject,
-    Statement,
-    require_driver,
-    statement_of,
-    timed,
-)
+from tsbench.targets.base import Inventory, Operation, ServerObject, Session, Statement
 from tsbench.targets.influxdb import counters, flux, http_api
-from tsbench.targets.inventory import Inventory
-from tsbench.targets.op_context import decoded
-from tsbench.targets.requirements import LocalServer
+from tsbench.targets.session import decoded, statement_of, timed
+from tsbench.targets.target import Driver, Option, Requirement, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,11 +36,7 @@ if TYPE_CHECKING:
     from tsbench.net.http_parser import Response
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload, Schema
-    from tsbench.targets.influxdb.http_api import Endpoint
-    from tsbench.targets.requirements import Part
 
-_FORM = "http://host:8086/?org=ORG&bucket=BUCKET"
-_OPTIONS = frozenset({"bucket", "gzip", "org", "token_file"})
 MARK = "Made by tsbench, which deletes it with all that is in it at every run."
 """Description of our buckets."""
 
@@ -89,18 +77,18 @@ class Influx2Schema(http_api.LineSchema):
         return Statement(flux.compile_query(query), http_api.tags_of(query))
 
 
-class Influx2Session(Counting):
+class Influx2Session(Session):
     """One keep-alive connection. The next op reopens a broken one."""
 
     panels = counters.METRICS_PANELS
 
     def __init__(
-        self, endpoint: Endpoint, token: str | None, timeout_s: float, waiter: NewWaiter | None = None
+        self, of: http_api.HttpEndpoint, token: str | None, timeout_s: float, waiter: NewWaiter | None = None
     ) -> None:
-        options = endpoint.options
+        options = of.options
         self._org, self._bucket = options["org"], options["bucket"]
         self._token = token
-        self._connection = HttpConnection(endpoint.place, timeout_s=timeout_s, waiter=waiter)
+        self._connection = HttpConnection(of.place, timeout_s=timeout_s, waiter=waiter)
         self.arrival = self._connection.arrival
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
@@ -273,70 +261,41 @@ class Influx2Session(Counting):
         return response.body.decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Influx2Target(KeepsAll):
-    """The InfluxDB 2.x target; an endpoint is `http://host:8086/?org=ORG&bucket=BUCKET`, with https for TLS.
+def connect(
+    of: http_api.HttpEndpoint,
+    schema: Schema,
+    *,
+    timeout_s: float,
+    connect_timeout_s: float,
+    waiter: NewWaiter | None = None,
+) -> Influx2Session:
+    """Open a session and verify that the server accepts our token."""
+    del schema  # the layout is in the statements
+    token = _token(of)
 
-    The token comes from TSBENCH_TOKEN or TSBENCH_PASSWORD (or the files that these with _FILE name), or from the file
-    in the option `token_file`. `gzip=1` compresses writes.
-    """
+    def opened(limit_s: float) -> Influx2Session:
+        session = Influx2Session(of, token, timeout_s, waiter)
+        with http_api.claiming(session, of, login="token"):
+            session.claim(limit_s)
+        return session
 
-    name: str
-    schemas: Mapping[str, Influx2Schema]
-    durable: bool = True
-    driver: Driver | None = Driver("influxdb_client", "influxdb", ("influxdb-client", "urllib3"))
-    resolution_ns: int = 1
-    cooperative: bool = True
-    access: Access = Access.ANY_PROCESS
-    embedded: bool = False
-    acknowledges_in_part: bool = True
-    has_counters: bool = True
-    startable: bool = True
-    requirements: tuple[Part, ...] = (
-        LocalServer("InfluxDB 2 (influxdb2)", ("influxd-2",), "run .ci/servers influxd-2, or give --endpoint"),
-    )
-
-    def check_endpoint(self, endpoint: str) -> None:
-        """Verify the form of an endpoint."""
-        _parse(endpoint)
-
-    def connect(
-        self,
-        endpoint: str,
-        schema: Schema,
-        *,
-        timeout_s: float = 30.0,
-        connect_timeout_s: float | None = None,
-        waiter: NewWaiter | None = None,
-    ) -> Influx2Session:
-        """Open a session and verify that the server accepts our token."""
-        del schema  # the layout is in the statements
-        require_driver(self)
-        found = _parse(endpoint)
-        token = _token(endpoint, found.options.get("token_file", ""))
-
-        def opened(limit_s: float) -> Influx2Session:
-            session = Influx2Session(found, token, timeout_s, waiter)
-            with http_api.claiming(session, endpoint, login="token", secrets="TSBENCH_TOKEN(_FILE)", version="2.x"):
-                session.claim(limit_s)
-            return session
-
-        return http_api.opened(opened, timeout_s if connect_timeout_s is None else connect_timeout_s, found.place)
+    return http_api.opened(opened, connect_timeout_s, of.place)
 
 
-def _token(endpoint: str, file: str) -> str | None:
+def _token(of: http_api.HttpEndpoint) -> str | None:
     """Return the token in the endpoint's file, else the environment's if it may be sent to this endpoint."""
-    if file:
+    if file := of.options.get("token_file"):
         return credentials.read_file("the endpoint's token_file", file).strip()
-    found = credentials.read_for(endpoint, "TSBENCH_TOKEN", "TSBENCH_PASSWORD")
+    found = credentials.read_for(of.url, *of.target.secrets)
     return None if found is None else found.strip()
 
 
-def _parse(endpoint: str) -> Endpoint:
-    found = http_api.parse(endpoint, form=_FORM, known=_OPTIONS)
+def parse(url: str, target: Target) -> http_api.HttpEndpoint:
+    """Parse an endpoint."""
+    found = http_api.parse(url, target, http_api.HttpEndpoint)
     missing = [name for name in ("org", "bucket") if not found.options.get(name)]
     if missing or found.path or found.user:
-        raise UserMistake(f"'{endpoint.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {_FORM}")
+        raise UserMistake(f"'{url.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {target.form}")
     return found
 
 
@@ -357,4 +316,18 @@ def _api_errors() -> Iterator[None]:
 
 
 TAGS = Influx2Schema("tags")
-TARGET = Influx2Target("influxdb2", {s.name: s for s in (TAGS,)})
+TARGET = http_api.influxdb_target(
+    name="influxdb2",
+    version="2.x",
+    secrets=("TSBENCH_TOKEN", "TSBENCH_PASSWORD"),
+    form="http://host:8086/?org=ORG&bucket=BUCKET",
+    schemas={TAGS.name: TAGS},
+    options=http_api.OPTIONS | {"bucket": Option.WITHIN, "org": Option.WITHIN, "token_file": Option.LEADS},
+    parser="tsbench.targets.influxdb.v2:parse",
+    opener="tsbench.targets.influxdb.v2:connect",
+    server="tsbench.targets.influxdb.server:InfluxServer2",
+    driver=Driver("influxdb_client", "influxdb", ("influxdb-client", "urllib3")),
+    requirements=(
+        Requirement("InfluxDB 2 (influxdb2)", "run .ci/servers influxd-2, or give --endpoint", programs=("influxd-2",)),
+    ),
+)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.model import WriteMode
-from tsbench.targets.base import Operation, Payload, Statement, Unsupported, encode_slices
+from tsbench.targets.base import Operation, Payload, Schema, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tsbench.model import Batch, Codes, Measurement, Query
+    from tsbench.model import Batch, Codes, Measurement, Query, WriteMode
     from tsbench.targets.base import Command
 
 
@@ -38,12 +37,11 @@ class SortTable(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class MemorySchema:
+class MemorySchema(Schema):
     """Points as they come (`keep`), or one per series and time, the last written (`replace`)."""
 
     name: str
     keeps_duplicates: bool
-    modes: frozenset[WriteMode] = frozenset(WriteMode)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return operations that make empty tables."""
@@ -57,16 +55,11 @@ class MemorySchema:
         """Return operations that sort the points."""
         return [SortTable(f"settle {m.name}", m) for m in measurements]
 
-    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Return the batch itself as the payload's data."""
-        if mode is WriteMode.SINGLE and len(batch) != 1:
-            raise Unsupported(f"single writes take one point, not {len(batch)}")
-        name = batch.measurement.name
-        return Payload(mode, name, f"add to {name}", batch, len(batch), len(batch) * 12 + batch.values * 8)
-
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        """Return slices of the batch."""
-        return encode_slices(self, batch, points, mode)
+        """Return slices of the batch as the data of payloads."""
+        name = batch.measurement.name
+        slices = (batch.rows(start, start + points) for start in range(0, len(batch), points))
+        return (Payload(mode, name, f"add to {name}", one, len(one), len(one) * 12 + one.values * 8) for one in slices)
 
     def compile(self, query: Query) -> Statement:
         """Return a statement with the query itself as its parameter; its text is for people only."""

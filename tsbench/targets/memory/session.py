@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tsbench.model import OpError, Outcome, Query, Rows
-from tsbench.targets.base import not_mine
+from tsbench.targets.base import Session
+from tsbench.targets.memory.answer_key import AnswerKey, Table
 from tsbench.targets.memory.schemas import KEEP, CreateTable, DropTable, SortTable
-from tsbench.workload.answer_key import AnswerKey, Table
+from tsbench.targets.session import not_mine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tsbench.model import Batch, Measurement
-    from tsbench.targets.base import Command, Payload, Schema, ServerObject, Statement
+    from tsbench.targets.base import Command, Payload, Schema, Statement
+    from tsbench.targets.target import Endpoint
 
 
 @dataclass(slots=True)
@@ -27,17 +29,21 @@ class Store:
 
 
 _stores: dict[str, Store] = {}
+"""By endpoint; other processes cannot see them."""
 
 
 def store_at(endpoint: str) -> Store:
-    """Return the store of that name, making it if need be; other processes cannot see it."""
+    """Return the store of that name, making it if need be."""
     return _stores.setdefault(endpoint, Store())
 
 
-class MemorySession:
-    """A view of a store. Usable by itself: `add` batches, `answer` queries."""
+def connect(of: Endpoint, schema: Schema, **_: object) -> MemorySession:
+    """Open a session on the store of that name. Nothing here waits, so nothing times out."""
+    return MemorySession(schema, store_at(of.url))
 
-    arrival = None
+
+class MemorySession(Session):
+    """A view of a store. Usable by itself: `add` batches, `answer` queries."""
 
     def __init__(self, schema: Schema | None = None, store: Store | None = None) -> None:
         self._key = AnswerKey((schema or KEEP).keeps_duplicates, (store or Store()).tables)
@@ -82,10 +88,6 @@ class MemorySession:
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the columns in memory."""
         return {"table": sum(self._key.table(m.name).size_bytes() for m in measurements)}
-
-    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:  # noqa: ARG002
-        """Return no objects: the store ends with its process."""
-        return ()
 
     def close(self) -> None:
         """Do nothing; the store stays for the other sessions of its endpoint."""

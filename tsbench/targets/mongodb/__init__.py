@@ -1,71 +1,33 @@
-"""The MongoDB target, by pymongo; also FerretDB, which speaks its protocol."""
+"""The MongoDB target, by pymongo; also FerretDB, which speaks its protocol.
+
+An endpoint is a MongoDB URL without a password, with a database. Options after a question mark are MongoDB's (`w`,
+`journal`, `tls`, ...), or tsbench's own: `ordered`, and for time-series collections `granularity`,
+`bucketMaxSpanSeconds` and `expireAfterSeconds`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from tsbench.targets.mongodb.endpoint import OURS
+from tsbench.targets.mongodb.schemas import SCHEMAS
+from tsbench.targets.target import Driver, Option, Requirement, Target
 
-from tsbench.targets.base import Access, Driver, require_driver
-from tsbench.targets.mongodb.schemas import SCHEMAS, DocumentSchema
-from tsbench.targets.requirements import LocalServer, Part
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Schema
-    from tsbench.targets.mongodb.session import MongodbSession
-
-
-@dataclass(frozen=True, slots=True)
-class MongodbTarget:
-    """The MongoDB target; an endpoint is a MongoDB URL without a password, with a database.
-
-    Options after a question mark are MongoDB's (`w`, `journal`, `tls`, ...), or tsbench's own: `ordered`, and for
-    time-series collections `granularity`, `bucketMaxSpanSeconds` and `expireAfterSeconds`.
-    """
-
-    name: str
-    schemas: Mapping[str, DocumentSchema]
-    durable: bool = True
-    driver: Driver | None = Driver("pymongo", "mongodb", ("pymongo",))
-    resolution_ns: int = 1_000_000
-    cooperative: bool = True
-    access: Access = Access.ANY_PROCESS
-    embedded: bool = False
-    acknowledges_in_part: bool = True
-    has_counters: bool = True
-    startable: bool = True
-    requirements: tuple[Part, ...] = (
-        LocalServer("FerretDB (mongodb)", ("ferretdb", "documentdb"), "run .ci/servers, or give --endpoint"),
-    )
-
-    def check_endpoint(self, endpoint: str) -> None:
-        """Verify the form of an endpoint."""
-        from tsbench.targets.mongodb.endpoint import parse
-
-        parse(endpoint)
-
-    def expires_after_s(self, endpoint: str) -> int | None:
-        from tsbench.targets.mongodb.endpoint import parse
-
-        return parse(endpoint).expire_after_s
-
-    def connect(
-        self,
-        endpoint: str,
-        schema: Schema,
-        *,
-        timeout_s: float = 30.0,
-        connect_timeout_s: float | None = None,
-        waiter: NewWaiter | None = None,
-    ) -> MongodbSession:
-        """Open a session; see `tsbench.targets.mongodb.session.connect`."""
-        require_driver(self)
-        from tsbench.targets.mongodb.session import connect
-
-        layout = self.schemas[schema.name]
-        return connect(endpoint, layout, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, waiter=waiter)
-
-
-TARGET = MongodbTarget("mongodb", {s.name: s for s in SCHEMAS})
+TARGET = Target(
+    name="mongodb",
+    product="MongoDB",
+    form="mongodb://user@host:27017/tsbench",
+    schemes=("mongodb", "mongodb+srv"),
+    schemas={s.name: s for s in SCHEMAS},
+    options={**dict.fromkeys(("w", "journal", *OURS), Option.WITHIN), "tls": Option.HARMLESS},
+    parser="tsbench.targets.mongodb.endpoint:parse",
+    opener="tsbench.targets.mongodb.session:connect",
+    server="tsbench.targets.mongodb.server:FerretdbServer",
+    driver=Driver("pymongo", "mongodb", ("pymongo",)),
+    secrets=("TSBENCH_PASSWORD",),
+    resolution_ns=1_000_000,
+    durability="FerretDB's PostgreSQL: `fsync = on`, `synchronous_commit = on`",
+    acknowledges_in_part=True,
+    has_counters=True,
+    requirements=(
+        Requirement("FerretDB (mongodb)", "run .ci/servers, or give --endpoint", programs=("ferretdb", "documentdb")),
+    ),
+)

@@ -1,65 +1,39 @@
-"""The parts of a MongoDB endpoint, the client that belongs to it, and the cures of refused log-ins."""
+"""The parts of a MongoDB endpoint, and the options that are tsbench's own; read without the driver but for `parse`."""
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-import time
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from ssl import SSLError
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-import pymongo
-from pymongo.errors import (
-    ConfigurationError,
-    ConnectionFailure,
-    ExecutionTimeout,
-    InvalidURI,
-    NetworkTimeout,
-    NotPrimaryError,
-    OperationFailure,
-    PyMongoError,
-    ServerSelectionTimeoutError,
-)
-from pymongo.uri_parser import parse_uri
-
-from tsbench.errors import Unreachable, UserMistake
-from tsbench.model import OpError, Outcome
+from tsbench.errors import UserMistake
 from tsbench.targets import credentials
-from tsbench.targets.endpoint import NAME_IT, check_text, product_at
-from tsbench.targets.mongodb import options
-from tsbench.targets.mongodb.pieces import failed
-from tsbench.targets.op_context import decoded
+from tsbench.targets.endpoint import check_text
+from tsbench.targets.target import Endpoint
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.targets.target import Target
 
 _TELLING = frozenset({"PLAIN", "MONGODB-OIDC"})
 """Mechanisms that hand over what a listener could log in with; they are used only if an endpoint names them."""
-_PRODUCT = "a MongoDB server"
-_LOOKED_S = 0.01
-_SILENT_S = 1.0
-"""Seconds until a silent port is looked at: another product may wait for its own clients' words."""
 _MOST = 300
-_KNOWN = re.compile(r"\[Errno (?:111|113|101|-\d+)\]|CERTIFICATE")
-"""Causes that need no look at the port: refused, no route, a name that nobody knows, or a certificate."""
-_LONG = re.compile(r" \(configured timeouts: [^)]*\)|, Timeout: .*|, full error: .*", re.DOTALL)
-"""Parts of pymongo's messages that say nothing of the cause."""
-FORM = "mongodb://user@host:27017/tsbench"
+_CHOICES = {"ordered": ("true", "false"), "granularity": ("seconds", "minutes", "hours")}
+_SECONDS_TEXT = re.compile(r"[0-9]{1,10}")
+_SECONDS = ("bucketMaxSpanSeconds", "expireAfterSeconds")
+OURS = frozenset({*_CHOICES, *_SECONDS})
+"""All others are MongoDB's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An endpoint without secrets. `url` is for the driver; `options` are tsbench's own."""
+class MongodbEndpoint(Endpoint):
+    """An endpoint whose path is a database; `options` are tsbench's own."""
 
-    url: str
-    user: str
-    database: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    for_driver: str = ""
+    """The endpoint without them, and without the user."""
 
     @property
     def is_ordered(self) -> bool:
@@ -78,11 +52,10 @@ class Endpoint:
 
     @property
     def expire_after_s(self) -> int | None:
-        """Seconds after which the server deletes a point; None if it keeps all."""
         return int(self.options["expireAfterSeconds"]) if "expireAfterSeconds" in self.options else None
 
 
-def parse(endpoint: str) -> Endpoint:
+def parse(endpoint: str, target: Target) -> MongodbEndpoint:
     """Parse an endpoint.
 
     Raises
@@ -90,9 +63,12 @@ def parse(endpoint: str) -> Endpoint:
     tsbench.errors.UserMistake
         If it is malformed, holds a password, or has an option that does not exist.
     """
+    from pymongo.errors import ConfigurationError, InvalidURI  # noqa: PLC0415 - settings are checked without it
+    from pymongo.uri_parser import parse_uri  # noqa: PLC0415
+
     shown = check_text(endpoint)
     if not endpoint.startswith(("mongodb://", "mongodb+srv://")):
-        raise UserMistake(f"{shown} is not a MongoDB endpoint; write {FORM}")
+        raise UserMistake(f"{shown} is not a MongoDB endpoint; write {target.form}")
     try:
         parts = urlsplit(endpoint)
         given = parse_qsl(parts.query, keep_blank_values=True)
@@ -102,20 +78,23 @@ def parse(endpoint: str) -> Endpoint:
         if parts.scheme == "mongodb" and "," not in bare and not credentials.is_entitled(endpoint):
             # Or the driver would connect to all hosts that the server names.
             given = [g for g in given if g[0].lower() != "directconnection"] + [("directConnection", "true")]
-        theirs = urlencode([g for g in given if g[0] not in options.OURS], safe=":,")  # it does not decode tags
+        theirs = urlencode([g for g in given if g[0] not in OURS], safe=":,")  # it does not decode tags
         url = urlunsplit((parts.scheme, bare, parts.path or "/", theirs, ""))
         # A service record would be looked up in the domain name system: it is, when a session is opened.
         known = parse_uri(url.replace("mongodb+srv://", "mongodb://"), warn=False)
     except OSError as error:  # of a file that an option names
         raise UserMistake(f"{shown}: {error.filename or 'a file'} cannot be read: {error.strerror}") from None
     except (ValueError, InvalidURI, ConfigurationError) as error:
-        raise UserMistake(f"{shown} is not a MongoDB endpoint ({shortened(str(error), _MOST)}); write {FORM}") from None
+        reason = shortened(str(error), _MOST)
+        raise UserMistake(f"{shown} is not a MongoDB endpoint ({reason}); write {target.form}") from None
     database = known["database"] or ""
     if not database.startswith("tsbench"):
-        raise UserMistake(f"{shown}: tsbench drops collections; name a database that begins with tsbench, as in {FORM}")
-    options.check(shown, dict(given))
+        text = f"tsbench drops collections; name a database that begins with tsbench, as in {target.form}"
+        raise UserMistake(f"{shown}: {text}")
+    check_options(shown, dict(given))
     _keep_from_listeners(shown, parts.scheme, known["options"])
-    return Endpoint(url, user, database, {name: value for name, value in given if name in options.OURS})
+    ours = {name: value for name, value in given if name in OURS}
+    return MongodbEndpoint(endpoint, target, user=user, path=database, options=ours, for_driver=url)
 
 
 def _refuse_repeated(shown: str, names: Sequence[str]) -> None:
@@ -133,154 +112,28 @@ def _keep_from_listeners(shown: str, scheme: str, given: Mapping[str, Any]) -> N
         raise UserMistake(f"{shown}: {text}; add tls=true, or tls=false if that is meant")
 
 
-# --- clients ----------------------------------------------------------------------------------------------------------
-
-
-class Clients:
-    """The clients of this process, one for each endpoint, however many sessions share it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: dict[tuple[Any, ...], tuple[pymongo.MongoClient[dict[str, Any]], int]] = {}
-
-    def take(self, endpoint: Endpoint, password: str | None) -> Shared:
-        """Return a share of the endpoint's client, to be closed by the session."""
-        # A child of a fork has the same objects, but pymongo's threads do not live there.
-        key = (os.getpid(), endpoint.url, endpoint.user, password)
-        with self._lock:
-            client, users = self._open.get(key) or (_client(endpoint, password), 0)
-            self._open[key] = client, users + 1
-        return Shared(self, key, client)
-
-    def release(self, key: tuple[Any, ...]) -> None:
-        """Close the client after its last session."""
-        with self._lock:
-            client, users = self._open.pop(key)
-            if users > 1:
-                self._open[key] = client, users - 1
-        if users == 1:
-            client.close()
-
-
-@dataclass(slots=True)
-class Shared:
-    """A session's share of a client."""
-
-    clients: Clients
-    key: tuple[Any, ...]
-    client: pymongo.MongoClient[dict[str, Any]]
-    is_open: bool = True
-
-    def close(self) -> None:
-        """Close the client if no other session uses it; closing twice is harmless."""
-        if self.is_open:
-            self.is_open = False
-            self.clients.release(self.key)
-
-
-CLIENTS = Clients()
-
-
-def _client(endpoint: Endpoint, password: str | None) -> pymongo.MongoClient[dict[str, Any]]:
-    login: dict[str, Any] = {}
-    if endpoint.user:
-        login = {"username": endpoint.user, **({"password": password} if password is not None else {})}
-    return pymongo.MongoClient(
-        endpoint.url,
-        connect=True,  # it looks for its servers in the background
-        appname="tsbench",
-        maxPoolSize=0,  # no limit: every user has a connection of its own, as with other databases
-        retryWrites=False,  # an op is one attempt; a second one could store its points twice
-        retryReads=False,
-        **login,
-    )
-
-
-def await_server(client: pymongo.MongoClient[dict[str, Any]], timeout_s: float) -> None:
-    """Wait until a server has answered a client, for at most `timeout_s`; pymongo would go on where none can.
+def check_options(shown: str, given: Mapping[str, str]) -> None:
+    """Verify the options of tsbench's own, and that writes are acknowledged; `shown` names the endpoint in errors.
 
     Raises
     ------
-    pymongo.errors.ConnectionFailure
-        If no server can be reached, or another product listens there; the text has host, port and cause.
+    tsbench.errors.UserMistake
+        One line that names the option.
     """
-    began = time.monotonic()
-    silent_at = began + _SILENT_S
-    while time.monotonic() - began < timeout_s:
-        servers = client.topology_description.server_descriptions()
-        failures = [(*place, server.error) for place, server in servers.items() if server.error is not None]
-        if any(server.is_server_type_known for server in servers.values()):
-            return
-        for host, port, error in failures[: len(failures) == len(servers)]:
-            product = "" if _KNOWN.search(str(error)) else _other_product(host, port)
-            text = f"{product} answers there; {NAME_IT}" if product else _reason(error)
-            raise ConnectionFailure(text if f"{host}:{port}" in text else f"{host}:{port}: {text}") from error
-        if servers and time.monotonic() >= silent_at:
-            silent_at = float("inf")
-            host, port = next(iter(servers))
-            if product := _other_product(host, port):
-                raise ConnectionFailure(f"{host}:{port}: {product} answers there; {NAME_IT}")
-        time.sleep(_LOOKED_S)
-    raise ConnectionFailure(f"no answer within {timeout_s:g} s")
+    if given.get("w") == "0":
+        raise UserMistake(f"{shown}: w=0: writes that are not acknowledged cannot be accounted for; take it out")
+    for name, allowed in _CHOICES.items():
+        if given.get(name, allowed[0]) not in allowed:
+            raise UserMistake(f"{shown}: {name}={shortened(given[name])}: there are {', '.join(allowed)}")
+    for name in _SECONDS:
+        text = given.get(name, "1")
+        if not (_SECONDS_TEXT.fullmatch(text) and 1 <= int(text) <= 2**31 - 1):
+            raise UserMistake(f"{shown}: {name}={shortened(text)} is not a whole number of seconds from 1 on")
+    if "granularity" in given and "bucketMaxSpanSeconds" in given:
+        raise UserMistake(f"{shown}: granularity and bucketMaxSpanSeconds exclude each other; take one out")
 
 
-def _other_product(host: str, port: int | None) -> str:
-    found = "" if port is None else product_at(host, port)  # without a port it is a Unix socket
-    return "" if found == _PRODUCT else found
-
-
-@contextmanager
-def connecting(endpoint: str) -> Iterator[None]:
-    """Convert whatever pymongo raises while a connection is opened to one line with the cure."""
-    try:
-        yield
-    except UserMistake:
-        raise
-    except Exception as error:
-        raise _refused(endpoint, error) from error
-
-
-def _refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
-    """Return the error for a connection that failed."""
-    secret_cure = credentials.cure(endpoint, "TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
-    last, shown = _reason(error), f"cannot connect to {shortened(endpoint, _MOST)}"
-    if isinstance(error, ConfigurationError) and "password is required" in last:
-        return UserMistake(f"{shown}: the endpoint has a user, and there is no password; {secret_cure}")
-    if isinstance(error, OperationFailure):
-        return UserMistake(f"{shown}: {last}; {secret_cure}")
-    if isinstance(error, ConnectionFailure) and "certificate" in last:
-        cure = "name the file of the authority's certificate with tlsCAFile, and the server by the name in its own"
-        return UserMistake(f"{shown}: {last}; {cure}")
-    if isinstance(error, ConnectionFailure):
-        cure = "" if "answers there" in last else "; is the server running there?"
-        return Unreachable(f"{shown}: {last}{cure}")
-    if isinstance(error, (PyMongoError, OSError)):
-        return UserMistake(f"{shown}: {last}{'; look at the files in its options' * isinstance(error, SSLError)}")
-    return Unreachable(f"{shown}: an answer cannot be decoded ({type(error).__name__}: {last}); is it MongoDB?")
-
-
-def _reason(error: BaseException) -> str:
-    return shortened(_LONG.sub("", str(error)), _MOST) or type(error).__name__
-
-
-# --- errors of ops ----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def answering(timeout_s: float) -> Iterator[None]:
-    """Limit pymongo's calls in time, and raise an `OpError` for each of its errors."""
-    try:
-        with pymongo.timeout(timeout_s), decoded("MongoDB", but=PyMongoError):
-            yield
-    except (NetworkTimeout, ExecutionTimeout) as error:
-        raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from error
-    except ServerSelectionTimeoutError as error:
-        raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {str(error)[:200]}") from error
-    except NotPrimaryError as error:
-        raise OpError(Outcome.FAILED, "read only", f"MongoDB: {str(error)[:200]}") from error
-    except ConnectionFailure as error:
-        raise OpError(Outcome.UNKNOWN, "connection", f"MongoDB: {str(error)[:200]}") from error
-    except OperationFailure as error:
-        raise failed(error.code or 0, str(error.details or error)[:300]) from error
-    except PyMongoError as error:  # raised by pymongo before anything was sent
-        raise OpError(Outcome.FAILED, "driver", f"MongoDB: {str(error)[:200]}") from error
+def local(port: int, options: Mapping[str, str]) -> str:
+    """Return the endpoint of a server on this machine."""
+    query = f"?{urlencode(options, quote_via=quote)}" if options else ""
+    return f"mongodb://127.0.0.1:{port}/tsbench{query}"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tsbench.targets.plans import Plan
+from tsbench.targets.base import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

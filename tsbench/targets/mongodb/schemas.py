@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
-from tsbench.model import WriteMode
-from tsbench.targets.base import Operation, Payload, Statement, Unsupported, expressible
+from tsbench.targets.base import Operation, Payload, Schema, Statement, expressible
+from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, Piece
 from tsbench.targets.mongodb.layouts import HOUR_PATH, KEY_PATH, HourPipeline, ValuePipeline
-from tsbench.targets.mongodb.pieces import MAX_BYTES, MAX_DOCUMENTS, Piece
 from tsbench.targets.mongodb.pipelines import Pipeline, key_path, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.encode.text_columns import Assembled
-    from tsbench.model import Batch, Codes, Measurement, Query
+    from tsbench.model import Batch, Codes, Measurement, Query, WriteMode
     from tsbench.targets.base import Command
 
 
@@ -45,7 +44,7 @@ class CreateCollection(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentSchema:
+class DocumentSchema(Schema):
     """One document per point: `tags`, `time` and the fields; one collection per measurement.
 
     With `is_indexed` it has an index on time, and one on the key and time if the measurement has tags; without, only
@@ -57,7 +56,6 @@ class DocumentSchema:
     is_indexed: bool = False
     is_timeseries: bool = False
     keeps_duplicates: bool = True
-    modes: frozenset[WriteMode] = frozenset(WriteMode)
     verb: ClassVar[str] = "insert"
     pipeline: ClassVar[Pipeline] = Pipeline()
 
@@ -109,15 +107,8 @@ class DocumentSchema:
         del measurements
         return [command({"fsync": 1, "$db": "admin"}, optional=True)]
 
-    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Return the documents of a write, the same in all modes: MongoDB has no other path for bulk data."""
-        if mode is WriteMode.SINGLE and len(batch) != 1:
-            raise Unsupported(f"single writes take one point, not {len(batch)}")
-        with expressible():
-            pieces = list(self._pieces(batch))
-        return _payload(mode, batch, self._text(batch), pieces)
-
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        """Return the documents of writes, the same in all modes: MongoDB has no other path for bulk data."""
         text = self._text(batch)
         with expressible():
             writes = self._writes(batch, points)
@@ -156,7 +147,6 @@ class ValueSchema(DocumentSchema):
     A point is acknowledged if all of its values are. The indexes begin with the measurement.
     """
 
-    __slots__ = ()
     pipeline: ClassVar[Pipeline] = ValuePipeline()
 
     def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
@@ -176,7 +166,6 @@ class HourSchema(DocumentSchema):
     one of the same time.
     """
 
-    __slots__ = ()
     verb: ClassVar[str] = "update"
     pipeline: ClassVar[Pipeline] = HourPipeline()
 

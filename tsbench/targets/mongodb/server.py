@@ -20,7 +20,7 @@ from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program
-from tsbench.targets.mongodb import options
+from tsbench.targets.mongodb import endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,14 +71,14 @@ class FerretdbServer(ManagedServer):
         self._options = {name: given.pop(name) for name in _ENDPOINT_SETTINGS if name in given}
         if clash := sorted(given.keys() & _OURS.keys()):
             raise UserMistake(f"settings: {clash[0]}: tsbench sets it itself; take it out")
-        options.check("settings", self._options)
+        endpoint.check_options("settings", self._options)
         super().__init__(directory, {**SETTINGS, **given}, group)
         self._store: ServerProcess | None = None
 
     @property
     def endpoint(self) -> str:
         """URL with the database; it has a port after the first start."""
-        return options.local(self._port, self._options)
+        return endpoint.local(self._port, self._options)
 
     def settings(self) -> Mapping[str, str]:
         return {"server": "FerretDB over DocumentDB, started by tsbench", **super().settings()}

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import bson
 import pymongo
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
-from pymongo.errors import (
-    OperationFailure,
-)
+from pymongo.errors import OperationFailure
 
-from tsbench.collect.counters import Counting
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.stamps import Arrival
 from tsbench.targets import credentials
-from tsbench.targets.base import ServerObject, Statement, not_mine, statement_of, timed
-from tsbench.targets.inventory import Inventory
+from tsbench.targets.base import Inventory, ServerObject, Session, Statement
 from tsbench.targets.mongodb import counters, explain
+from tsbench.targets.mongodb.client import CLIENTS, answering, await_server, connecting
+from tsbench.targets.mongodb.commands import YES, durability, failed, in_part, majority_journals
 from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
-from tsbench.targets.mongodb.durability import YES, durability, majority_journals
-from tsbench.targets.mongodb.endpoint import CLIENTS, answering, await_server, connecting, parse
 from tsbench.targets.mongodb.layouts import VALUES
-from tsbench.targets.mongodb.pieces import failed, in_part
-from tsbench.targets.mongodb.schemas import CreateCollection
+from tsbench.targets.mongodb.schemas import SCHEMAS, CreateCollection
 from tsbench.targets.mongodb.wire import Messages
-from tsbench.targets.op_context import decoded
-from tsbench.targets.plans import Explaining
+from tsbench.targets.session import decoded, not_mine, statement_of, timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,11 +33,11 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.results.panels import Panel
-    from tsbench.targets.base import Command, Payload
-    from tsbench.targets.mongodb.endpoint import Endpoint, Shared
-    from tsbench.targets.mongodb.pieces import Piece
+    from tsbench.targets.base import Command, Payload, Plan, Schema
+    from tsbench.targets.mongodb.client import Shared
+    from tsbench.targets.mongodb.commands import Piece
+    from tsbench.targets.mongodb.endpoint import MongodbEndpoint
     from tsbench.targets.mongodb.schemas import DocumentSchema
-    from tsbench.targets.plans import Plan
 
 _RAW: CodecOptions[RawBSONDocument] = CodecOptions(RawBSONDocument)
 _BATCH_ROWS = 100_000
@@ -56,49 +50,44 @@ _FIELDS = {"insert": b"documents\0", "update": b"updates\0"}
 
 
 def connect(
-    endpoint: str,
-    schema: DocumentSchema,
-    *,
-    timeout_s: float,
-    connect_timeout_s: float | None = None,
-    waiter: NewWaiter | None = None,
+    of: MongodbEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> MongodbSession:
     """Open a session on MongoDB, or on a server that speaks its protocol.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If the endpoint is malformed or holds a password, or the login is refused.
+        If the login is refused.
     tsbench.errors.Unreachable
         If no server answers.
     """
-    of = parse(endpoint)
-    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
-    with connecting(endpoint):
-        shared = CLIENTS.take(of, credentials.read_for(endpoint, "TSBENCH_PASSWORD"))
+    layout = next(one for one in SCHEMAS if one.name == schema.name)
+    with connecting(of.url):
+        shared = CLIENTS.take(of, credentials.read_for(of.url, "TSBENCH_PASSWORD"))
         try:
-            with pymongo.timeout(limit_s):
-                await_server(shared.client, limit_s)
-                about = shared.client[of.database].command("buildInfo")
+            with pymongo.timeout(connect_timeout_s):
+                await_server(shared.client, connect_timeout_s)
+                about = shared.client[of.path].command("buildInfo")
                 kind = FerretdbSession if "ferretdb" in about else MongodbSession
-                return kind(of, schema, shared, about, timeout_s, waiter)
+                return kind(of, layout, shared, about, timeout_s, waiter)
         except BaseException:
             shared.close()
             raise
 
 
-class MongodbSession(Counting, Explaining):
+class MongodbSession(Session):
     """A session whose commands and queries share the process's client, and whose writes have a connection of their own.
 
     That connection is opened by the session and after an error by the next write; if that fails, the write is FAILED
     with the cause `refused`: nothing was sent.
     """
 
-    panels: ClassVar[tuple[Panel, ...]] = counters.PANELS
+    panels: Sequence[Panel] = counters.PANELS
+    arrival: Arrival
 
     def __init__(
         self,
-        of: Endpoint,
+        of: MongodbEndpoint,
         schema: DocumentSchema,
         shared: Shared,
         about: Mapping[str, Any],
@@ -107,7 +96,7 @@ class MongodbSession(Counting, Explaining):
     ) -> None:
         self._of, self._schema, self._shared, self._about = of, schema, shared, about
         self._timeout_s, self._waiter = timeout_s, waiter
-        self._database = shared.client.get_database(of.database, codec_options=OPTIONS)
+        self._database = shared.client.get_database(of.path, codec_options=OPTIONS)
         self._bodies: dict[str, tuple[bytes, bytes]] = {}
         self.arrival = Arrival()
         self._messages: Messages | None = Messages(shared.client, self.arrival, waiter)
@@ -128,7 +117,7 @@ class MongodbSession(Counting, Explaining):
         if len(statement.params) != 1:
             raise not_mine(statement)
         wanted = dict(statement.params[0])
-        database = self._shared.client[wanted.pop("$db", self._of.database)]
+        database = self._shared.client[wanted.pop("$db", self._of.path)]
         try:
             database.command(wanted)
         except OperationFailure as error:
@@ -199,7 +188,7 @@ class MongodbSession(Counting, Explaining):
         if found is None:
             verb, _, collection = text.partition(" ")
             concern = self._shared.client.write_concern.document
-            command = {verb: collection, "ordered": self._of.is_ordered, "$db": self._of.database}
+            command = {verb: collection, "ordered": self._of.is_ordered, "$db": self._of.path}
             command |= {"writeConcern": concern} if concern else {}
             found = self._bodies[text] = bson.encode(command), _FIELDS[verb]
         return found
@@ -249,7 +238,7 @@ class MongodbSession(Counting, Explaining):
             command["readConcern"] = client.read_concern.document
         found: list[Mapping[str, Any]] = []
         while True:
-            asked = {**command, "$db": self._of.database}
+            asked = {**command, "$db": self._of.path}
             with decoded("MongoDB"):
                 answer = self._exchanged(lambda messages: messages.ask(asked, deadline, OPTIONS))  # noqa: B023
                 if not answer.get("ok"):
@@ -337,7 +326,7 @@ class MongodbSession(Counting, Explaining):
             found = [one for one in self._database.list_collections() if one["name"] in names]
         return [
             ServerObject(
-                f"collection {self._of.database}.{one['name']}",
+                f"collection {self._of.path}.{one['name']}",
                 (Statement(f"drop {one['name']}", ({"drop": one["name"]},)),),
                 str(one.get("info", {}).get("uuid", "")),
             )

@@ -15,7 +15,7 @@ from tsbench.targets.mysql.endpoint import AUTH_PLUGINS, DISABLED, PUBLIC_KEY, R
 if TYPE_CHECKING:
     import MySQLdb
 
-    from tsbench.targets.mysql.endpoint import Endpoint
+    from tsbench.targets.mysql.endpoint import MysqlEndpoint
 
 _CLEARER = {
     "Load data local infile forbidden": "the server asked for a file of this machine, which it does not get; do you "
@@ -97,10 +97,10 @@ def meaning(error: MySQLdb.Error) -> tuple[Outcome, str]:
     return Outcome.FAILED, _CAUSES.get(code, "server")
 
 
-def refused(of: Endpoint, error: MySQLdb.Error) -> UserMistake | Unreachable:
+def refused(of: MysqlEndpoint, error: MySQLdb.Error) -> UserMistake | Unreachable:
     """Return the error for a connection that failed: one line with the cure."""
     code, text = code_of(error), text_of(error)
-    shown = of.url.partition("?")[0]
+    shown = of.shown
     if code in {1045, 1698, 1862}:
         cure = credentials.cure(of.url, "TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
         return UserMistake(f"cannot connect to {shown}: {text}; {cure}")
@@ -115,7 +115,7 @@ def refused(of: Endpoint, error: MySQLdb.Error) -> UserMistake | Unreachable:
     return Unreachable(f"cannot connect to {shown}: {text}; is the server running there?")
 
 
-def _refused_plugin(of: Endpoint) -> str:
+def _refused_plugin(of: MysqlEndpoint) -> str:
     """Return why the password was not sent, and the cure."""
     if of.ssl_mode == DISABLED:
         return (

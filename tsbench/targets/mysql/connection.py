@@ -20,15 +20,15 @@ from MySQLdb.constants import FIELD_TYPE as TYPE
 
 from tsbench.net.stamps import PEEKED_BYTES, duplicate
 from tsbench.targets.mysql import login
-from tsbench.targets.mysql.answers import is_end, is_whole
-from tsbench.targets.watchdog import new_lock
+from tsbench.targets.mysql.packets import is_end, is_whole
+from tsbench.targets.session import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter, Waiter
-    from tsbench.targets.mysql.endpoint import Endpoint
+    from tsbench.targets.mysql.endpoint import MysqlEndpoint
 
 T = TypeVar("T")
 A = TypeVarTuple("A")
@@ -68,7 +68,7 @@ class Connection:
     interrupts a query that runs, and the thread that runs it closes the connection.
     """
 
-    def __init__(self, of: Endpoint, password: str, connect_timeout_s: float, arrival: Arrival) -> None:
+    def __init__(self, of: MysqlEndpoint, password: str, connect_timeout_s: float, arrival: Arrival) -> None:
         self._lock = new_lock()
         self._closing = False
         self.is_interrupted = False

@@ -30,7 +30,7 @@ from tsbench.targets.mysql.endpoint import DISABLED, PUBLIC_KEY, REQUIRED, SSL_M
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tsbench.targets.mysql.endpoint import Endpoint
+    from tsbench.targets.mysql.endpoint import MysqlEndpoint
 
 T = TypeVar("T")
 A = TypeVarTuple("A")
@@ -41,7 +41,7 @@ _SHA256_SINCE = (3, 4)
 """The first libmariadb whose fingerprints may be of SHA-256; before, they are of SHA-1."""
 
 
-def connect(of: Endpoint, password: str, timeout_s: float, conversions: dict[int, Any] | None = None) -> Any:
+def connect(of: MysqlEndpoint, password: str, timeout_s: float, conversions: dict[int, Any] | None = None) -> Any:
     """Log in, and return mysqlclient's connection; without the database if that does not exist.
 
     Raises
@@ -71,7 +71,7 @@ def connect(of: Endpoint, password: str, timeout_s: float, conversions: dict[int
             **({"ssl": {"ca": of.ssl_ca}} if of.ssl_ca else {}),
         )
         try:
-            opened = called(partial(log_in, database=of.database))
+            opened = called(partial(log_in, database=of.path))
         except MySQLdb.OperationalError as error:
             if error.args[0] != _UNKNOWN_DATABASE:
                 raise
@@ -117,13 +117,13 @@ def _in_memory(content: bytes) -> Iterator[str]:
         os.close(file)
 
 
-def _options(of: Endpoint, fingerprint: str, key: str) -> bytes:
+def _options(of: MysqlEndpoint, fingerprint: str, key: str) -> bytes:
     lines = ["[client]", f"restricted-auth={','.join(of.plugins)}", f"server-public-key={key}"]
     lines += [f"tls-fp={fingerprint}"] if fingerprint else []
     return ("\n".join(lines) + "\n").encode()
 
 
-def _key(of: Endpoint) -> bytes:
+def _key(of: MysqlEndpoint) -> bytes:
     """Return the server's public key; without one a text that is no key, since the library would ask the server."""
     if not of.public_key:
         return b"no key\n"
@@ -141,12 +141,12 @@ def _key(of: Endpoint) -> bytes:
 # --- looking before logging in ----------------------------------------------------------------------------------------
 
 
-def _without_tls(of: Endpoint) -> UserMistake:
-    shown = of.url.partition("?")[0]
+def _without_tls(of: MysqlEndpoint) -> UserMistake:
+    shown = of.shown
     return UserMistake(f"{shown}: the server offers no TLS, which {SSL_MODE}={of.ssl_mode} asks for")
 
 
-def _fingerprint(of: Endpoint, host: str, deadline: float) -> str:
+def _fingerprint(of: MysqlEndpoint, host: str, deadline: float) -> str:
     """Return the fingerprint of the certificate that the server shows, on a connection that is given up then.
 
     With it, the library refuses any other server, and one that offers no TLS a moment later.

@@ -8,22 +8,30 @@ ANSI_QUOTES and NO_BACKSLASH_ESCAPES, in which names and texts are quoted as in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
 from tsbench.model import Kind, WriteMode
 from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported, expressible
-from tsbench.targets.mysql import every_series
-from tsbench.targets.sql import OWN_TAGS, SqlText, fields, names, quoted, table_names
+from tsbench.targets.sql import (
+    ColumnTypes,
+    SqlSchema,
+    SqlText,
+    column_names,
+    key_of,
+    names,
+    quoted,
+    table_names,
+    tables_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.encode.text_columns import Assembled
-    from tsbench.model import Batch, Codes, Latest, Measurement, Query
+    from tsbench.model import Batch, Codes, Measurement, Query
 
-_COLUMN_TYPE = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
 _EPOCH = "TIMESTAMP'1970-01-01 00:00:00'"
 _PIECE_BYTES = 256 * 1024
 """About the size of the pieces of a write, between which the session may divide it into several statements."""
@@ -62,6 +70,18 @@ class Compact(Operation):
     text: str = "flush and compact RocksDB"
 
 
+@dataclass(frozen=True, slots=True)
+class OfSeries(Statement):
+    """A statement for the rows of any series of a table, in a window: looked up by a key that begins with the series.
+
+    The rows of a window lie apart, those of each series in a place of their own. MySQL and MariaDB look such rows up by
+    key only if the series are literals, and with a subquery read the whole table: 50,000 rows of 17 million, on disk,
+    took 45 s. So a session asks for the `series` first, which the key answers, and puts them in place of that subquery.
+    """
+
+    series: str = ""
+
+
 class MysqlText(SqlText):
     """Dialect of MySQL and MariaDB; times are DATETIME(6), microseconds in UTC.
 
@@ -70,11 +90,12 @@ class MysqlText(SqlText):
 
     def __init__(self, *, by_time: bool) -> None:
         super().__init__()
-        self._by_time = by_time
+        self._by_time, self._series = by_time, ""
 
     def statement(self, query: Query) -> Statement:
         """Return the query's text; its values are literals."""
-        return Statement(super().statement(query).text)
+        text = super().statement(query).text
+        return OfSeries(text, series=self._series) if self._series else Statement(text)
 
     def mark(self, number: int) -> str:
         """Return the value itself."""
@@ -92,35 +113,20 @@ class MysqlText(SqlText):
         passed = f"TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, {column})"
         return f"{_EPOCH} + INTERVAL {passed} DIV {width} * {width} MICROSECOND"
 
-    def among(self, column: str, keys: Sequence[str]) -> str:
-        """Return the condition with a list of literals."""
-        return f"{column} IN ({', '.join(self.arg(key) for key in keys)})" if keys else "FALSE"
-
     def any_series(self, measurement: Measurement) -> list[str]:
         """Return the condition where the key begins with the series."""
-        return [every_series.condition(measurement.name)] if measurement.tags and not self._by_time else []
+        if not measurement.tags or self._by_time:
+            return []
+        self._series = f'SELECT DISTINCT "tags_id" FROM {quoted(measurement.name)}'
+        return [f'm."tags_id" IN ({self._series})']
 
     def aggregate(self, function: str, column: str, kind: Kind) -> str:
         """Return the aggregate; the average of a BIGINT would have four decimals."""
         return f"avg(CAST({column} AS DOUBLE))" if function == "avg" and kind is Kind.INT else f"{function}({column})"
 
-    def latest(self, query: Latest) -> str:
-        """Return a query with one look-up in the key per tag row: MariaDB has no LATERAL."""
-        m = query.measurement
-        before = f' AND x."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
-        where = self.chosen(m, query.keys, tag_table="t")
-        return (
-            f'SELECT m."time", t.{quoted(m.key or "")}, {fields("m", query.fields)}\n'
-            f'FROM "tags" t JOIN {quoted(m.name)} m ON m."tags_id" = t."id" AND m."time" = (\n'
-            f'  SELECT x."time" FROM {quoted(m.name)} x\n'
-            f'  WHERE x."tags_id" = t."id"{before}\n'
-            '  ORDER BY x."time" DESC LIMIT 1\n'
-            f")\n{'WHERE ' + where[0] if where else ''}"
-        ).rstrip()
-
 
 @dataclass(frozen=True, slots=True)
-class MysqlSchema:
+class MysqlSchema(SqlSchema):
     """A table per measurement whose rows are stored in the order of the primary key, and one of the tags.
 
     The key is (tags_id, time); with `by_time` it is (time, tags_id), and (tags_id, time) is a second one. A series has
@@ -133,36 +139,25 @@ class MysqlSchema:
     options: str = ""
     rest: Operation | None = None
     keeps_duplicates: bool = False
-    modes: frozenset[WriteMode] = frozenset(WriteMode)
+    types: ClassVar = ColumnTypes(
+        "DATETIME(6) NOT NULL", "INTEGER NOT NULL", "DOUBLE", "BIGINT", "TEXT", "INTEGER PRIMARY KEY",
+        "VARCHAR(255) NOT NULL",
+    )  # fmt: skip
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return the commands that create empty tables in place of existing ones."""
-        made: list[Command] = [CreateDatabase(), *self.drop(measurements)]
-        if tags:
-            made += self._create_tags(tags)
-        return [*made, *(Statement(self._create_table(m)) for m in measurements)]
+        return [CreateDatabase(), *SqlSchema.create(self, measurements, tags)]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the command that drops the tables and the tags, where they exist."""
         tables = tuple(table_names(measurements))
         return [DropTables(f"DROP TABLE IF EXISTS {names(tables)}", tables)]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Return the commands that bring the engine to rest and update its statistics, also those of sizes."""
-        tables = [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
-        analyse = [Statement(f"ANALYZE TABLE {quoted(name)}") for name in tables]
+        analyse = [Statement(f"ANALYZE TABLE {quoted(name)}") for name in tables_of(measurements)]
         return [*([self.rest] if self.rest else []), *analyse]
 
-    def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Return rows for REPLACE statements, in pieces of a statement; or lines for LOAD DATA."""
-        m = batch.measurement
-        if mode is WriteMode.SINGLE and len(batch) != 1:
-            raise Unsupported(f"single writes take one point, not {len(batch)}")
-        if len(batch):
-            return next(self.encode_each(batch, len(batch), mode))
-        return Payload(mode, m.name, "", b"" if mode is WriteMode.BULK else [], 0, 0)
-
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        """Return rows for REPLACE statements, in pieces of a statement; or lines for LOAD DATA."""
         m = batch.measurement
         name, load, replace = m.name, _load(m), _replace(m)
         with expressible():
@@ -179,20 +174,18 @@ class MysqlSchema:
         """Return the query as SQL."""
         return MysqlText(by_time=self.by_time).statement(query)
 
-    def _create_table(self, m: Measurement) -> str:
-        columns = ['"time" DATETIME(6) NOT NULL', *(['"tags_id" INTEGER NOT NULL'] if m.tags else [])]
-        columns += [f"{quoted(f.name)} {_COLUMN_TYPE[f.kind]}" for f in m.fields]
-        columns += [f'"{OWN_TAGS}" TEXT'] if m.own_tags else []
+    def create_table(self, m: Measurement) -> list[str]:
+        """Return the statement for the table of one measurement and its keys."""
         if m.tags and self.by_time:
-            columns += ['PRIMARY KEY ("time", "tags_id")', 'KEY "series_time" ("tags_id", "time")']
+            keys = 'PRIMARY KEY ("time", "tags_id"), KEY "series_time" ("tags_id", "time")'
         else:
-            columns.append('PRIMARY KEY ("tags_id", "time")' if m.tags else 'PRIMARY KEY ("time")')
-        return f"CREATE TABLE {quoted(m.name)} ({', '.join(columns)}) {self._engine} {self.options}".rstrip()
+            keys = 'PRIMARY KEY ("tags_id", "time")' if m.tags else 'PRIMARY KEY ("time")'
+        text = f"CREATE TABLE {quoted(m.name)} ({self.columns(m)}, {keys}) {self._engine} {self.options}"
+        return [text.rstrip()]
 
-    def _create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
-        columns = ", ".join(f"{quoted(name)} VARCHAR(255) NOT NULL" for name in tags)
-        key = quoted(next(iter(tags)))
-        yield Statement(f'CREATE TABLE "tags" ("id" INTEGER PRIMARY KEY, {columns}, KEY ({key})) {self._engine}')
+    def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
+        table = self.tag_table(tags, f", KEY ({key_of(tags)})")
+        yield Statement(f"{table.text} {self._engine}")
         rows = sql.tag_rows(tags)
         for start in range(0, len(rows), _TAG_ROWS):
             piece = rows[start : start + _TAG_ROWS]
@@ -204,10 +197,6 @@ class MysqlSchema:
         return f"ENGINE={self.engine} DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 
 
-def _columns(m: Measurement) -> str:
-    return names(["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if m.own_tags else [])])
-
-
 def _statements(name: str, text: str, values: Assembled) -> Payload:
     """Return rows for one or more REPLACE statements, in pieces without the comma before the first row."""
     pieces = [piece.data[1:] for piece in values.cut_by_size(len(values), _PIECE_BYTES)]
@@ -215,11 +204,11 @@ def _statements(name: str, text: str, values: Assembled) -> Payload:
 
 
 def _replace(m: Measurement) -> str:
-    return f"REPLACE INTO {quoted(m.name)} ({_columns(m)}) VALUES "
+    return f"REPLACE INTO {quoted(m.name)} ({names(column_names(m))}) VALUES "
 
 
 def _load(m: Measurement) -> str:
-    return f"REPLACE INTO TABLE {quoted(m.name)} {_LINES} ({_columns(m)})"
+    return f"REPLACE INTO TABLE {quoted(m.name)} {_LINES} ({names(column_names(m))})"
 
 
 def loaded_as_values(payload: Payload) -> tuple[bytes, list[bytes]]:

@@ -18,6 +18,7 @@ from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program
 from tsbench.targets.mysql.endpoint import local, parse
+from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +134,7 @@ class _Server(ManagedServer):
 
         from tsbench.targets.mysql import login  # noqa: PLC0415
 
-        of = parse(self.endpoint, self.product.lower(), self.product)
+        of = parse(self.endpoint, get(self.product.lower()))
         try:
             login.connect(of, of.password(), 5).close()
         except UserMistake as error:  # the key is made at the first start

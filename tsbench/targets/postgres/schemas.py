@@ -4,35 +4,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tsbench.encode import pgcopy, pgparams, sql
 from tsbench.model import WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported, encode_slices, expressible
-from tsbench.targets.sql import SqlText, fields, names, quoted
+from tsbench.targets.base import Payload, Statement, Unsupported, expressible
+from tsbench.targets.sql import (
+    OWN_TAGS,
+    ColumnTypes,
+    SqlSchema,
+    SqlText,
+    column_names,
+    fields,
+    insert,
+    key_of,
+    names,
+    quoted,
+    tables_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
+    from tsbench.targets.base import Command
 
 NAMESPACE = "tsbench"
 """The PostgreSQL schema that all tables live in, so that a user's own `cpu` or `tags` is never dropped."""
-MAX_PARAMETERS = 65_535  # the protocol counts them in 16 bits
 
 
 class PostgresText(SqlText):
     """PostgreSQL dialect of the query compiler. `date_bin` needs version 14."""
 
     def mark(self, number: int) -> str:
-        """Return the placeholder for a parameter by its number (`$1`)."""
-        return f"${number}"
+        return _mark(number)
 
     def bound(self, time_ns: int) -> datetime:
-        """Return the bound as a timestamptz."""
         return sql.ceil_datetime(time_ns)
 
     def bucket(self, column: str, bucket_ns: int) -> str:
@@ -49,21 +58,15 @@ class PostgresText(SqlText):
 
     def latest(self, query: Latest) -> str:
         """Return a query with one index look-up per tag row, as TSBS's lastpoint."""
-        m = query.measurement
-        before = f' AND x."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
-        where = self.chosen(m, query.keys, tag_table="t")
+        newest, where = self.look_up(query, f'x."time", {fields("x", query.fields)}')
         return (
-            f'SELECT m."time", t.{quoted(m.key or "")}, {fields("m", query.fields)}\n'
-            'FROM "tags" t CROSS JOIN LATERAL (\n'
-            f'  SELECT x."time", {fields("x", query.fields)} FROM {quoted(m.name)} x\n'
-            f'  WHERE x."tags_id" = t."id"{before}\n'
-            '  ORDER BY x."time" DESC LIMIT 1\n'
-            f") m\n{'WHERE ' + where[0] if where else ''}"
+            f'SELECT m."time", t.{quoted(query.measurement.key or "")}, {fields("m", query.fields)}\n'
+            f'FROM "tags" t CROSS JOIN LATERAL (\n{newest}\n) m\n{where}'
         ).rstrip()
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresSchema:
+class PostgresSchema(SqlSchema):
     """TSBS's tables for plain PostgreSQL: `tags`, and one wide table per measurement without a key.
 
     `btree` has TSBS's indexes, (tags_id, time DESC) and (time DESC). `brin` replaces the second by a BRIN index on
@@ -76,63 +79,57 @@ class PostgresSchema:
     name: str
     time_index: str
     keeps_duplicates: bool = True
-    modes: frozenset[WriteMode] = frozenset(WriteMode)
+    types: ClassVar = ColumnTypes(
+        "timestamptz", "integer", "double precision", "double precision", "jsonb", "integer PRIMARY KEY", "text"
+    )
+    max_parameters: ClassVar = 65_535  # the protocol counts them in 16 bits
 
-    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Return the statements that create empty tables in place of existing ones."""
-        made = [Statement(f"CREATE SCHEMA IF NOT EXISTS {NAMESPACE}", optional=True), *self.drop(measurements)]
-        if tags:
-            made += _create_tags(tags)
-        for m in measurements:
-            made += [Statement(text) for text in self.create_table(m)]
-        return made
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
+        namespace = Statement(f"CREATE SCHEMA IF NOT EXISTS {NAMESPACE}", optional=True)
+        return [namespace, *SqlSchema.create(self, measurements, tags)]
 
     def create_table(self, m: Measurement) -> list[str]:
         """Return the statements for the table of one measurement and its indexes."""
-        columns = ['"time" timestamptz', *(['"tags_id" integer'] if m.tags else [])]
-        columns += [f"{quoted(f)} double precision" for f in m.field_names]
         table = quoted(m.name)
-        made = [f'CREATE TABLE {table} ({", ".join(columns)}, "additional_tags" jsonb)']
+        made = [f"CREATE TABLE {table} ({self.columns(m, own_tags=True)})"]
         if m.tags:
             made.append(f'CREATE INDEX ON {table} ("tags_id", "time" DESC)')
         return [*made, f"CREATE INDEX ON {table} {self.time_index}"]
 
-    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
-        """Return the statements that drop the tables and the tags, where they exist."""
-        tables = [*(m.name for m in measurements), "tags"]
-        return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in tables]
+    def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
+        lists = [codes.tolist() for codes in tags.values()]
+        arrays = ", ".join(["$1::int[]", *(f"{_mark(n)}::text[]" for n in range(2, len(lists) + 2))])
+        yield self.tag_table(tags)
+        yield Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', (list(range(len(lists[0]))), *lists))
+        yield Statement(f'CREATE INDEX ON "tags" ({key_of(tags)})')
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         """Return the statements for vacuum (visibility map, BRIN summaries), statistics and a checkpoint."""
-        tables = [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
-        return [*(Statement(f"VACUUM (ANALYZE) {quoted(t)}") for t in tables), Statement("CHECKPOINT", optional=True)]
+        vacuum = [Statement(f"VACUUM (ANALYZE) {quoted(name)}") for name in tables_of(measurements)]
+        return [*vacuum, Statement("CHECKPOINT", optional=True)]
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Return one INSERT, one multi-row INSERT (arrays beyond 65,535 parameters), or a binary COPY stream."""
-        m = batch.measurement
-        if mode is WriteMode.SINGLE and len(batch) != 1:
-            raise Unsupported(f"single writes take one point, not {len(batch)}")
-        with expressible():
-            if mode is WriteMode.BULK:
-                data = pgcopy.encode(batch, extra_json=True)
-                return Payload(mode, m.name, _copy(m), data, len(batch), len(data))
-            if len(_inserted(m)) * len(batch) <= MAX_PARAMETERS:
-                values, text = pgparams.flat(pgparams.rows(batch)), _insert(m, len(batch))
-            else:
-                values, text = pgparams.arrays(batch), _insert_arrays(m)
-        return Payload(mode, m.name, text, values, len(batch), pgparams.nbytes(values))
+        if mode is not WriteMode.BULK:
+            return SqlSchema.encode(self, batch, mode)
+        with expressible():  # without the copy that cutting a batch takes
+            data = pgcopy.encode(batch, extra_json=True)
+        return Payload(mode, batch.measurement.name, _copy(batch.measurement), data, len(batch), len(data))
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
+        """Return single or multi-row INSERTs (arrays beyond 65,535 parameters), or binary COPY streams."""
         m = batch.measurement
         with expressible():
             if mode is WriteMode.BULK:
                 copy, streams = _copy(m), pgcopy.encode_each(batch, points, extra_json=True)
                 return (Payload(mode, m.name, copy, data, count, len(data)) for data, count in streams)
-            if len(_inserted(m)) * points > MAX_PARAMETERS:
-                return encode_slices(self, batch, points, mode)
+            if len(column_names(m)) * points > self.max_parameters:
+                if len(batch) > points:
+                    starts = range(0, len(batch), points)
+                    return (self.encode(batch.rows(start, start + points), mode) for start in starts)
+                return iter([_array_insert(batch)])
             rows = pgparams.rows(batch)
         if points == 1:
-            text = _insert(m, 1)
+            text = insert(m, 1, mark=_mark)
             return (Payload(mode, m.name, text, row, 1, pgparams.nbytes(row)) for row in rows)
         return _inserts(m, rows, points)
 
@@ -143,48 +140,30 @@ class PostgresSchema:
 
 def _inserts(m: Measurement, rows: Iterator[pgparams.Parameters], points: int) -> Iterator[Payload]:
     """Yield INSERTs of `points` rows each; the last may have fewer."""
+    width = len(column_names(m))
     while values := pgparams.flat(islice(rows, points)):
-        count = len(values) // len(_inserted(m))
-        yield Payload(WriteMode.MULTI, m.name, _insert(m, count), values, count, pgparams.nbytes(values))
+        count = len(values) // width
+        text = insert(m, count, mark=_mark)
+        yield Payload(WriteMode.MULTI, m.name, text, values, count, pgparams.nbytes(values))
+
+
+def _array_insert(batch: Batch) -> Payload:
+    """Return all rows as one INSERT with an array per column."""
+    m = batch.measurement
+    types = {"time": "timestamptz", "tags_id": "int", OWN_TAGS: "jsonb"}
+    kinds = (types.get(name, "float8") for name in column_names(m))
+    arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(kinds, start=1))
+    text = f"INSERT INTO {quoted(m.name)} ({names(column_names(m))}) SELECT * FROM unnest({arrays})"
+    values = pgparams.arrays(batch)
+    return Payload(WriteMode.MULTI, m.name, text, values, len(batch), pgparams.nbytes(values))
 
 
 def _copy(m: Measurement) -> str:
-    columns = ["time", *(["tags_id"] if m.tags else []), *m.field_names, "additional_tags"]
-    return f"COPY {quoted(m.name)} ({names(columns)}) FROM STDIN (FORMAT binary)"
-
-
-def _inserted(m: Measurement) -> dict[str, str]:
-    """Return the columns that INSERT names, with their types; the column of own tags stays NULL without such."""
-    tags_id = {"tags_id": "int"} if m.tags else {}
-    own = {"additional_tags": "jsonb"} if m.own_tags else {}
-    return {"time": "timestamptz", **tags_id, **dict.fromkeys(m.field_names, "float8"), **own}
-
-
-@lru_cache(maxsize=32)  # 5,000 rows have 60,000 placeholders, which take longer to write than the values
-def _insert(m: Measurement, rows: int) -> str:
-    columns = _inserted(m)
-    return f"INSERT INTO {quoted(m.name)} ({names(columns)}) VALUES {sql.values(len(columns), rows, _mark)}"
-
-
-def _insert_arrays(m: Measurement) -> str:
-    columns = _inserted(m)
-    arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(columns.values(), start=1))
-    return f"INSERT INTO {quoted(m.name)} ({names(columns)}) SELECT * FROM unnest({arrays})"
+    return f"COPY {quoted(m.name)} ({names(column_names(m, own_tags=True))}) FROM STDIN (FORMAT binary)"
 
 
 def _mark(number: int) -> str:
     return f"${number}"
-
-
-def _create_tags(tags: Mapping[str, Codes]) -> Sequence[Statement]:
-    columns = ", ".join(f"{quoted(name)} text" for name in tags)
-    lists = [codes.tolist() for codes in tags.values()]
-    arrays = ", ".join(["$1::int[]", *(f"{_mark(n)}::text[]" for n in range(2, len(lists) + 2))])
-    return [
-        Statement(f'CREATE TABLE "tags" ("id" integer PRIMARY KEY, {columns})'),
-        Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', (list(range(len(lists[0]))), *lists)),
-        Statement(f'CREATE INDEX ON "tags" ({quoted(next(iter(tags)))})'),
-    ]
 
 
 BTREE = PostgresSchema("btree", '("time" DESC)')

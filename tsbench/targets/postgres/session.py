@@ -10,19 +10,17 @@ import psycopg
 from psycopg.adapt import Loader
 from psycopg.pq import Format, TransactionStatus
 
-from tsbench.collect.counters import Counting
 from tsbench.encode.pgcopy import EPOCH_2000_US
-from tsbench.errors import one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
-from tsbench.net.stamps import Arrival
-from tsbench.targets.base import ServerObject, Statement, statement_of, timed
+from tsbench.targets.base import ServerObject, Statement
 from tsbench.targets.endpoint import open_or_name
-from tsbench.targets.op_context import MEANT, OpContext, undecodable
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
-from tsbench.targets.postgres.login import parameters, place_of, refused
+from tsbench.targets.postgres.login import parameters, refused
 from tsbench.targets.postgres.schemas import NAMESPACE
-from tsbench.targets.sql import inventory, quoted, stored_records, table_names
+from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, statement_of, undecodable
+from tsbench.targets.sql import quoted, table_names, tables_of
+from tsbench.targets.sql_session import inventory, stored_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,8 +29,8 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload
-    from tsbench.targets.inventory import Inventory
+    from tsbench.targets.base import Command, Inventory, Payload, Schema
+    from tsbench.targets.target import Endpoint
 
 
 class _Nanoseconds(Loader):
@@ -46,50 +44,44 @@ class _Nanoseconds(Loader):
 
 
 def connect(
-    endpoint: str, *, timeout_s: float, connect_timeout_s: float | None = None, waiter: NewWaiter | None = None
+    of: Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> PostgresSession:
     """Open a session on a PostgreSQL server.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If the endpoint is malformed or holds a password, or the login is refused.
+        If the login is refused.
     tsbench.errors.Unreachable
         If no server answers.
     """
-    found = parameters(endpoint)
+    del schema  # the layout is in the statements
+    found = parameters(of.url)
 
     def opened(limit_s: float) -> PostgresSession:
         session = PostgresSession(found, timeout_s, waiter)
         try:
             session.reconnect(limit_s)
         except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
-            raise refused(endpoint, error) from error
+            raise refused(of.url, error) from error
         return session
 
-    limit_s = timeout_s if connect_timeout_s is None else connect_timeout_s
-    return open_or_name(opened, limit_s, place_of(found), {"a PostgreSQL server"}, endpoint)
+    place = (of.host, of.port) if of.host else None
+    return open_or_name(opened, connect_timeout_s, place, {"a PostgreSQL server"}, of.url)
 
 
-class PostgresSession(Counting):
-    """One connection in autocommit mode with time zone UTC.
-
-    After an error of a statement the connection stays open; after a broken connection or a time-out it is dropped, and
-    the next op opens a new one (if that fails, the op is FAILED with the cause `refused`: nothing was sent).
-    """
+class PostgresSession(NetworkSession[Connection]):
+    """One connection in autocommit mode with time zone UTC."""
 
     panels = counters.PANELS
 
     def __init__(self, of: Mapping[str, Any], timeout_s: float, waiter: NewWaiter | None = None) -> None:
+        super().__init__(timeout_s)
         self._parameters = dict(of)
-        self._timeout_s = timeout_s
         self._waiter = waiter
-        self._connection: Connection | None = None
-        self.arrival = Arrival()
 
     def reconnect(self, timeout_s: float) -> Connection:
-        """Replace the connection by a new one and return it."""
-        self.close()
+        self._drop()
         opened = Connection.connect(
             **{
                 "connect_timeout": max(2, round(timeout_s)),
@@ -102,32 +94,30 @@ class PostgresSession(Counting):
             prepare_threshold=0,
         )
         opened.wait_with(self._waiter, self.arrival)
-        opened.deadline = time.monotonic() + timeout_s + 1.0
+        opened.deadline = time.monotonic() + timeout_s + GRACE_S
         try:
             opened.execute("SET TimeZone = 'UTC'", prepare=False)
-            self._limit(opened, self._timeout_s)
+            _limit_statements(opened, self._timeout_s)
         except TimeoutError:
             opened.close()
             raise psycopg.errors.ConnectionTimeout("the server accepts connections but does not answer") from None
         self._connection = opened
         return opened
 
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute statements in order, each committed."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            statement = statement_of(command)
-            with self._op(left_s) as connection:
-                self._limit(connection, left_s)
-                try:
-                    with suppress(*((psycopg.errors.InsufficientPrivilege,) if statement.optional else ())):
-                        connection.execute(statement.text, statement.params or None, prepare=False)
-                finally:
-                    if connection.info.transaction_status is TransactionStatus.IDLE:  # not after a deadline of ours
-                        self._limit(connection, self._timeout_s)
+    def execute(self, command: Command, timeout_s: float) -> None:
+        statement = statement_of(command)
+        with self._op(timeout_s) as connection:
+            _limit_statements(connection, timeout_s)
+            try:
+                with suppress(*((psycopg.errors.InsufficientPrivilege,) if statement.optional else ())):
+                    connection.execute(statement.text, statement.params or None, prepare=False)
+            finally:
+                if connection.info.transaction_status is TransactionStatus.IDLE:  # not after a deadline of ours
+                    _limit_statements(connection, self._timeout_s)
 
     def write(self, payload: Payload) -> int:
         """Send a payload; it is committed on return."""
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             if payload.mode is WriteMode.SINGLE:
                 return connection.statements.execute_prepared(payload.text, payload.data)
             if payload.mode is WriteMode.MULTI:
@@ -139,12 +129,12 @@ class PostgresSession(Counting):
         """Execute a compiled query, prepared, and fetch every row (in binary form, without parsing floats)."""
         if columns[-1] == OTHERS:
             return self._stored(statement, columns)
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             return Rows(columns, connection.statements.fetch(statement.text, statement.params))
 
     def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Return rows with all columns of their table; unprepared: a column may have been added to it since."""
-        with self._op(self._timeout_s) as connection, connection.cursor(binary=True) as cursor:
+        with self._op() as connection, connection.cursor(binary=True) as cursor:
             cursor.adapters.register_loader("timestamptz", _Nanoseconds)
             cursor.execute(statement.text, statement.params or None, prepare=False)
             names = [column.name for column in cursor.description or ()]
@@ -156,20 +146,19 @@ class PostgresSession(Counting):
             "SELECT name, current_setting(name) FROM pg_settings\n"
             "WHERE source NOT IN ('default', 'client', 'session', 'override')"
         )
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             version = connection.execute("SHOW server_version").fetchall()[0][0]
             return {"version": f"PostgreSQL {version}", **dict(connection.execute(text).fetchall())}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of tables, indexes and out-of-line storage (with free-space and visibility maps)."""
-        tables = [m.name for m in measurements] + ["tags"] * any(m.tags for m in measurements)
         text = (
             "SELECT sum(pg_relation_size(r))::bigint, sum(pg_indexes_size(r))::bigint,\n"
             "       sum(pg_table_size(r) - pg_relation_size(r))::bigint\n"
             "FROM (SELECT quote_ident(n)::regclass AS r FROM unnest($1::text[]) AS n) AS relations"
         )
-        with self._op(self._timeout_s) as connection:
-            sizes = connection.execute(text, (tables,)).fetchall()[0]
+        with self._op() as connection:
+            sizes = connection.execute(text, (tables_of(measurements),)).fetchall()[0]
         return dict(zip(("table", "index", "toast"), sizes, strict=True))
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
@@ -185,7 +174,7 @@ class PostgresSession(Counting):
             "  + (SELECT count(*) FROM pg_type WHERE typnamespace = n.oid)\n"
             "FROM pg_namespace n WHERE nspname = $1"
         )
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             found = [
                 ServerObject(
                     f"table {place}.{name}", (Statement(f"DROP TABLE {quoted(place)}.{quoted(name)}"),), number
@@ -209,7 +198,7 @@ class PostgresSession(Counting):
             cursor = connection.execute(text, prepare=False)  # a column may have been added to it since
             return [column.name for column in cursor.description or ()], cursor.fetchall()
 
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             return inventory(fetch, like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
@@ -217,41 +206,25 @@ class PostgresSession(Counting):
 
         Sessions report what they did at most once a second, so a total may be that late.
         """
-        with self._op(self._timeout_s) as connection:
+        with self._op() as connection:
             text = counters.text(connection.info.server_version)
             row = connection.execute(text, prepare=True).fetchall()[0]
         return counters.named(row)
 
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self.arrival.forget()
-            with suppress(psycopg.Error, OSError):
-                connection.close()
+    def limit(self, connection: Connection, due_s: float) -> None:
+        connection.deadline = due_s
 
-    @staticmethod
-    def _limit(connection: Connection, timeout_s: float) -> None:
-        """Set the server's own time limit, so that an abandoned statement does not slow down the next one."""
-        # 0 would be no limit.
-        connection.execute(f"SET statement_timeout = {max(1, round(timeout_s * 1_000))}", prepare=False)
-
-    def _op(self, timeout_s: float) -> OpContext[Connection]:
-        return OpContext(self, timeout_s)
-
-    def begin(self, timeout_s: float) -> Connection:
-        """Return an open connection with the deadline of an op that starts now."""
-        connection = self._connection or self._reopened()
-        # One second more than the server's limit, which should end a statement first: then the connection survives.
-        connection.deadline = time.monotonic() + timeout_s + 1.0
-        return connection
+    def _drop(self) -> None:
+        with suppress(psycopg.Error, OSError):
+            super()._drop()
 
     def end(self, connection: Connection, error: BaseException | None, timeout_s: float) -> None:
-        """End an op; a connection that is lost, or whose answer is still to come, is closed."""
+        """End an op; a connection that is lost, or whose answer is still to come, is dropped."""
         if error is None:
             return
         broken = connection.broken or connection.closed
         if broken or not isinstance(error, psycopg.Error):  # else a greenlet killed in its wait: an answer is to come
-            self.close()
+            self._drop()
         if isinstance(error, TimeoutError):
             raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
         if isinstance(error, psycopg.Error):
@@ -260,12 +233,11 @@ class PostgresSession(Counting):
         if isinstance(error, Exception) and not isinstance(error, MEANT):
             raise undecodable("PostgreSQL", error) from error
 
-    def _reopened(self) -> Connection:
-        self.arrival.sending()
-        try:
-            return self.reconnect(self._timeout_s)
-        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
-            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {one_line(error)}") from error
+
+def _limit_statements(connection: Connection, timeout_s: float) -> None:
+    """Set the server's own time limit, so that an abandoned statement does not slow down the next one."""
+    # 0 would be no limit.
+    connection.execute(f"SET statement_timeout = {max(1, round(timeout_s * 1_000))}", prepare=False)
 
 
 _CAUSES = {  # by class or code of https://www.postgresql.org/docs/current/errcodes-appendix.html, the longest that fits

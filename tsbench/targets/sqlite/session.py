@@ -5,26 +5,24 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsbench.collect.counters import Counting
-from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.errors import Unreachable, UserMistake
+from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.results.panels import Panel
-from tsbench.servers.embedded import delete_file
-from tsbench.targets.base import Command, Payload, Statement, statement_of, timed
-from tsbench.targets.op_context import decoded
-from tsbench.targets.sql import DeleteFile, inventory, objects_in_file, stored_records, table_names
-from tsbench.targets.sqlite.schemas import Checkpoint, cause_of, wait_for_locks
+from tsbench.targets.sql import table_names
+from tsbench.targets.sql_session import FileSession, refuse_foreign
+from tsbench.targets.sqlite.schemas import APPLICATION_ID, Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from tsbench.model import Measurement
-    from tsbench.targets.base import ServerObject
-    from tsbench.targets.inventory import Inventory
-
+    from tsbench.net.tcp import NewWaiter
+    from tsbench.targets.base import Command, Payload, Schema
+    from tsbench.targets.target import Endpoint
 
 PANELS = (
     Panel("Write-ahead log", "bytes", "gauge", {"log.bytes": "file"}, explains_stalls=True),
@@ -33,80 +31,128 @@ PANELS = (
 """What the report plots. A writer that finds the log full moves it into the file before it goes on."""
 
 
-class SqliteSession(Counting):
-    """One connection. After an error the open transaction is rolled back and the session remains usable."""
+def connect(
+    of: Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+) -> SqliteSession:
+    """Open the file, making it if need be."""
+    del schema, waiter  # the layout is in the statements
+    path = Path(of.path)
+    try:
+        connection = sqlite3.connect(path, timeout=connect_timeout_s, isolation_level=None, check_same_thread=False)
+        _claim(connection, path)
+        # FULL syncs the log at every commit, like PostgreSQL's synchronous_commit=on; WAL's usual NORMAL does not.
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("PRAGMA synchronous = FULL").fetchall()
+        _wait_for_locks(connection, timeout_s)
+    except sqlite3.Error as error:
+        kind = Unreachable if _cause_of(error) == "busy" else UserMistake
+        raise kind(f"{path} cannot be opened as an SQLite database: {error}") from error
+    return SqliteSession(connection, path, timeout_s)
 
-    panels = PANELS
-    arrival = None
+
+def _claim(connection: sqlite3.Connection, path: Path) -> None:
+    """Mark a new file as ours, and refuse one with other data."""
+    (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and mark != APPLICATION_ID:
+        connection.close()
+        raise refuse_foreign(path)
+    if mark != APPLICATION_ID:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _wait_for_locks(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Set the time for which the connection waits for another one's lock."""
+    with suppress(sqlite3.Error):  # the connection is closed
+        connection.execute(f"PRAGMA busy_timeout = {max(1, round(timeout_s * 1_000))}").fetchall()
+
+
+class SqliteSession(FileSession):
+    """One connection.
+
+    SQLite's driver does not yield to gevent, so it is called from a pool of threads: connections may change threads,
+    but two threads never use one at once.
+    """
+
+    product, error, panels = "SQLite", sqlite3.Error, PANELS
+    tables = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_'"
+    like_ours = (
+        "SELECT s.name FROM sqlite_schema s JOIN pragma_table_info(s.name) c\n"
+        "WHERE s.type = 'table' AND c.name = 'time' AND c.type IN ('INTEGER', 'INT')"
+    )
 
     def __init__(self, connection: sqlite3.Connection, path: Path, timeout_s: float) -> None:
-        self._connection = connection
-        self._path = path
-        self._timeout_s = timeout_s
-        self._due = float("inf")
+        super().__init__(connection, path, timeout_s)
         # Called every 100,000 steps of SQLite's virtual machine (about a millisecond); true interrupts the statement.
-        connection.set_progress_handler(lambda: time.monotonic() > self._due, 100_000)
+        connection.set_progress_handler(lambda: time.monotonic() > self.due_s, 100_000)
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute commands in order, each committed; one that waits for a lock until the limit is a `timeout`."""
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            for command, left_s in timed(commands, limit_s):
-                self._execute(command, left_s)
+            super().run(commands, timeout_s=timeout_s)
         finally:
-            wait_for_locks(self._connection, self._timeout_s)
+            _wait_for_locks(self._connection, self._timeout_s)
 
-    def _execute(self, command: Command, timeout_s: float) -> None:
-        if isinstance(command, DeleteFile):
-            self.close()
-            delete_file(self._path)
-            return
-        checkpoint = isinstance(command, Checkpoint)
-        statement = Statement(command.text) if checkpoint else statement_of(command)
-        with self._errors(timeout_s, locked="timeout"):
-            wait_for_locks(self._connection, timeout_s)
-            found = self._connection.execute(statement.text, statement.params).fetchall()
-        if checkpoint and found[0][0]:
-            raise OpError(Outcome.FAILED, "timeout", "the write-ahead log is in use and was not moved")
+    def execute(self, command: Command, timeout_s: float) -> None:
+        """Execute one command; if it waits for a lock until the limit, the cause is `timeout`."""
+        _wait_for_locks(self._connection, timeout_s)
+        try:
+            if isinstance(command, Checkpoint):
+                self._checkpoint(command, timeout_s)
+            else:
+                super().execute(command, timeout_s)
+        except OpError as error:
+            if error.cause != "busy":
+                raise
+            raise OpError(error.outcome, "timeout", str(error)) from error
+
+    def _checkpoint(self, command: Checkpoint, timeout_s: float) -> None:
+        with self._op(timeout_s):
+            ((is_busy, *_),) = self._fetch(command.text)[1]
+        if is_busy:
+            raise OpError(Outcome.FAILED, "busy", "the write-ahead log is in use and was not moved")
 
     def write(self, payload: Payload) -> int:
         """Send a payload in one transaction, which is durable on return."""
-        with self._errors(self._timeout_s):
+        with self._op() as connection:
             if payload.mode is WriteMode.SINGLE:
-                return self._connection.execute(payload.text, payload.data[0]).rowcount
+                self._may_commit = True
+                return int(connection.execute(payload.text, payload.data[0]).rowcount)
             # IMMEDIATE waits for the lock (busy_timeout); a transaction that begins as a reader would fail instead.
-            self._connection.execute("BEGIN IMMEDIATE")
+            connection.execute("BEGIN IMMEDIATE")
             if payload.mode is WriteMode.MULTI:
-                written = sum(self._connection.execute(s.text, s.params).rowcount for s in payload.data)
+                written = sum(connection.execute(s.text, s.params).rowcount for s in payload.data)
             else:
-                written = self._connection.executemany(payload.text, payload.data).rowcount
-            self._connection.execute("COMMIT")
-            return written
+                written = connection.executemany(payload.text, payload.data).rowcount
+            self._may_commit = True
+            connection.execute("COMMIT")
+            return int(written)
 
-    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        with self._errors(self._timeout_s):
-            cursor = self._connection.execute(statement.text, statement.params)
-            found = cursor.fetchall()
-        if columns[-1] == OTHERS:
-            found = stored_records(found, [column[0] for column in cursor.description], columns)
-        return Rows(columns, found)
+    def cause_of(self, error: Exception) -> str:
+        return _cause_of(error)
+
+    def end(self, connection: Any, error: BaseException | None, timeout_s: float) -> None:
+        if isinstance(error, sqlite3.Error) and _cause_of(error) == "timeout" and time.monotonic() <= self.due_s:
+            # Ctrl-C came up in the progress handler, where sqlite3 drops exceptions and ends the statement.
+            super().end(connection, KeyboardInterrupt(), timeout_s)
+            raise KeyboardInterrupt from error
+        super().end(connection, error, timeout_s)
 
     def facts(self) -> Mapping[str, str]:
         """Return the library's version and the settings for durability and memory."""
         pragmas = ("journal_mode", "synchronous", "page_size", "cache_size", "mmap_size", "wal_autocheckpoint")
-        with self._errors(self._timeout_s):
+        with self._op():
             found = {p: str(self._connection.execute(f"PRAGMA {p}").fetchone()[0]) for p in pragmas}
         return {"version": f"SQLite {sqlite3.sqlite_version}", **found}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the pages of tables and indexes, if the library can separate them (it reads all)."""
-        tables = [*(m.name for m in measurements), "tags"]
+        tables = table_names(measurements)
         marks = ", ".join("?" * len(tables))
         text = (
             "SELECT s.type, sum(d.pgsize) FROM sqlite_schema s JOIN dbstat d ON d.name = s.name\n"
             f"WHERE d.aggregate = TRUE AND s.tbl_name IN ({marks}) GROUP BY 1"
         )
-        with self._errors(self._timeout_s):
+        with self._op():
             try:
                 return dict(self._connection.execute(text, tables).fetchall())
             except sqlite3.OperationalError as error:
@@ -115,27 +161,6 @@ class SqliteSession(Counting):
             pragmas = ("page_size", "page_count", "freelist_count")
             page, count, free = (self._connection.execute(f"PRAGMA {p}").fetchone()[0] for p in pragmas)
             return {"table": page * (count - free)}
-
-    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        """Return the tables, and the file."""
-        with self._errors(self._timeout_s):
-            text = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
-            found = [name for (name,) in self._connection.execute(text).fetchall()]
-        there = [name for name in found if not name.startswith("sqlite_")]  # those are SQLite's own
-        ours = [name for name in table_names(measurements) if name in there]
-        return objects_in_file(self._path, ours, len(there))
-
-    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
-        def fetch(text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-            cursor = self._connection.execute(text)
-            return [column[0] for column in cursor.description], cursor.fetchall()
-
-        like_ours = (
-            "SELECT s.name FROM sqlite_schema s JOIN pragma_table_info(s.name) c\n"
-            "WHERE s.type = 'table' AND c.name = 'time' AND c.type IN ('INTEGER', 'INT')"
-        )
-        with self._errors(self._timeout_s):
-            return inventory(fetch, like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
         """Return the sizes of the file and of its write-ahead log in bytes, without asking the database."""
@@ -146,28 +171,25 @@ class SqliteSession(Counting):
         except OSError as error:
             raise OpError(Outcome.FAILED, "refused", f"SQLite: {error}") from error
 
-    def close(self) -> None:
-        with suppress(sqlite3.Error):
-            self._connection.close()
 
-    @contextmanager
-    def _errors(self, timeout_s: float, *, locked: str = "busy") -> Iterator[None]:
-        """Convert errors to `OpError`. All are FAILED: within one process, an answer always comes.
+_CAUSES = {
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_FULL: "disk full",
+    sqlite3.SQLITE_INTERRUPT: "timeout",
+    sqlite3.SQLITE_CONSTRAINT: "constraint",
+    sqlite3.SQLITE_IOERR: "input/output",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_NOTADB: "corrupt",
+    sqlite3.SQLITE_READONLY: "read only",
+    sqlite3.SQLITE_ERROR: "statement",
+}
 
-        `locked` is the cause if another connection's lock outlasted the time limit.
-        """
-        self._due = time.monotonic() + timeout_s
-        try:
-            with decoded("SQLite", but=sqlite3.Error):
-                yield
-        except sqlite3.Error as error:
-            cause = cause_of(error)
-            if cause == "timeout" and time.monotonic() <= self._due:
-                # Ctrl-C came up in the progress handler, where sqlite3 drops exceptions and ends the statement.
-                raise KeyboardInterrupt from error
-            raise OpError(Outcome.FAILED, locked if cause == "busy" else cause, f"SQLite: {error}") from error
-        finally:
-            self._due = float("inf")
-            with suppress(sqlite3.Error):
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+
+def _cause_of(error: Exception) -> str:
+    """Return the cause of an error, one of the words for `OpError.cause`."""
+    if "no such table" in str(error):  # which has no code of its own
+        return "no table"
+    # Extended codes carry the primary one in their low byte. Misuse of the module itself has no code.
+    code = getattr(error, "sqlite_errorcode", None)
+    return "driver" if code is None else _CAUSES.get(code & 0xFF, "server")

@@ -258,7 +258,7 @@
       const of = (name) => (row, who_) => row[(key[who_] || "") + (key[who_] ? name[1] : name[0])] ?? null;
       show(this.charts.cpu, ["this host", ...who], of(["cpu_percent", "cpu_percent"]));
       show(this.charts.memory, ["this host", ...who], of(["memory_bytes", "rss_bytes"]));
-      show(this.charts.disk, ["read", "written"], (row, name) => row[name === "read" ? "read_bytes" : "write_bytes"]);
+      show(this.charts.disk, ["read", "written"], (row, name) => row[name === "read" ? "disk_read_bytes" : "disk_write_bytes"]);
       const lag = (row, name) => percentile(row, "", "lag", name);
       this.charts.lag.show(lines(["p50", "p99", "max"], rows, lag), from, to);
     }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tsbench.targets.mysql.answers import is_whole
+from tsbench.targets.mysql.packets import is_whole
 
 LIMIT = 16_384
 EOF, LAST = b"\xfe\x00\x00\x02\x00", b"\xfe\x00\x00\x02\x00\x00\x00"

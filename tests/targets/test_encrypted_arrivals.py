@@ -1,0 +1,130 @@
+"""An op over TLS ends when its answer arrived, too: the kernel's stamp is that of the encrypted bytes."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from tsbench.net.stamps import STAMPED
+from tsbench.net.tcp import Polling
+from tsbench.targets import mongodb, postgres
+from tsbench.targets.base import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tsbench.targets.base import Session
+
+TOOK_MS = 50
+"""How long a server takes for its answer."""
+LATE_MS = 80
+"""How long our reader is busy with something else when the answer has come."""
+
+
+class Late(Polling):
+    """A waiter that is not there when an answer comes."""
+
+    late_ms = 0
+
+    def readable(self, deadline: float) -> None:
+        super().readable(deadline)
+        time.sleep(Late.late_ms / 1e3)
+
+
+@pytest.fixture
+def certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1, beside its key."""
+    monkeypatch.setattr(Late, "late_ms", 0)
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "certificate.pem"), "-days", "2"]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    return tmp_path / "certificate.pem"
+
+
+def timed(session: Session, statement: Statement) -> tuple[float, float, int]:
+    """Ask; return in ms how long the answer took to arrive and how long it lay unread, and the source of its end."""
+    arrival = session.arrival
+    assert arrival is not None
+    arrival.begin()
+    session.query(statement, ("x",))
+    read_ns = time.perf_counter_ns()
+    ended_ns = arrival.end(read_ns)
+    return (ended_ns - arrival.began_ns) / 1e6, (read_ns - ended_ns) / 1e6, arrival.source
+
+
+def is_timed_by_the_kernel(session: Session, statement: Statement) -> None:
+    give_up = time.monotonic() + 10
+    while timed(session, statement)[2] != STAMPED:  # turning stamps on takes a moment
+        assert time.monotonic() < give_up
+    Late.late_ms = LATE_MS
+    found = [timed(session, statement) for _ in range(5)]
+    assert {source for _, _, source in found} == {STAMPED}
+    assert min(took_ms for took_ms, _, _ in found) == pytest.approx(TOOK_MS, abs=LATE_MS / 4)
+    assert min(lain_ms for _, lain_ms, _ in found) > LATE_MS / 2
+
+
+@pytest.mark.postgres
+def test_postgresql_with_tls(certificate: Path, postgres_endpoint: str) -> None:
+    place = urlsplit(postgres_endpoint)  # whose build has no TLS
+    with tunnel((str(place.hostname), place.port or 0), certificate, asked=8, agreed=b"S") as port:
+        url = postgres_endpoint.replace(f":{place.port}/", f":{port}/")
+        url += f"&sslmode=verify-full&sslrootcert={certificate}"
+        session = postgres.TARGET.connect(url, postgres.TARGET.schemas["btree"], waiter=Late)
+        with closing(session):
+            is_timed_by_the_kernel(session, Statement("SELECT 1 AS x"))
+
+
+@pytest.mark.mongodb
+def test_mongodb_with_tls(certificate: Path, mongodb_endpoint: str) -> None:
+    place = urlsplit(mongodb_endpoint)
+    with tunnel((str(place.hostname), place.port or 0), certificate) as port:
+        url = place._replace(netloc=f"127.0.0.1:{port}", query=f"tls=true&tlsCAFile={certificate}").geturl()
+        with closing(mongodb.TARGET.connect(url, next(iter(mongodb.TARGET.schemas.values())), waiter=Late)) as session:
+            is_timed_by_the_kernel(session, Statement("aggregate nothing", ("nothing", [{"$limit": 1}])))
+
+
+@contextmanager
+def tunnel(server: tuple[str, int], certificate: Path, asked: int = 0, agreed: bytes = b"") -> Iterator[int]:
+    """Listen with TLS before a server without; each piece of an answer is passed on after TOOK_MS. Yield the port.
+
+    A client asks for TLS with so many bytes, if its protocol has that, and is answered `agreed`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+
+    def pump(source: socket.socket, sink: socket.socket, delay_s: float) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                time.sleep(delay_s)
+                sink.sendall(data)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def serve() -> None:
+        with suppress(OSError):  # the listener was closed
+            while True:
+                accepted, _ = listener.accept()
+                assert len(accepted.recv(asked)) == asked
+                accepted.sendall(agreed)
+                client, behind = context.wrap_socket(accepted, server_side=True), socket.create_connection(server)
+                for each in ((client, behind, 0), (behind, client, TOOK_MS / 1e3)):
+                    threading.Thread(target=pump, args=each, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
