@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.results.made import limit
 from tsbench.drive.webui import live_figures
 from tsbench.drive.webui.live_figures import Figures, Updates, supported_percentiles
 from tsbench.drive.webui.tabs import host_rows, latency_rows
@@ -132,7 +133,7 @@ def test_after_the_checks_the_host_tab_says_what_the_verdict_says() -> None:
     figures = Figures()
     figures.begin("test")
     figures.host.append({"second": 1.0, "cpu_percent": 1.0})
-    figures.verdict = "database", {"hub_lag_p50_ns": 2 * MS, "hub_lag_p99_ns": 30 * MS, "hub_cpu_percent": 12.0}
+    figures.verdict = "database", limit(hub_lag_p50_ns=2 * MS, hub_lag_p99_ns=30 * MS, hub_cpu_percent=12.0)
     host, client, _ = host_rows(figures, 0)
     assert host["note"] == "the test was limited by: database"
     assert client["note"] == "its event loop ran 2.0 ms late (p50), 30.0 ms (p99), and used 12% of a core"

@@ -23,6 +23,8 @@ from tsbench.results.reading import Room
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tsbench.results.figures import Limit
+
 
 KEEP_S = 900
 """Length of the charts' history in seconds."""
@@ -139,7 +141,7 @@ class Figures:
         self.test = test
         self.window = Window()
         """The measured window, whose start is set once it is known; before, all seconds are in it."""
-        self.verdict: tuple[str, Mapping[str, float]] | None = None
+        self.verdict: tuple[str, Limit | None] | None = None
         """The limit of a test that was checked, and the part `limit` of its summary: of the whole measured window."""
         self.host.clear()
         self._seconds: dict[tuple[int, str], _Second] = {}
