@@ -157,7 +157,7 @@ class Examiner:
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
         if rows:
             manifest = Manifest.read(self._run)
-            known = frozenset(manifest.created.get("others", ())) if manifest else frozenset()
+            known = frozenset(manifest.created.others if manifest and manifest.created else ())
             guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers, known)))
         answers.compare(gold, lambda query: server.ask(lambda session: _rows_of(session, schema, query)))
         self._answers = answers

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.results.made import limit
 from tsbench.drive.webui import live_figures
 from tsbench.drive.webui.live_figures import Figures, Updates, supported_percentiles
-from tsbench.drive.webui.tabs import host_rows
+from tsbench.drive.webui.tabs import host_rows, latency_rows
 from tsbench.measure.hist import Histogram, Interval, SparseHistogram, write_interval, write_log_head
 from tsbench.measure.merge import PERCENTS, merge, observation
 from tsbench.measure.recorder import Recorder
@@ -132,7 +133,7 @@ def test_after_the_checks_the_host_tab_says_what_the_verdict_says() -> None:
     figures = Figures()
     figures.begin("test")
     figures.host.append({"second": 1.0, "cpu_percent": 1.0})
-    figures.verdict = "database", {"hub_lag_p50_ns": 2 * MS, "hub_lag_p99_ns": 30 * MS, "hub_cpu_percent": 12.0}
+    figures.verdict = "database", limit(hub_lag_p50_ns=2 * MS, hub_lag_p99_ns=30 * MS, hub_cpu_percent=12.0)
     host, client, _ = host_rows(figures, 0)
     assert host["note"] == "the test was limited by: database"
     assert client["note"] == "its event loop ran 2.0 ms late (p50), 30.0 ms (p99), and used 12% of a core"
@@ -177,6 +178,24 @@ def test_a_busy_event_loop_is_what_limits_now() -> None:
         assert figures.limit(users=4)[0] == expected
         (((_, _, rate)),) = figures.writes()
         assert rate == 400
+
+
+def test_ops_that_are_sent_late_are_shown_and_are_what_limits_now() -> None:
+    for late_ms, expected in ((0, "database"), (5, "load generator")):
+        figures, box = Figures(), Updates("test", "local")
+        figures.begin("test")
+        for second in range(100, 106):
+            box.saw("lag", second, SparseHistogram.recorded([1000] * 200))
+            box.saw("write-1|response", second, SparseHistogram.recorded([10 * MS] * 400))
+            box.counted("write-1", second, {"done": 400, "points": 400})
+            box.used(second, S // 10, S)
+            if late_ms:
+                box.saw("write-1|lateness", second, SparseHistogram.recorded([late_ms * MS] * 200))
+        figures.take(box.take())
+        assert figures.limit(users=4)[0] == expected
+        late = [row for row in latency_rows(figures, 4) if row["kind"] == "sent late"]
+        assert [(row["count"], row["p50"]) for row in late] == [(1_200, 5.0)][: len(late)]
+        assert bool(late) == bool(late_ms)
 
 
 def test_seconds_that_workers_have_not_all_reported_are_not_yet_shown() -> None:

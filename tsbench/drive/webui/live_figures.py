@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram, values_needed
 from tsbench.measure.merge import PERCENTS, OpCounts, SelfObservation, Window
-from tsbench.measure.recorder import TIMES
+from tsbench.measure.recorder import LATENESS, TIMES
 from tsbench.measure.seconds import COUNTS
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tsbench.results.figures import Limit
 
 
 KEEP_S = 900
@@ -139,7 +141,7 @@ class Figures:
         self.test = test
         self.window = Window()
         """The measured window, whose start is set once it is known; before, all seconds are in it."""
-        self.verdict: tuple[str, Mapping[str, float]] | None = None
+        self.verdict: tuple[str, Limit | None] | None = None
         """The limit of a test that was checked, and the part `limit` of its summary: of the whole measured window."""
         self.host.clear()
         self._seconds: dict[tuple[int, str], _Second] = {}
@@ -243,9 +245,12 @@ class Figures:
         return min((second for second, op in self._seconds if op), default=0) + 1
 
     def latency(self) -> Iterator[tuple[str, str, int, list[int | None]]]:
-        """Yield for each op and kind after the warm-up: count, and its percentiles as `supported_percentiles`."""
+        """Yield for each op and kind after the warm-up: count, and its percentiles as `supported_percentiles`.
+
+        The kind `lateness` is how late ops were sent, of those that the load generator sent noticeably late.
+        """
         for op, totals in sorted(self.window.totals.items()):
-            for kind in TIMES:
+            for kind in (LATENESS, *TIMES):
                 histogram = getattr(totals, kind)
                 if len(histogram):
                     yield op, kind, len(histogram), supported_percentiles(histogram)
@@ -283,11 +288,13 @@ class Figures:
         done = sum(row.counts.done for row in rows)
         if not done:
             return "unknown", "no op has ended in the last seconds"
-        responses = Histogram()
+        responses, late = Histogram(), Histogram()
         for row in rows:
-            if "response" in row.times:
-                row.times["response"].add_to(responses)
-        profile = LoadProfile.of_users(users, self._recent_s(), done, responses.mean_ns)
+            for kind, histogram in (("response", responses), (LATENESS, late)):
+                if kind in row.times:
+                    row.times[kind].add_to(histogram)
+        delayed_ns = late.mean_ns * len(late) / max(1, len(responses))
+        profile = LoadProfile.of_users(users, self._recent_s(), done, responses.mean_ns, delayed_ns=delayed_ns)
         name, verdict = limited_by([one.evidence for one in self._observations()], profile)
         return name, verdict.reason
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.merge import PERCENTS
+from tsbench.measure.recorder import LATENESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,11 +31,11 @@ class Table:
 
 
 def latency_rows(figures: Figures, _users: int) -> list[Row]:
-    """Return percentiles in ms since the end of the warm-up, per op, response and service."""
+    """Return percentiles in ms since the end of the warm-up, per op: how late it was sent, response and service."""
     rows = []
     for op, kind, count, percentiles in figures.latency():
         values = dict(zip(KEYS, ("" if ns is None else _digits(ns / MS) for ns in percentiles), strict=True))
-        rows.append({"op": op, "kind": kind, "count": count, **values})
+        rows.append({"op": op, "kind": "sent late" if kind == LATENESS else kind, "count": count, **values})
     return rows
 
 
@@ -75,8 +76,8 @@ def host_rows(figures: Figures, users: int) -> list[Row]:
         limited, verb = f"the test is limited by: {figures.limit(users)[0]}" if users else "", ("runs", "uses")
     else:
         name, seen = figures.verdict
-        late_ns = [seen.get(f"hub_lag_{part}_ns", 0) for part in ("p50", "p99")]
-        busy = seen.get("hub_cpu_percent", 0) / 100
+        late_ns = [seen.hub_lag_p50_ns, seen.hub_lag_p99_ns] if seen else [0, 0]
+        busy = seen.hub_cpu_percent / 100 if seen else 0.0
         limited, verb = f"the test was limited by: {name}", ("ran", "used")
     p50, p99 = (_digits(ns / MS) for ns in late_ns)
     loop = f"its event loop {verb[0]} {p50} ms late (p50), {p99} ms (p99), and {verb[1]} {busy:.0%} of a core"
