@@ -244,7 +244,7 @@ def expect_checked(run: Path, code: int, why: str) -> None:
     wanted = ("answers", "writes", "counts", "ops")
     checks = summary["validity"]["checks"]
     assert {name: checks[name]["state"] for name in wanted} == dict.fromkeys(wanted, "valid"), why
-    assert code == (0 if Summary.from_json(summary).passed else 1)
+    assert code == (0 if Summary.model_validate(summary).passed else 1)
 
 
 @pytest.mark.postgres

@@ -1,3 +1,37 @@
-"""Load-tests time-series databases: checked answers, honest latencies, accounted writes."""
+"""Load-tests time-series databases: checked answers, honest latencies, accounted writes.
+
+>>> import tsbench
+>>> tsbench.run_scenario("quickstart")                 # what `tsbench run quickstart` does # doctest: +SKIP
+>>> results = tsbench.read_results("results/*")        # frames and plots of result sets    # doctest: +SKIP
+>>> results.runs[["set", "cell", "validity", "write_p99_ns"]]                               # doctest: +SKIP
+>>> next(tsbench.world("cpu-only", scale=10).batches(0, points=100))                        # doctest: +SKIP
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tsbench.report.results import Results, read_results
+    from tsbench.scenario.spec import world
+    from tsbench.study.campaign import run_scenario
+    from tsbench.workload.world import World
 
 __version__ = "0.1.0"
+__all__ = ["Results", "World", "__version__", "read_results", "run_scenario", "world"]
+_HOMES = {
+    "Results": "tsbench.report.results",
+    "World": "tsbench.workload.world",
+    "read_results": "tsbench.report.results",
+    "run_scenario": "tsbench.study.campaign",
+    "world": "tsbench.scenario.spec",
+}
+
+
+def __getattr__(name: str) -> Any:  # a load worker needs no pandas, and `tsbench --help` must not wait for it
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tsbench' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -8,6 +8,10 @@ the 98 % confidence interval of the median. A ratio above 1 means that this chec
 
 The HTTP server of either run is started by this checkout, anew and in the same way, since the clients are compared: as
 another user the same influxd takes up to a fifth more CPU time for a request.
+
+Works whose unit is `ops/CPU s` compare what an op costs the load process's thread, user and system: 20 users write
+single points flat out, or think for 2 ms after each, over TCP to a server for each checkout. Both run at the same time
+and are stopped by turns, a quarter of a second each, so that other work on the machine meets both alike.
 """
 
 from __future__ import annotations
@@ -15,18 +19,30 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.bench_http import serving
+from tsbench.targets.influxdb.server import InfluxServer1
+from tsbench.targets.mongodb.server import FerretdbServer
+from tsbench.targets.mysql.server import MariadbServer
+from tsbench.targets.postgres.server import PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tsbench.servers.base import Server
 
 HERE = Path(__file__).parents[2]
 LINES = 24 * 360 * 400  # of one day of cpu-only, 400 hosts, every 10 s
@@ -53,8 +69,45 @@ write = 1
 name = "{target}"
 """
 
+LOCUSTFILE = """
+import mmap, os, struct
+from locust import constant, task
+from tsbench.drive import TimeSeriesUser, standalone
+standalone()
+done, place = 0, mmap.mmap(os.open("done", os.O_RDWR), 8)
+class Writer(TimeSeriesUser):
+    target, use_case, wait_time = "{target}", "{use_case}", constant({think_s})
+    @task
+    def write_points(self):
+        global done
+        for _ in range({in_a_task}):
+            self.write(1)
+        done += {in_a_task}
+        place[:] = struct.pack("q", done)
+"""
+CPU_USERS, THINK_S = 20, 0.002
+TURN_S, TURNS = 0.25, 24
+START_S = 120.0
+SERVERS: dict[str, Callable[[Path], Server]] = {
+    "influxdb1": InfluxServer1,
+    "postgres": lambda place: PostgresServer(place, {"synchronous_commit": "off"}),
+    "mariadb": lambda place: MariadbServer(place, {"innodb_flush_log_at_trx_commit": "0"}),
+    "mongodb": FerretdbServer,
+}
+
 
 SCENARIO_KEYS = ("use_case", "scale", "window", "users", "processes", "target")
+
+
+class Compared(Protocol):
+    """One kind of work."""
+
+    @property
+    def unit(self) -> str: ...
+
+    def rates(self, checkouts: tuple[Path, Path], pairs: int, directory: Path) -> list[tuple[float, float]]:
+        """Do the work with both checkouts, by turns; return each pair's rates."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,6 +123,10 @@ class Work:
     target: str = ""
     is_load: bool = False
     is_served: bool = False
+
+    def rates(self, checkouts: tuple[Path, Path], pairs: int, directory: Path) -> list[tuple[float, float]]:
+        theirs, ours = checkouts
+        return [(self.rate(theirs, directory), self.rate(ours, directory)) for _ in range(pairs)]
 
     def rate(self, checkout: Path, directory: Path) -> float:
         """Do the work with a checkout's command and return its rate."""
@@ -91,12 +148,118 @@ class Work:
         return float(summary["measured"]["ops"]["write-1"]["ops_per_s"])
 
 
-WORKS = {
+@dataclass(frozen=True)
+class CpuWork:
+    """Single writes, compared by how many of them a second of the load process's CPU time makes."""
+
+    target: str
+    use_case: str = "cpu-only"
+    think_s: float = 0.0
+    unit: str = "ops/CPU s"
+
+    def rates(self, checkouts: tuple[Path, Path], pairs: int, directory: Path) -> list[tuple[float, float]]:
+        with started(self.target) as one, started(self.target) as two:
+            return [self._pair(list(zip(checkouts, (one, two), strict=True)), directory) for _ in range(pairs)]
+
+    def _pair(self, sides: list[tuple[Path, str]], directory: Path) -> tuple[float, float]:
+        clients: list[Client] = []
+        try:
+            for checkout, endpoint in sides:
+                clients.append(Client(checkout, endpoint, self._locustfile(), Path(tempfile.mkdtemp(dir=directory))))
+            for client in clients:
+                client.await_ops()
+                client.process.send_signal(signal.SIGSTOP)
+            for _ in range(TURNS):
+                for client in clients:
+                    client.take_turn()
+            theirs, ours = (client.ops / client.cpu_s for client in clients)
+            return theirs, ours
+        finally:
+            for client in clients:
+                client.end()
+
+    def _locustfile(self) -> str:
+        in_a_task = 1 if self.think_s else 100
+        return LOCUSTFILE.format(target=self.target, use_case=self.use_case, think_s=self.think_s, in_a_task=in_a_task)
+
+
+class Client:
+    """A Locust of one checkout, whose turns are counted: its ops, and the CPU time of its event loop's thread."""
+
+    def __init__(self, checkout: Path, endpoint: str, locustfile: str, place: Path) -> None:
+        self.ops, self.cpu_s = 0, 0.0
+        self._place = place
+        (place / "locustfile.py").write_text(locustfile)
+        (place / "done").write_bytes(bytes(8))
+        users = ["-u", str(CPU_USERS), "-r", str(CPU_USERS)]
+        command = [str(checkout / ".venv" / "bin" / "locust"), "-f", "locustfile.py", "--headless", *users]
+        command += ["--endpoint", endpoint, "--results", "results", "--load-window", "1m", "--warmup", "1s"]
+        with (place / "log").open("w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=place)
+
+    def await_ops(self) -> None:
+        """Wait until all users have written for a while."""
+        give_up = time.monotonic() + START_S
+        while self._counts()[0] < 100 * CPU_USERS:
+            if self.process.poll() is not None or time.monotonic() > give_up:
+                sys.exit(f"{self._place} failed: {(self._place / 'log').read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def take_turn(self) -> None:
+        """Let it run for a while."""
+        before_ops, before_s = self._counts()
+        self.process.send_signal(signal.SIGCONT)
+        time.sleep(TURN_S)
+        self.process.send_signal(signal.SIGSTOP)
+        ops, cpu_s = self._counts()
+        self.ops += ops - before_ops
+        self.cpu_s += cpu_s - before_s
+
+    def _counts(self) -> tuple[int, float]:
+        pid = self.process.pid
+        ran_ns = int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
+        return struct.unpack("q", (self._place / "done").read_bytes())[0], ran_ns / 1e9
+
+    def end(self) -> None:
+        """Interrupt it, and wait until it has ended."""
+        for number in (signal.SIGCONT, signal.SIGINT):
+            with suppress(ProcessLookupError):
+                self.process.send_signal(number)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def started(target: str) -> Iterator[str]:
+    """Start a server by this checkout and yield its endpoint."""
+    with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
+        server = SERVERS[target](Path(directory) / "server")
+        server.start()
+        try:
+            yield server.endpoint
+        finally:
+            server.stop()
+            server.remove()
+
+
+WORKERS = Work("ops/s", users=50, processes=2, target="null", use_case="sensors")
+WORKS: dict[str, Compared] = {
     "generate": Work("lines/s"),
     "load": Work("points/s", window="12h", target="postgres", is_load=True),
     "http": Work("requests/s", users=50, target="influxdb1", use_case="sensors", is_served=True),
     "ceiling": Work("ops/s", target="null"),
-    "workers": Work("ops/s", users=50, processes=2, target="null", use_case="sensors"),
+    "workers": WORKERS,
+    "http-cpu": CpuWork("influxdb1", "sensors"),
+    "http-cpu-think": CpuWork("influxdb1", "sensors", THINK_S),
+    "postgres-cpu": CpuWork("postgres"),
+    "postgres-cpu-think": CpuWork("postgres", think_s=THINK_S),
+    "mariadb-cpu": CpuWork("mariadb", "sensordata"),
+    "mariadb-cpu-think": CpuWork("mariadb", "sensordata", THINK_S),
+    "mongodb-cpu": CpuWork("mongodb"),
+    "mongodb-cpu-think": CpuWork("mongodb", think_s=THINK_S),
 }
 
 
@@ -117,14 +280,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir=where) as directory:
         for name in given.only:
             work = WORKS[name]
-            pairs = []
-            for _ in range(given.pairs):
-                theirs, ours = (work.rate(each, Path(directory)) for each in (given.checkout, HERE))
-                pairs.append((theirs, ours))
+            pairs = work.rates((given.checkout.resolve(), HERE), given.pairs, Path(directory))
             ratios = sorted(ours / theirs for theirs, ours in pairs)
             before, now = (statistics.median(side) for side in zip(*pairs, strict=True))
             print(
-                f"{name:9} {before:>11,.0f} before, {now:>11,.0f} {work.unit:10} now;"
+                f"{name:18} {before:>11,.0f} before, {now:>11,.0f} {work.unit:10} now;"
                 f" ratio {statistics.median(ratios):.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}",
                 flush=True,
             )

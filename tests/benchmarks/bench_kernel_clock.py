@@ -100,7 +100,7 @@ def client(name: str, endpoint: str, busy: float, seconds: float) -> None:
         session.write(payloads[0])  # which may prepare a statement; the log leaves it out
         while keep and time.monotonic() < end_s:
             for payload in payloads:
-                result = Direct.call(session.arrival, session.write, payload)
+                result = Direct.call(session.arrival, session.write, (payload,))
                 if result.error is not None:
                     raise result.error
                 ours.append((result.ended_ns - result.began_ns) / 1e3)

@@ -72,7 +72,7 @@ def client(endpoint: str, name: str, wait_s: float) -> None:
 
     def use(session: MysqlSession) -> None:
         while time.perf_counter() < end_s:
-            error = caller.call(session.arrival, session.query, query, ("x",)).error
+            error = caller.call(session.arrival, session.query, (query, ("x",))).error
             if error is not None:
                 raise error
             done[0] += 1

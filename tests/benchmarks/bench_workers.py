@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the tests' own helpers
 
-from tests.benchmarks.against import HERE, WORKS
+from tests.benchmarks.against import HERE, WORKERS
 
 ROUNDS = 3
 
@@ -21,7 +21,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-") as directory:
         for _ in range(ROUNDS):
             for processes, rates in found.items():
-                rates.append(replace(WORKS["workers"], processes=processes).rate(HERE, Path(directory)))
+                rates.append(replace(WORKERS, processes=processes).rate(HERE, Path(directory)))
     for processes, rates in found.items():
         each = ", ".join(f"{r:,.0f}" for r in rates)
         print(f"{processes} processes {statistics.median(rates):>10,.0f} ops/s   ({each})")

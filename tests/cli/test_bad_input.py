@@ -392,17 +392,15 @@ def test_runs_with_different_data_are_not_reported_together(results: Path, capsy
     assert main(["report", "set/other"]) == 0
 
 
-@pytest.mark.usefixtures("unpainted")
-def test_a_result_set_of_format_1_is_reported_and_not_resumed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    old = shutil.copytree(ROOT / "tests" / "results" / "data" / "format-1", place / "old")
-    before = {path: path.read_bytes() for path in old.rglob("*.json")}
-    line = refused(capsys, "run", str(old / "scenario.toml"), *sets("name=tiny"), "--resume", "old")
-    says(line, "--resume old", f"was written by an earlier tsbench (format 1, now {FORMAT})", "leave --resume out")
-    (old / "summary.json").unlink()
-    says(refused(capsys, "run", str(old / "scenario.toml"), *sets("name=tiny"), "--resume", "old"), "(format 1, now")
-    assert main(["report", "old"]) == 0
-    says(capsys.readouterr().out, "sqlite: gate write:p99<1ns failed: 13.0 ms")
-    assert all(path.read_bytes() == content for path, content in before.items() if path.exists())
+@pytest.mark.parametrize("file", ["summary.json", "sqlite/summary.json", "sqlite/status.json"])
+def test_results_of_an_earlier_version_are_neither_reported_nor_resumed(
+    results: Path, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = results / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": FORMAT - 1}))
+    for words in (["report", "set"], ["run", "tiny.toml", "--resume", "set"]):
+        line = refused(capsys, *words)
+        says(line, f"written by an earlier tsbench (format {FORMAT - 1}, now {FORMAT})", "without --resume")
 
 
 def test_a_result_set_is_not_resumed_with_another_scenario(

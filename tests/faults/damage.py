@@ -171,7 +171,7 @@ def _examined(place: Path, count: int, code: int, stderr: str) -> tuple[Counter[
         last = content(path)["cells"][-1]
         states = {name: check["state"] for name, check in last["validity"]["checks"].items() if name != "limit"}
         if {*states.values()} != {"valid"}:
-            wrong.append(f"the last cell, which met no fault: {Summary.from_json(last).headline}")
+            wrong.append(f"the last cell, which met no fault: {Summary.model_validate(last).headline}")
     return ended, wrong
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.results.made import limit, load, measured, op_figures, size
 from tsbench.measure.gates import (
     evaluate_gates,
     failed_ops,
@@ -19,29 +20,27 @@ from tsbench.measure.gates import (
 )
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals
-from tsbench.results.summary import Validity
+from tsbench.results.figures import OpFigures, Steadiness
+from tsbench.results.summary import Summary, Validity
 from tsbench.scenario.spec import RunSpec
 
 MS = 1_000_000
 VALID = Validity("valid")
 
 
-def op(kind: str, **changes: object) -> dict[str, object]:
+def op(kind: str, **changes: object) -> OpFigures:
     latencies = {"p50": 5 * MS, "p95": 40 * MS, "p99": 60 * MS, "p99.9": 90 * MS, "max": 100 * MS, "mean": 10 * MS}
-    base = {"count": 1_000, "ok": 999, "failed": 1, "unknown": 0, "points": 0, "ops_per_s": 100.0, "points_per_s": 0.0}
     points = {"points_per_s": 3_600.0} if kind == "write" else {}
     service = {name: value / 2 for name, value in latencies.items()}
-    return {**base, **points, "kind": kind, "response_ns": latencies, "service_ns": service, **changes}
+    counts = {"count": 1_000, "ok": 999, "failed": 1, "ops_per_s": 100.0}
+    times = {"response_ns": latencies, "service_ns": service}
+    return op_figures(**{"kind": kind, **counts, **points, **times, **changes})
 
 
-def summary(loop: str = "open") -> dict[str, object]:
-    ops = {"write-50": op("write"), "lastpoint": op("query")}
-    return {
-        "loop": loop,
-        "measured": {"duration_s": 10, "ops": ops, "write": ops["write-50"], "query": ops["lastpoint"]},
-        "load": {"points_per_s": 25_000.0},
-        "size": {"bytes_per_point": 96.5},
-    }
+def summary(loop: str = "open", write: OpFigures | None = None, **parts: Any) -> Summary:
+    ops = {"write-50": write or op("write"), "lastpoint": op("query")}
+    known = {"load": load(25_000.0), "size": size(96.5), "measured": measured(*ops.values(), **ops), "validity": VALID}
+    return Summary.model_validate({"cell": "a", "loop": loop, **known, **parts})
 
 
 PARSED = [
@@ -158,7 +157,7 @@ RESULTS = [
 
 @pytest.mark.parametrize(("text", "loop", "measured", "state"), RESULTS)
 def test_a_gate_passes_fails_or_is_not_judged(text, loop, measured, state):
-    (result,) = evaluate_gates([parse_gate(text)], summary(loop), VALID)
+    (result,) = evaluate_gates([parse_gate(text)], summary(loop))
     assert result.gate == text
     assert result.state == state
     assert result.measured == (pytest.approx(measured) if measured is not None else None)
@@ -166,7 +165,7 @@ def test_a_gate_passes_fails_or_is_not_judged(text, loop, measured, state):
 
 def test_a_result_says_which_time_it_is_and_of_how_many_ops():
     gate = parse_gate("write:p99<50ms")
-    in_open, in_closed = (evaluate_gates([gate], summary(loop), VALID)[0] for loop in ("open", "closed"))
+    in_open, in_closed = (evaluate_gates([gate], summary(loop))[0] for loop in ("open", "closed"))
     assert in_open.text == "60.0 ms (response time of 1,000 ops, open loop)"
     assert in_closed.text == "30.0 ms (service time of 1,000 ops, closed loop)"
     assert in_open.sentence == f"gate write:p99<50ms failed: {in_open.text}"
@@ -174,16 +173,15 @@ def test_a_result_says_which_time_it_is_and_of_how_many_ops():
 
 @pytest.mark.parametrize("text", ["write:p99<1s", "failures<1%", "points/s>0", "load:points/s>0", "bytes/point<1"])
 def test_a_run_that_measured_nothing_passes_no_gate(text):
-    for nothing in ({}, {"loop": "closed", "measured": {"ops": {}}, "size": {"bytes_per_point": None}}):
-        (result,) = evaluate_gates([parse_gate(text)], nothing, VALID)
+    for nothing in (Summary(cell="a"), Summary(cell="a", loop="closed", measured=measured())):
+        (result,) = evaluate_gates([parse_gate(text)], nothing)
         assert result.state == "not judged"
         assert result.text
 
 
 def test_a_percentile_of_no_op_is_missing_and_not_zero():
-    empty = summary()
-    empty["measured"] = {"ops": {}, "write": op("write", count=0)}
-    (result,) = evaluate_gates([parse_gate("write:p99<1s")], empty, VALID)
+    empty = summary(measured=measured(op("write", count=0)))
+    (result,) = evaluate_gates([parse_gate("write:p99<1s")], empty)
     assert result.state == "not judged"
     assert result.text == "no write ended in the measured window"
 
@@ -191,18 +189,17 @@ def test_a_percentile_of_no_op_is_missing_and_not_zero():
 @pytest.mark.parametrize("state", ["invalid", "inconclusive"])
 def test_a_figure_of_a_run_that_is_not_valid_passes_and_fails_no_gate(state):
     gates = [parse_gate(text) for text in ("write:p99<1s", "write:p99<1ns", "failures<=0.1%", "bytes/point<1")]
-    for result in evaluate_gates(gates, summary(), Validity(state)):
+    for result in evaluate_gates(gates, summary(validity=Validity(state))):
         assert result.state == "not judged"
         assert result.measured is not None
         assert result.text.endswith(f"but the run is {state}")
 
 
 def test_a_gate_is_judged_by_both_ends_of_what_a_latency_can_be():
-    found: Any = summary()
-    found["measured"]["write"]["response_undelayed_ns"] = {"p99": 30e6, "p50": 4.8e6}  # measured: 60 and 5 ms
+    found = summary(write=op("write", response_undelayed_ns={"p99": 30e6, "p50": 4.8e6}))  # measured: 60 and 5 ms
 
     def result(text):
-        return evaluate_gates([parse_gate(text)], found, VALID)[0]
+        return evaluate_gates([parse_gate(text)], found)[0]
 
     assert result("write:p99<66ms").state == "pass", "it is lower without the client's part"
     between = result("write:p99<45ms")
@@ -215,11 +212,10 @@ def test_a_gate_is_judged_by_both_ends_of_what_a_latency_can_be():
 
 
 def test_a_gate_that_bursts_of_the_client_may_have_broken_is_not_judged():
-    found: Any = summary()
-    found["limit"] = {"sent_in_bursts": 0.2}
+    found = summary(limit=limit(sent_in_bursts=0.2))
 
     def result(text):
-        return evaluate_gates([parse_gate(text)], found, VALID)[0]
+        return evaluate_gates([parse_gate(text)], found)[0]
 
     assert result("write:p99<66ms").state == "pass"
     assert result("write:p99<45ms").state == "not judged"
@@ -247,18 +243,15 @@ def test_writes_refused_in_part_count_against_the_limit_of_failed_ops():
     gate = failed_ops(1_000, 0, 0, Counter({"partial write": 1}), 0.0, partial=1)
     assert (gate.state, gate.measured) == ("fail", 0.001)
     assert "1 writes were refused in part (partial write 1)" in gate.text
-    ops = {"ok": 999, "failed": 0, "unknown": 0, "partial": 1, "ops_per_s": 1.0, "points_per_s": 1.0}
-    (share,) = evaluate_gates([parse_gate("failures<0.1%")], {"measured": {"write": ops}}, Validity("valid"))
+    some = measured(op_figures(ok=999, partial=1, ops_per_s=1.0, points_per_s=1.0))
+    (share,) = evaluate_gates([parse_gate("failures<0.1%")], summary(measured=some))
     assert (share.state, share.measured) == ("fail", 0.001)
-    old = {key: value for key, value in ops.items() if key != "partial"}  # as formats 1 and 2 have it
-    (share,) = evaluate_gates([parse_gate("failures<0.1%")], {"measured": {"write": old}}, Validity("valid"))
-    assert (share.state, share.measured) == ("pass", 0.0)
 
 
 def test_how_steady_a_rate_was_can_be_a_condition() -> None:
-    summary = {"steadiness": {"write": {"variation": 0.25, "stall_count": 2}}}
+    steady = Steadiness(0, 10.0, variation=0.25, drift=0.0, stalls=(), stall_count=2, stalled_s=3)
     texts = "write:variation<20%", "write:variation<30%", "write:stalls<=1", "query:stalls<=0"
-    results = evaluate_gates(map(parse_gate, texts), summary, VALID)
+    results = evaluate_gates(map(parse_gate, texts), summary(steadiness={"write": steady}))
     assert [result.state for result in results] == ["fail", "pass", "fail", "not judged"]
     assert [result.text for result in results[:3]] == ["25 %", "25 %", "2 stalls"]
     assert results[3].text == "how the rate went on is known of runs of 20 s or more"
@@ -282,7 +275,7 @@ def test_any_percentile_is_taken_from_the_histogram():
     values = np.arange(1, 100_001) * 1_000
     totals = OpTotals(Histogram(values), Histogram(values), done=len(values))
     gates = [parse_gate(f"write:{name}<1s") for name in ("p95", "p99.99", "p12.5", "p99")]
-    figures = totals.summary(10, percents_of_gates(gates))["response_ns"]
+    figures = totals.figures(10, percents_of_gates(gates)).response_ns
     assert list(figures) == ["p50", "p90", "p99", "p99.9", "max", "p95", "p99.99", "p12.5", "mean"]
     for name, exact in (("p95", 95_000_000), ("p99.99", 99_990_000), ("p12.5", 12_500_000)):
         assert figures[name] == pytest.approx(exact, rel=2e-3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.results.made import op_figures
 from tsbench.measure.hist import Histogram
 from tsbench.measure.latency import Latency, latency_of, sent_in_bursts
 
@@ -31,7 +32,9 @@ def test_a_latency_is_one_number_while_the_clients_part_is_less_than_a_tenth(
 
 
 def test_a_latency_is_read_from_an_ops_figures() -> None:
-    op = {"response_ns": {"p99": 9.0, "max": 4.0}, "response_undelayed_ns": {"p99": 3.0}, "response_at_least": ["max"]}
+    op = op_figures(
+        response_ns={"p99": 9.0, "max": 4.0}, response_undelayed_ns={"p99": 3.0}, response_at_least=("max",)
+    )
     assert latency_of(op, "response", "p99") == Latency(3.0, 9.0)
     assert latency_of(op, "response", "max") == Latency(4.0, 4.0, is_open_ended=True)
     assert latency_of(op, "response", "p50") is None

@@ -165,11 +165,11 @@ def test_nothing_recorded_is_an_empty_table(tmp_path: Path) -> None:
 def test_the_summary_has_rates_over_the_measured_time(tmp_path: Path) -> None:
     record(tmp_path, many(), 40)
     totals = merge(tmp_path, start_s=START_S, end_s=END_S).totals["write-1"]
-    summary = totals.summary(END_S - START_S)
-    assert (summary["count"], summary["ok"], summary["points"]) == (180, 180, 1_800)
-    assert (summary["ops_per_s"], summary["points_per_s"]) == (30.0, 300.0)
-    assert summary["service_ns"]["p50"] == Histogram([4_000_000]).max_ns
-    assert list(summary["response_ns"]) == ["p50", "p90", "p99", "p99.9", "max", "mean"]
+    summary = totals.figures(END_S - START_S)
+    assert (summary.count, summary.ok, summary.points) == (180, 180, 1_800)
+    assert (summary.ops_per_s, summary.points_per_s) == (30.0, 300.0)
+    assert summary.service_ns["p50"] == Histogram([4_000_000]).max_ns
+    assert list(summary.response_ns) == ["p50", "p90", "p99", "p99.9", "max", "mean"]
 
 
 def test_totals_of_ops_add_up() -> None:
@@ -185,15 +185,15 @@ def test_totals_of_ops_add_up() -> None:
 
 def test_a_write_refused_in_part_is_neither_ok_nor_failed_and_its_acknowledged_points_count(tmp_path: Path) -> None:
     record(tmp_path, [*many(), Did(0, "write-1", T0 + 3 * S, 1, 1, 4_990, Outcome.PARTIAL)], 40)
-    summary = merge(tmp_path, start_s=START_S, end_s=END_S).totals["write-1"].summary(END_S - START_S)
-    assert {key: summary[key] for key in ("ok", "failed", "unknown", "partial", "points")} == {
+    summary = merge(tmp_path, start_s=START_S, end_s=END_S).totals["write-1"].figures(END_S - START_S)
+    assert {key: getattr(summary, key) for key in ("ok", "failed", "unknown", "partial", "points")} == {
         "ok": 180,
         "failed": 0,
         "unknown": 0,
         "partial": 1,
         "points": 1_800 + 4_990,
     }
-    assert summary["causes"] == {"partial write": 1}
+    assert summary.causes == {"partial write": 1}
 
 
 def test_evidence_is_of_the_measured_seconds_only(tmp_path: Path) -> None:
@@ -250,16 +250,16 @@ def test_arrivals_that_were_never_sent_count_with_the_time_they_had_waited(tmp_p
     merged = merge(tmp_path, start_s=START_S, end_s=END_S)
     assert merged.recorded == merged.counted == 80
     assert {op: len(totals.unsent) for op, totals in merged.totals.items()} == {"write-1": 15, "lastpoint": 5}
-    summary = merged.totals["write-1"].summary(END_S - START_S)
-    assert (summary["count"], summary["unsent"]) == (60, 15)
-    assert summary["response_ns"]["p50"] == Histogram([2_000_000]).max_ns
-    assert summary["response_ns"]["p90"] == summary["response_ns"]["max"] == Histogram([3 * S]).max_ns
-    assert summary["response_at_least"] == ["p90", "p99", "p99.9", "max", "mean"]
-    assert summary["service_ns"]["max"] == Histogram([1_000_000]).max_ns
+    summary = merged.totals["write-1"].figures(END_S - START_S)
+    assert (summary.count, summary.unsent) == (60, 15)
+    assert summary.response_ns["p50"] == Histogram([2_000_000]).max_ns
+    assert summary.response_ns["p90"] == summary.response_ns["max"] == Histogram([3 * S]).max_ns
+    assert summary.response_at_least == ("p90", "p99", "p99.9", "max", "mean")
+    assert summary.service_ns["max"] == Histogram([1_000_000]).max_ns
 
 
 def test_a_percentile_is_exact_if_no_unsent_arrival_could_move_it(tmp_path: Path) -> None:
     totals = OpTotals(Histogram([5 * S] * 99 + [9 * S]), unsent=Histogram([1 * S]))
-    summary = totals.summary(1.0)
-    assert summary["response_ns"]["p50"] == Histogram([5 * S]).max_ns
-    assert summary["response_at_least"] == ["p99", "p99.9", "max", "mean"], "p99 is the 100th of 101: 5 s or 9 s"
+    summary = totals.figures(1.0)
+    assert summary.response_ns["p50"] == Histogram([5 * S]).max_ns
+    assert summary.response_at_least == ("p99", "p99.9", "max", "mean"), "p99 is the 100th of 101: 5 s or 9 s"

@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tsbench.measure.stall_counters import MOST_COUNTERS, CounterRise, counters_in_stalls
+from tsbench.measure.stall_counters import MOST_COUNTERS, counters_in_stalls
+from tsbench.results.figures import CounterRise
 from tsbench.results.panels import Panel
 from tsbench.results.rundir import COUNTER_COLUMNS
 from tsbench.results.tables import frame

@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 
 from tests.measure.simulated_open_loop import GRID, HELD_OUT, Grid, stalling, without_stall
-from tsbench.measure.steadiness import LEAST_S, MOST_STALLS, Stall, Steadiness, steadiness, steadiness_by_kind
+from tsbench.measure.steadiness import LEAST_S, MOST_STALLS, steadiness, steadiness_by_kind
+from tsbench.results.figures import Stall, Steadiness
 
 RATE = 10_000.0
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,32 @@ import numpy as np
 import pandas as pd
 
 from tsbench.measure.hist import Histogram, Interval, SparseHistogram, write_interval, write_log_head
-from tsbench.results.rundir import FORMAT, HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir, write_json
-from tsbench.results.summary import GateResult, Validity, ValidityState
+from tsbench.measure.merge import OpTotals
+from tsbench.model import WriteMode
+from tsbench.results.figures import (
+    Answers,
+    AnswersThatDiffer,
+    FirstDifference,
+    Kind,
+    Limit,
+    Load,
+    Measured,
+    Place,
+    Size,
+    StoredDifference,
+    Torn,
+    TornRow,
+    Window,
+    Writes,
+)
+from tsbench.results.manifest import Host, Manifest
+from tsbench.results.process import Schedule
+from tsbench.results.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS, RunDir
+from tsbench.results.summary import Check, GateResult, SetSummary, Summary, Validity, ValidityState
+from tsbench.run.bulk_load import Loaded
+from tsbench.run.disturbance import Disturbance
 
 EPOCH_S = 1_763_632_800
-STATS = {"p50": 50, "p90": 90, "p99": 99, "p99.9": 99.9, "max": 100}
 QUESTION = "Which layout keeps up with 10 writers, and what do the queries of a dashboard cost meanwhile?"
 
 
@@ -52,7 +74,7 @@ class Shape:
     wrong: int = 0
     gates: tuple[GateResult, ...] = (ALIVE,)
     doubted: str = "limit"  # the check that says why a run is not valid
-    delayed: float = 0.0  # share of each time that is the client's
+    delayed: float = 0.0  # share of each response time that is the client's
     settings: tuple[tuple[str, str], ...] = (("shared_buffers", "1GB"), ("fsync", "on"))
 
 
@@ -62,11 +84,11 @@ def make_run(results: Path, shape: Shape) -> RunDir:
     run.write_json(
         "spec.json", {"cell": shape.cell, "scenario": "quickstart", "drive": {"loop": shape.loop, "users": 10}}
     )
-    run.write_json("env.json", _env(shape))
+    _manifest(shape).write(run)
     histograms = _load(run, shape)
     _processes(run, shape)
     if shape.state != "interrupted":
-        run.write_json("summary.json", summary_of(shape, histograms))
+        summary_of(shape, histograms).write(run)
         return run.finish(shape.state, error=shape.error)
     return run
 
@@ -75,9 +97,8 @@ def make_results(results: Path, shapes: list[Shape]) -> Path:
     """A result set with its own summary and scenario."""
     results.mkdir(parents=True, exist_ok=True)
     runs = [make_run(results, shape) for shape in shapes]
-    cells = [run.read_json("summary.json") if run.has("summary.json") else {"cell": run.cell_id} for run in runs]
-    content = {"format": FORMAT, "scenario": "quickstart", "question": QUESTION, "cells": cells}
-    write_json(results / "summary.json", content)
+    cells = [Summary.read(run) if run.has("summary.json") else Summary(cell=run.cell_id) for run in runs]
+    SetSummary(scenario="quickstart", question=QUESTION, cells=tuple(cells)).write(results)
     (results / "scenario.toml").write_text(f'question = "{QUESTION}"\n\n[load]\nbatch = 1000\n', encoding="utf-8")
     return results
 
@@ -107,7 +128,7 @@ def twelve(seconds: int = 20) -> list[Shape]:
 
 
 def _load(run: RunDir, shape: Shape) -> dict[tuple[str, str], Histogram]:
-    """Write the histogram logs and ops.parquet; gives the measured histograms by op and time."""
+    """Write the histogram logs and ops.parquet; return the measured histograms by op and time."""
     random = np.random.default_rng(shape.seed)
     merged: dict[tuple[str, str], Histogram] = {}
     rows: list[dict[str, Any]] = []
@@ -130,13 +151,13 @@ def _load(run: RunDir, shape: Shape) -> dict[tuple[str, str], Histogram]:
                 "partial": 0,
                 "points": count * 1000 * (kind == "write"),
             }
-            for time, values in (("response", service + waited), ("service", service)):
+            response = service + waited
+            own = (response * (1 - shape.delayed)).astype(np.int64)
+            for time, values in (("response", response), ("response-undelayed", own), ("service", service)):
                 whole = Histogram(values)
-                own = (values * (1 - shape.delayed)).astype(np.int64)
-                for tag, times in ((f"{op}|{time}", values), (f"{op}|{time}-undelayed", own)):
-                    for log, part in zip(logs, np.array_split(times, len(logs)), strict=True):
-                        histogram = SparseHistogram.recorded(part)
-                        write_interval(log, Interval(tag, EPOCH_S + second, 1.0, histogram))
+                for log, part in zip(logs, np.array_split(values, len(logs)), strict=True):
+                    histogram = SparseHistogram.recorded(part)
+                    write_interval(log, Interval(f"{op}|{time}", EPOCH_S + second, 1.0, histogram))
                 if second >= 0:
                     merged.setdefault((op, time), Histogram()).add(whole)
                 for name, percent in (("p50", 50), ("p99", 99), ("max", 100)):
@@ -175,157 +196,141 @@ def _processes(run: RunDir, shape: Shape) -> None:
     pd.DataFrame(server)[list(SERVER_COLUMNS)].to_parquet(run / "server.parquet")
 
 
-def _env(shape: Shape) -> dict[str, Any]:
-    host = {
-        "name": "bench-1",
-        "cpu": "Example CPU 2.5 GHz",
-        "cores": 16,
-        "memory_bytes": 67_430_000_000,
-        "kernel": "6.1",
-    }
+def _manifest(shape: Shape) -> Manifest:
+    host = Host(cpu="Example CPU 2.5 GHz", cores=16, memory_bytes=67_430_000_000, kernel="6.1")
     server = {"version": "16.4", "settings": dict(shape.settings), "path": "/usr/lib/postgresql/16/bin/postgres"}
-    versions = {"tsbench": "0.1.0", "python": "3.11.9", "locust": "2.47.0"}
-    return {
-        "host": host,
-        "versions": versions,
-        "server": server,
-        "seed": 42,
-        "git": {"commit": "7eefeaf", "dirty": False},
-    }
+    versions = {"version": "0.1.0", "git": "7eefeaf"}
+    return Manifest(
+        tsbench=versions, python={"version": "3.11.9"}, packages={"locust": "2.47.0"}, host=host, server=server
+    )
 
 
-def _stats(histogram: Histogram, share: float = 1.0) -> dict[str, float]:
-    values: dict[str, float] = {name: share * histogram.percentile_ns(percent) for name, percent in STATS.items()}
-    return values | {"mean": share * histogram.mean_ns}
-
-
-def _op(kind: str, shape: Shape, response: Histogram, service: Histogram) -> dict[str, Any]:
-    count, seconds = len(service), shape.seconds
-    points = count * 1000 if kind == "write" else 0
-    both = (("response", response), ("service", service))
-    return {
-        "kind": kind,
-        "count": count,
-        "ok": count - 3,
-        "failed": 1,
-        "unknown": 2,
-        "points": points,
-        "ops_per_s": count / seconds,
-        "points_per_s": points / seconds,
-        **{f"{time}_ns": _stats(times) for time, times in both},
-        **{f"{time}_undelayed_ns": _stats(times, 1 - shape.delayed) for time, times in both},
-        "causes": {"timeout": 2, "constraint": 1},
-    }
-
-
-LOAD = {"points": 10_368_000, "values": 103_680_000, "bytes": 933_120_000, "client_cpu_s": 12.3, "encode_s": 6.5}
-LIMIT = {"hub_lag_p50_ns": 80_000, "hub_lag_p99_ns": 1_900_000, "hub_cpu_percent": 41.5, "pool_wait_p50_ns": 0}
-
-
-def summary_of(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> dict[str, Any]:
-    """summary.json of a run."""
+def summary_of(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> Summary:
+    """Return the summary of a run."""
     measured = _measured(shape, histograms)
-    points = measured["write"]["points"] if "write" in measured else 0
-    arrivals = sum(op["count"] for op in measured["ops"].values())
-    schedule = {"scheduled": arrivals, "done": arrivals - 4, "late": 4, "dropped": 0, "unfinished": 0}
+    points = measured.write.points if measured.write else 0
+    arrivals = sum(op.count for op in measured.ops.values())
+    schedule = Schedule(scheduled=arrivals, done=arrivals - 4, late=4, generator_late=0, dropped=0, unfinished=0)
     target, _, schema = shape.cell.partition("-")
+    validity = Validity(shape.validity, shape.reason, _checks(shape, points))
+    return Summary(
+        cell=shape.cell,
+        scenario="quickstart",
+        question=QUESTION,
+        target=target,
+        schema=schema,
+        labels={"target.schema": schema},
+        loop="open" if shape.loop == "open" else "closed",
+        users=10,
+        processes=shape.processes,
+        started="2026-11-20T10:15:00.123456Z",
+        limited_by=shape.limited_by,
+        validity=validity,
+        gates=tuple(gate.under(validity) for gate in shape.gates),
+        load=_loaded(shape),
+        measured=measured,
+        schedule=schedule if shape.loop == "open" else None,
+        limit=LIMIT,
+        size=_size(shape),
+        answers=_answers(shape),
+        writes=Writes(
+            acknowledged=points,
+            expected=points,
+            stored=points,
+            unknown=2,
+            refused=1,
+            unrecorded=0,
+            lost=0,
+            unexpected=0,
+        ),
+    )
+
+
+def _measured(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> Measured:
+    kinds: dict[str, Kind] = {op: "write" if kind == "write" else "query" for op, kind in shape.ops}
+    sums = {"write": OpTotals(), "query": OpTotals()}
+    ops = {}
+    for op, kind in kinds.items():
+        count = len(histograms[op, "service"])
+        totals = OpTotals(
+            response=histograms[op, "response"],
+            service=histograms[op, "service"],
+            response_undelayed=histograms[op, "response-undelayed"],
+            done=count,
+            failed=1,
+            unknown=2,
+            points=count * 1000 * (kind == "write"),
+            causes=Counter({"timeout": 2, "constraint": 1}),
+        )
+        ops[op] = totals.figures(shape.seconds, kind=kind)
+        sums[kind].add(totals)
+    merged = {kind: totals.figures(shape.seconds) for kind, totals in sums.items() if totals.done}
+    window = Window(start_s=EPOCH_S, duration_s=shape.seconds, warmup_s=shape.warmup)
+    return Measured(duration_s=shape.seconds, window=window, ops=ops, **merged)
+
+
+def _checks(shape: Shape, points: int) -> dict[str, Check]:
+    good = Check(state="valid")
+    checked = {"checked": 1200, **({"wrong": shape.wrong} if shape.wrong else {})}
     return {
-        "format": FORMAT,
-        "cell": shape.cell,
-        "scenario": "quickstart",
-        "question": QUESTION,
-        "target": target,
-        "schema": schema,
-        "labels": {"target.schema": schema},
-        "loop": shape.loop,
-        "users": 10,
-        "processes": shape.processes,
-        "validity": {
-            "state": shape.validity,
-            "reason": shape.reason,
-            "checks": _checks(shape, points),
-        },
-        "gates": [asdict(gate.under(Validity(shape.validity))) for gate in shape.gates],
-        "limited_by": shape.limited_by,
-        "limit": LIMIT,
-        "load": _loaded(shape),
-        "measured": measured,
-        "schedule": schedule if shape.loop == "open" else None,
-        "size": _size(shape),
-        "answers": _answers(shape),
-        "writes": {"acknowledged": points, "stored": points, "unknown": 2, "failed": 1, "lost": 0, "unexpected": 0},
-        "settled_s": 4.2,
-        "started": "2026-11-20T10:15:00.123456Z",
-    }
-
-
-def _measured(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> dict[str, Any]:
-    ops = {op: _op(kind, shape, histograms[op, "response"], histograms[op, "service"]) for op, kind in shape.ops}
-    merged = {}
-    for kind in ("write", "query"):
-        both = {time: Histogram() for time in ("response", "service")}
-        for (op, time), histogram in histograms.items():
-            if dict(shape.ops)[op] == kind:
-                both[time].add(histogram)
-        if len(both["service"]):
-            merged[kind] = _op(kind, shape, both["response"], both["service"])
-    window = {"start_s": float(EPOCH_S), "duration_s": float(shape.seconds)}
-    return {"duration_s": float(shape.seconds), "window": window, "ops": ops, **merged}
-
-
-def _checks(shape: Shape, points: int) -> dict[str, Any]:
-    good = {"state": "valid", "reason": "", "counts": {}}
-    wrong = {"state": "invalid", "reason": shape.reason, "counts": {"checked": 1200, "wrong": shape.wrong}}
-    doubt = {"state": shape.validity, "reason": shape.reason, "counts": {}}
-    return {
-        "answers": wrong if shape.wrong else good | {"counts": {"checked": 1200}},
-        "writes": good | {"counts": {"acknowledged": points, "stored": points}},
+        "answers": Check(
+            state="invalid" if shape.wrong else "valid", reason=(shape.wrong and shape.reason) or "", counts=checked
+        ),
+        "writes": Check(state="valid", counts={"acknowledged": points, "stored": points}),
         "counts": good,
         "limit": good,
         "ops": good,
-        shape.doubted: doubt,
+        shape.doubted: Check(state=shape.validity, reason=shape.reason),
     }
 
 
-def _loaded(shape: Shape) -> dict[str, Any]:
-    duration_s = 30.0 + shape.seed
-    rate = LOAD["points"] / duration_s
-    return {**LOAD, "duration_s": duration_s, "points_per_s": rate, "workers": 4, "batch": 1000, "mode": "bulk"}
+LOADED = Loaded(points=10_368_000, values=103_680_000, bytes=933_120_000, client_cpu_s=12.3, encode_s=6.5)
+LIMIT = Limit(
+    hub_lag_p50_ns=80_000,
+    hub_lag_p99_ns=1_900_000,
+    hub_cpu_percent=41.5,
+    pool_wait_p50_ns=0,
+    in_flight=3.2,
+    sent_in_bursts=0.0,
+    **Disturbance().figures(),
+)
 
 
-def _size(shape: Shape) -> dict[str, Any]:
+def _loaded(shape: Shape) -> Load:
+    return replace(LOADED, duration_s=30.0 + shape.seed).figures(workers=4, batch=1000, mode=WriteMode.BULK)
+
+
+def _size(shape: Shape) -> Size:
     size = 120_000_000 + 9_000_000 * shape.seed
     parts = {"table": size * 0.6, "index": size * 0.3, "log": size * 0.1}
-    return {"bytes": size, "points": LOAD["points"], "bytes_per_point": size / LOAD["points"], "parts": parts}
+    per_point = size / LOADED.points
+    return Size(bytes=size, points=LOADED.points, bytes_per_point=per_point, parts=parts, directory_bytes=size)
 
 
-PARTIAL = {
-    "measurement": "cpu",
-    "series": "host_7",
-    "time": "1970-01-01T00:00:00Z",
-    "stored": "usage_user=3",
-    "expected": "",
-}
+PARTIAL = Place(measurement="cpu", series="host_7", time="1970-01-01T00:00:00Z", stored="usage_user=3", expected="")
 """A stored point that nobody wrote, as results locate it."""
 
 
-def _answers(shape: Shape) -> dict[str, Any]:
-    first = {"query": "double-groupby-1 #17", "difference": "row 4: usage_user 51.2 expected 48.9"}
-    return {
-        "checked": 1200,
-        "sampled": 1000,
-        "given": 81_300,
-        "wrong": shape.wrong,
-        "unsupported": {"above": "this schema stores no tags"},
-        "first_wrong": first if shape.wrong else None,
-        "differences": {"stale row": {"count": 12, "first": {"kind": "lastpoint", **first}}} if shape.wrong else {},
-        "torn_reads": {"answers": 15, "rows": 1700, "first": {"kind": "lastpoint", "row": "a row without usage_idle"}}
-        if shape.wrong
-        else {"answers": 0, "rows": 0, "first": None},
-        "stored_differences": {"partial point": {"count": 1500, "at_least": True, "first": [PARTIAL]}}
-        if shape.wrong
-        else {},
-    }
+def _answers(shape: Shape) -> Answers:
+    first = FirstDifference(
+        kind="lastpoint", query="double-groupby-1 #17", difference="row 4: usage_user 51.2 expected 48.9"
+    )
+    torn_row = TornRow(kind="lastpoint", row="a row without usage_idle")
+    is_wrong = bool(shape.wrong)
+    stored = StoredDifference(count=1500, at_least=True, first=(PARTIAL,))
+    return Answers(
+        checked=1200,
+        sampled=1000,
+        given=81_300,
+        wrong=shape.wrong,
+        rows_read_back=5_000,
+        by_kind={},
+        unsupported={"above": "this schema stores no tags"},
+        first_wrong=first if is_wrong else None,
+        differences={"stale row": AnswersThatDiffer(count=12, first=first)} if is_wrong else {},
+        torn_reads=Torn(answers=15 * is_wrong, rows=1700 * is_wrong, first=torn_row if is_wrong else None),
+        stored_differences={"partial point": stored} if is_wrong else {},
+    )
 
 
 if __name__ == "__main__":

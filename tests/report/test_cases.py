@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from tsbench.report import cases, frames, style
-from tsbench.report.cells import load_cells
+from tsbench.report.cells import Cell, load_cells
 from tsbench.report.html import write_report
 from tsbench.report.plots import MOST_OPS
 from tsbench.results.rundir import HOST_COLUMNS, SERVER_COLUMNS
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
+
+    from tsbench.results.figures import OpFigures
 
 ASKED = (("last-value", "query"), ("select-6h", "query"))
 SINGLE = Shape(
@@ -128,15 +130,22 @@ def test_cases_stand_in_scenario_order_and_each_measure_has_a_panel(study: Path)
         assert bottom > top, "the first on top"
 
 
+def write_of(cell: Cell) -> OpFigures:
+    assert cell.summary.measured is not None
+    assert cell.summary.measured.write is not None
+    return cell.summary.measured.write
+
+
 def test_times_are_the_summarys_median_average_and_p99_of_the_op_of_each_case(study: Path) -> None:
     found = panels(by_case(study))
     for place, cell in enumerate(load_cells(study)):
         for title, op in (("Writes", SHAPES[place].ops[0][0]), ("last-value", "last-value")):
-            of = cell.summary["measured"]["ops"][op]
+            assert cell.summary.measured is not None
+            of = cell.summary.measured.ops[op]
             for part, mark in cases.TIMES.items():
                 shown = marked(found[title], mark["marker"])
-                if part != "p99" or of["count"] >= 100:
-                    assert at(shown[place]) == of["service_ns"][part]
+                if part != "p99" or of.count >= 100:
+                    assert at(shown[place]) == of.service_ns[part]
                 else:
                     assert place not in shown
     assert found["Writes"].get_xscale() == "log"
@@ -145,7 +154,7 @@ def test_times_are_the_summarys_median_average_and_p99_of_the_op_of_each_case(st
 
 def test_rates_cpu_and_memory_have_the_units_of_their_titles(study: Path) -> None:
     found, cells = panels(by_case(study)), load_cells(study)
-    assert widths(found["Write rate, points/s"]) == [c.summary["measured"]["write"]["points_per_s"] for c in cells]
+    assert widths(found["Write rate, points/s"]) == [write_of(cell).points_per_s for cell in cells]
     usage = frames.usage(study).set_index(["who", "cell"])
     order = [(who, cell.name) for who in ("server", "client") for cell in cells]
     assert widths(found["CPU, cores"]) == pytest.approx(list(usage["cpu_percent"].loc[order] / 100))
@@ -170,7 +179,7 @@ def test_several_writes_in_a_run_have_a_panel_each_and_a_case_without_one_says_n
 
 def test_a_p99_of_too_few_ops_is_not_drawn(study: Path) -> None:
     shown = panels(by_case(study))["Writes"]
-    counts = [cell.summary["measured"]["write"]["count"] for cell in load_cells(study)]
+    counts = [write_of(cell).count for cell in load_cells(study)]
     assert [count < 100 for count in counts] == [False, False, True]
     assert sorted(marked(shown, "D")) == [0, 1]
     assert sorted(marked(shown, "o")) == [0, 1, 2]

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from tsbench.report.cells import claims_of
 from tsbench.report.export import Exports
 from tsbench.report.html import write_report
 from tsbench.report.table import print_summary
-from tsbench.results.reading import read_json
-from tsbench.results.rundir import write_json
+from tsbench.results.json_files import parsed
+from tsbench.results.summary import SetSummary
 
 from .synthetic import Shape, make_results
 
@@ -35,7 +34,8 @@ FIGURES = [{"figure": "ops/s", "cell": "sqlite-wal", "published": "4.94 ops/s", 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     results = make_results(tmp_path / "set", [Shape(cell="sqlite-wal", seconds=6, warmup=1, rate=40)])
-    write_json(results / "summary.json", {**read_json(results / "summary.json"), "claims": ROWS, "figures": FIGURES})
+    content = {**SetSummary.read(results).model_dump(by_alias=True), "claims": ROWS, "figures": FIGURES}
+    parsed(SetSummary, content).write(results)
     return results
 
 
@@ -64,10 +64,3 @@ def test_every_report_has_the_verdicts_and_folds_the_figures_behind_them(study: 
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "not judged: not MongoDB, but FerretDB 2.7.0" in shown
     assert "4.94 ops/s" not in shown
-
-
-def test_claims_of_earlier_results_are_shown_in_the_words_of_today(tmp_path: Path) -> None:
-    old = {"claim": "t", "published": "1", "measured": "1"}
-    rows = [{**old, "judged": "value", "holds": True}, {**old, "judged": "shown", "holds": None}]
-    write_json(tmp_path / "summary.json", {"claims": [*rows, {**old, "judged": "direction", "holds": False}]})
-    assert [row.verdict for row in claims_of(tmp_path)] == ["reproduced", "not judged", "not reproduced"]

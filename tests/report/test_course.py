@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.synthetic import Shape, make_results
 from tsbench.report import frames, markdown
-from tsbench.report.cells import load_cells
+from tsbench.report.cells import ResultSet, load_cells
 from tsbench.report.html import write_report
 from tsbench.report.metrics import remarks
 from tsbench.results.rundir import RunDir, write_json
@@ -53,7 +53,7 @@ def test_a_folded_table_has_the_total_first_and_then_the_phases_in_order(results
     }
 
 
-def test_results_of_before_have_no_durations_and_are_shown(results: Path):
+def test_a_run_without_durations_is_shown(results: Path):
     assert "How long it took" not in text_of_page(results)
     found = frames.durations(results)
     assert (list(found.columns), len(found)) == (["cell", "phase", "duration_s"], 0)
@@ -76,7 +76,7 @@ def test_a_rate_that_never_settled_is_a_finding_with_its_figures_and_invalidates
     page = text_of_page(results)
     assert "The rate never settled within the warm-up&#39;s limit of 600 s" in page
     assert "the rate settled never, within 600 s judged by its last 300 s ops/s in these 1,23" in page
-    assert "the rate never settled" in markdown.document([("s", "", [cell])])
+    assert "the rate never settled" in markdown.document([ResultSet.read(results)])
 
 
 def test_a_rate_that_settled_has_its_figures_in_the_page_and_no_remark(results: Path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -16,8 +15,9 @@ from tsbench.errors import UserMistake
 from tsbench.measure.hist import Histogram
 from tsbench.report import frames
 from tsbench.report.cells import load_cells
-from tsbench.report.metrics import METRICS
+from tsbench.report.metrics import COMPARED
 from tsbench.results.rundir import HOST_COLUMNS, OPS_COLUMNS, SERVER_COLUMNS
+from tsbench.results.summary import Summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,13 +28,13 @@ def test_every_run_has_a_row_in_the_order_in_which_it_was_planned(mixed: Path):
     assert list(runs["cell"]) == ["postgres-btree", "postgres-brin", "mongodb-wide", "influxdb-native", "sqlite-wal"]
     assert list(runs["validity"]) == ["valid", "inconclusive", "invalid", "inconclusive", "inconclusive"]
     assert list(runs["state"]) == ["complete", "complete", "complete", "failed", "interrupted"]
-    assert set(METRICS) <= set(runs.columns)
+    assert set(COMPARED) <= set(runs.columns)
     assert runs.loc[0, "label.target.schema"] == "btree"
 
 
 def test_a_run_that_broke_off_is_never_valid_and_says_why(mixed: Path):
     failed = load_cells(mixed)[3]
-    assert failed.summary["validity"]["state"] == "valid"
+    assert Summary.read(failed.run).validity.state == "valid"
     assert failed.validity.state == "inconclusive"
     assert "the server died (signal 9)" in failed.validity.reason
 
@@ -52,20 +52,23 @@ def test_frames_over_time_have_the_columns_of_the_file_format(mixed: Path):
 def test_the_spectrum_merged_from_the_logs_equals_the_summary(mixed: Path):
     latency = frames.latency(mixed).set_index(["cell", "kind", "op", "time", "percentile"])["value_ns"]
     cell = load_cells(mixed)[0]
-    for op, content in cell.summary["measured"]["ops"].items():
+    assert cell.summary.measured is not None
+    for op, content in cell.summary.measured.ops.items():
         for time in ("response", "service"):
             for name, percent in (("p50", 50.0), ("p90", 90.0), ("max", 100.0)):
-                key = (cell.name, content["kind"], op, time, percent)
-                assert latency.loc[key] == content[f"{time}_ns"][name]
-    merged = cell.summary["measured"]["query"]
-    assert latency.loc[cell.name, "query", frames.ALL, "response", 90.0] == merged["response_ns"]["p90"]
+                key = (cell.name, str(content.kind), op, time, percent)
+                assert latency.loc[key] == (content.response_ns if time == "response" else content.service_ns)[name]
+    merged = cell.summary.measured.query
+    assert merged is not None
+    assert latency.loc[cell.name, "query", frames.ALL, "response", 90.0] == merged.response_ns["p90"]
 
 
 def test_warm_up_is_not_in_the_spectrum(mixed: Path):
     latency = frames.latency(mixed)
     of_write = latency[(latency["cell"] == "postgres-brin") & (latency["op"] == "write")]
-    expected = load_cells(mixed)[1].summary["measured"]["ops"]["write"]["count"]
-    assert set(of_write["total"]) == {expected}
+    measured = load_cells(mixed)[1].summary.measured
+    assert measured is not None
+    assert set(of_write["total"]) == {measured.ops["write"].count}
 
 
 def test_a_run_whose_window_is_unknown_has_no_spectrum(mixed: Path):
@@ -108,9 +111,10 @@ def test_neighbouring_slow_seconds_are_one_stall_and_warm_up_is_none():
 
 def test_seconds_that_are_not_whole_can_be_cut_at_both_ends(mixed: Path):
     cell = load_cells(mixed)[0]
-    summary = deepcopy(dict(cell.summary))
-    summary["measured"]["window"]["warmup_s"] = 1.4
-    cell = replace(cell, summary=summary)
+    assert cell.summary.measured is not None
+    window = cell.summary.measured.window.model_copy(update={"warmup_s": 1.4})
+    measured = cell.summary.measured.model_copy(update={"window": window})
+    cell = replace(cell, summary=cell.summary.model_copy(update={"measured": measured}))
     ops = pd.DataFrame({"second": [-2, -1, 0, 7, 8, 9]})
     assert list(frames.whole_seconds(cell, ops)["second"]) == [-1, 0, 7], "-2 and 8 are not whole"
     samples = pd.DataFrame({"second": [-1.9, -1.3, 6.9, 7.0005, 7.2]})

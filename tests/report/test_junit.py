@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tsbench.report import junit
-from tsbench.report.cells import load_cells
-from tsbench.results.summary import GateResult
+from tsbench.report.cells import ResultSet, load_cells
+from tsbench.results.summary import GateResult, Summary
 
 from .synthetic import ALIVE, Shape, make_results
 
@@ -30,6 +30,16 @@ def gated(tmp_path: Path) -> Path:
     return make_results(tmp_path / "r", [Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5, gates=GATES)])
 
 
+def named(name: str, results: Path) -> ResultSet:
+    return replace(ResultSet.read(results), name=name)
+
+
+def of_cell(scenario: str, results: Path, **changes: Any) -> str:
+    """Return the XML of a set whose only run is changed."""
+    found = named(scenario, results)
+    return junit.document([replace(found, cells=(replace(found.cells[0], **changes),))])
+
+
 def cases(text: str) -> dict[tuple[str, str], str]:
     """Return the result of each case."""
     root = ET.fromstring(text)  # our own
@@ -40,7 +50,8 @@ def cases(text: str) -> dict[tuple[str, str], str]:
 
 
 def test_there_is_a_suite_per_scenario_and_a_case_per_run_and_check(mixed: Path):
-    root = ET.fromstring(junit.document([("quickstart", load_cells(mixed)), ("other", load_cells(mixed)[:1])]))
+    other = named("other", mixed)
+    root = ET.fromstring(junit.document([named("quickstart", mixed), replace(other, cells=other.cells[:1])]))
     assert [suite.get("name") for suite in root] == ["quickstart", "other"]
     assert root[0].get("timestamp") == "2026-11-20T10:15:00"
     names = [case.get("name") for case in root[1]]
@@ -49,14 +60,14 @@ def test_there_is_a_suite_per_scenario_and_a_case_per_run_and_check(mixed: Path)
 
 
 def test_what_is_invalid_is_a_failure_and_what_is_inconclusive_an_error(mixed: Path):
-    found = cases(junit.document([("q", load_cells(mixed))]))
+    found = cases(junit.document([named("q", mixed)]))
     assert found["q.postgres-btree", "answers"] == "pass"
     assert found["q.mongodb-wide", "answers"] == "failure"
     assert found["q.postgres-brin", "limit"] == "error"
 
 
 def test_a_run_that_broke_off_has_an_error_with_its_reason(mixed: Path):
-    text = junit.document([("q", load_cells(mixed))])
+    text = junit.document([named("q", mixed)])
     found = cases(text)
     assert found["q.influxdb-native", "run"] == "error"
     assert found["q.sqlite-wal", "run"] == "error"
@@ -65,7 +76,7 @@ def test_a_run_that_broke_off_has_an_error_with_its_reason(mixed: Path):
 
 
 def test_each_gate_is_a_case_and_a_failed_one_is_a_failure_of_its_own(gated: Path):
-    found = cases(junit.document([("q", load_cells(gated))]))
+    found = cases(junit.document([named("q", gated)]))
     assert found["q.sqlite-wal", "gate write:p99<50ms"] == "pass"
     assert found["q.sqlite-wal", "gate query:p95<2ms"] == "failure"
     assert found["q.sqlite-wal", "gate other:p99<1s"] == "error"
@@ -74,7 +85,7 @@ def test_each_gate_is_a_case_and_a_failed_one_is_a_failure_of_its_own(gated: Pat
 
 
 def test_the_counts_are_those_of_the_cases(mixed: Path, gated: Path):
-    root = ET.fromstring(junit.document([("a", load_cells(mixed)), ("b", load_cells(gated))]))
+    root = ET.fromstring(junit.document([named("a", mixed), named("b", gated)]))
     for element in (root, *root):
         counted = [len(list(element.iter(tag))) for tag in ("testcase", "failure", "error")]
         assert [int(element.get(name, "-1")) for name in ("tests", "failures", "errors")] == counted
@@ -83,8 +94,7 @@ def test_the_counts_are_those_of_the_cases(mixed: Path, gated: Path):
 def test_no_text_of_a_server_makes_the_xml_malformed(tmp_path: Path):
     nasty = "]]> <b> & \" ' \x00 \x1b[31m \ufffe \U0001f4a5"
     results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2, validity="invalid", reason=nasty)])
-    (cell,) = load_cells(results)
-    root = ET.fromstring(junit.document([(nasty, [replace(cell, name=nasty)])]))
+    root = ET.fromstring(of_cell(nasty, results, name=nasty))
     (failure,) = root.iter("failure")
     assert failure.get("message", "").startswith("]]> <b> & \" ' \N{REPLACEMENT CHARACTER}")
     assert "\U0001f4a5" in (failure.text or "")
@@ -92,12 +102,13 @@ def test_no_text_of_a_server_makes_the_xml_malformed(tmp_path: Path):
 
 def test_a_set_with_an_edited_start_is_valid_junit(tmp_path: Path):
     results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2)])
-    (cell,) = load_cells(results)
-    root = ET.fromstring(junit.document([("q", [replace(cell, summary={**cell.summary, "started": "soon"})])]))
+    summary = load_cells(results)[0].summary.model_copy(update={"started": "soon"})
+    root = ET.fromstring(of_cell("q", results, summary=summary))
     assert root[0].get("timestamp") is None
 
 
 def test_a_run_without_a_summary_is_not_passed_over(tmp_path: Path):
     results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2)])
-    (cell,) = load_cells(results)
-    assert cases(junit.document([("q", [replace(cell, summary={})])])) == {("q.postgres-btree", "run"): "error"}
+    assert cases(of_cell("q", results, summary=Summary(cell="postgres-btree"))) == {
+        ("q.postgres-btree", "run"): "error"
+    }

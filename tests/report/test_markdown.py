@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.report import markdown
-from tsbench.report.cells import load_cells
+from tsbench.report.cells import ResultSet, load_cells
 from tsbench.report.metrics import MISSING, used_columns
 
 from .synthetic import QUESTION, Shape, make_results
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def page(mixed: Path) -> str:
-    return markdown.document([("quickstart", QUESTION, load_cells(mixed))])
+    return markdown.document([ResultSet.read(mixed)])
 
 
 def tables(page: str) -> list[list[list[str]]]:
@@ -65,9 +65,9 @@ def test_it_says_the_question_the_time_and_why_a_run_is_not_valid(page: str):
 def test_gates_have_a_table(tmp_path: Path):
     shape = Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5)
     results = make_results(tmp_path / "r", [shape])
-    assert len(tables(markdown.document([("q", "", load_cells(results))]))) == 1
+    assert len(tables(markdown.document([ResultSet.read(results)]))) == 1
     results = make_results(tmp_path / "r", [replace(shape, gates=GATES)])
-    _, gates = tables(markdown.document([("q", "", load_cells(results))]))
+    _, gates = tables(markdown.document([ResultSet.read(results)]))
     assert [[cell.strip() for cell in row] for row in gates[2:]] == [
         ["`sqlite-wal`", "`write:p99<50ms`", "pass", "`4.00 ms`"],
         ["`sqlite-wal`", "`query:p95<2ms`", "**fail**", "`9.00 ms`"],
@@ -78,8 +78,9 @@ def test_gates_have_a_table(tmp_path: Path):
 def test_no_text_of_a_server_is_markup_a_link_or_a_mention(tmp_path: Path):
     nasty = "a | b `x` @someone #1 https://example.org <img src=x>\n| --- |\n[l](http://x) " + "long " * 200
     results = make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2, validity="invalid", reason=nasty)])
-    cells = [replace(cell, name="a|b`c") for cell in load_cells(results)]
-    page = markdown.document([(nasty, nasty, cells)])
+    found = ResultSet.read(results)
+    cells = tuple(replace(cell, name="a|b`c") for cell in found.cells)
+    page = markdown.document([replace(found, name=nasty, question=nasty, cells=cells)])
     outside = re.sub(r"`[^`\n]*`", "", page)
     for mark in ("@", "#1", "http", "<img", "]("):
         assert mark not in outside
@@ -90,5 +91,7 @@ def test_no_text_of_a_server_is_markup_a_link_or_a_mention(tmp_path: Path):
 
 
 def test_several_result_sets_are_sections_of_one_page(mixed: Path, single: Path):
-    page = markdown.document([("one", "", load_cells(mixed)), ("two", "", load_cells(single))])
+    page = markdown.document(
+        [replace(ResultSet.read(path), name=name) for path, name in ((mixed, "one"), (single, "two"))]
+    )
     assert re.findall(r"^### .*$", page, re.MULTILINE) == ["### tsbench: `one`", "### tsbench: `two`"]

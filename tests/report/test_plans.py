@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tsbench.report import view
-from tsbench.report.cells import Cell
+from tests.report.synthetic import Shape, make_results
+from tsbench.report.cells import Cell, load_cells
 from tsbench.report.metrics import MISSING
-from tsbench.results.rundir import RunDir
+from tsbench.report.tables import Rows, boxes
+from tsbench.results.figures import PlanFigures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,15 +17,19 @@ if TYPE_CHECKING:
 
 def test_what_a_database_does_not_tell_of_a_plan_is_named_and_errors_stand_in_its_place(tmp_path: Path) -> None:
     plans = {
-        "raw-one": {"access": "IXSCAN time_1", "examined": 30, "returned": 12, "duration_ms": 3.0},
-        "lastpoint": {"access": "Index Scan time_1", "examined": None, "returned": None, "duration_ms": None},
-        "high-cpu-all": {"error": "timeout: no answer within 30 s"},
+        "raw-one": PlanFigures(access="IXSCAN time_1", examined=30, returned=12, duration_ms=3.0),
+        "lastpoint": PlanFigures(access="Index Scan time_1"),
+        "high-cpu-all": PlanFigures(error="timeout: no answer within 30 s"),
     }
-    cell = Cell("one", RunDir(tmp_path), {"plans": plans}, None, {}, {})
+    (cell,) = load_cells(make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2)]))
     untold = ("this server does not tell",) * 3
-    assert view.plans(cell) == [
+    assert plans_of(replace(cell, summary=cell.summary.model_copy(update={"plans": plans}))) == [
         ("raw-one", "IXSCAN time_1", "30", "12", "3.00 ms"),
         ("lastpoint", "Index Scan time_1", *untold),
         ("high-cpu-all", "timeout: no answer within 30 s", MISSING, MISSING, MISSING),
     ]
-    assert view.plans(Cell("one", RunDir(tmp_path), {}, None, {}, {})) == []
+    assert plans_of(cell) == []
+
+
+def plans_of(cell: Cell) -> Rows:
+    return [row for table in boxes(cell) if table.title.startswith("How the database executed") for row in table.rows]

@@ -164,7 +164,8 @@ def test_size_on_disk_stacks_to_the_total(mixed: Path):
     figure = compare.size_on_disk(cells)
     assert figure is not None
     widths = [bar.get_width() for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
-    assert sum(widths[:: len(cells)]) == pytest.approx(cells[0].summary["size"]["bytes"])
+    assert cells[0].summary.size is not None
+    assert sum(widths[:: len(cells)]) == pytest.approx(cells[0].summary.size.bytes)
 
 
 def test_nothing_to_compare_gives_no_figure(mixed: Path):

@@ -103,7 +103,9 @@ def test_columns_that_a_file_has_not_are_left_out() -> None:
 def measured(tmp_path: Path) -> Path:
     results = make_results(tmp_path / "set", [Shape(cell="one", seconds=4, warmup=1, rate=20)])
     run = RunDir(results / "one")
-    run.write_json("process/clock.json", {"go_s": FIRST_S, "start_s": FIRST_S + 1, "end_s": FIRST_S + 4})
+    run.write_json(
+        "process/clock.json", {"go_s": FIRST_S, "start_s": FIRST_S + 1, "end_s": FIRST_S + 4, "stopped_s": FIRST_S + 4}
+    )
     rows: list[dict[str, float | str]] = [
         {"second": FIRST_S + n, "name": "database.xact_commit", "value": 10.0 * n} for n in range(4)
     ]
@@ -136,7 +138,7 @@ def test_a_run_without_panels_is_reported_without_a_plot_of_its_counters(measure
 
 def test_a_file_of_another_day_is_the_users_mistake(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = measured / "one" / "process" / "clock.json"
-    path.write_text('{"go_s": 0, "start_s": 1, "end_s": 4}')
+    path.write_text('{"go_s": 0, "start_s": 1, "end_s": 4, "stopped_s": 4}')
     assert main(["report", str(measured), "--attach-sar", str(RECORDED)]) == 2
     assert "give the file of that day" in capsys.readouterr().err
 

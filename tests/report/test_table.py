@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from tsbench.report import view
 from tsbench.report.cells import load_cells
-from tsbench.report.metrics import COLUMNS, METRICS, MISSING, load_text, used_columns
+from tsbench.report.metrics import COLUMNS, COMPARED, MISSING, load_text, used_columns
 from tsbench.report.table import print_summary
+from tsbench.report.tables import ops_table
 
 from .synthetic import Shape, make_results
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tsbench.report.cells import Cell
+    from tsbench.results.figures import OpFigures
 
 
 def printed(results: Path, width: int, *, styled: bool = False) -> str:
@@ -56,13 +59,13 @@ def test_users_are_those_that_there_were_and_counts_in_a_row_have_one_base(tmp_p
     (cell,) = load_cells(results)
     assert load_text(cell) == "closed, 6 to 12 users"
     assert "(closed, 6 to 12 users)" in printed(results, 120)
-    (row,) = (row for row in view.op_rows(cell) if row.name == "write")
-    assert dict(zip([title for _, title in view.counts_shown(cell)], row.counts, strict=False)) == {
-        "ended": "9", "ok": "8", "failed": "1", "unknown": "0",
-    }  # fmt: skip
-    shown = dict(zip(view.times_shown(cell)[0][1], row.times[0], strict=True))
+    table = ops_table(cell)
+    assert table is not None
+    (row,) = (row for row in table.rows if row[0] == "write")
+    shown = dict(zip(table.heads, row, strict=True))
+    assert [shown[head] for head in ("ended", "ok", "failed", "unknown")] == ["9", "8", "1", "0"]
     assert [part for part, text in shown.items() if text == MISSING] == ["p90", "p99", "p99.9"], "of two ops"
-    assert METRICS["write_p99_ns"].text(cell) == MISSING
+    assert COMPARED["write_p99_ns"].text(cell) == MISSING
 
 
 def test_runs_of_both_loops_each_say_their_own(tmp_path: Path):
@@ -85,7 +88,7 @@ def test_every_run_that_is_not_valid_has_its_reason_in_one_line(mixed: Path):
 def test_figures_of_runs_that_are_not_valid_are_struck_out(mixed: Path):
     text = printed(mixed, 200, styled=True)
     cells = load_cells(mixed)
-    valid, invalid = (METRICS["load_points_per_s"].text(cell) for cell in (cells[0], cells[2]))
+    valid, invalid = (COMPARED["load_points_per_s"].text(cell) for cell in (cells[0], cells[2]))
     assert re.search(rf"\x1b\[2;9m *{invalid}", text)
     assert re.search(rf"[m ]{valid}", text)
     assert not re.search(rf"\x1b\[2;9m *{valid}", text)
@@ -98,11 +101,17 @@ def test_columns_that_no_run_has_are_left_out(single: Path):
 def test_every_column_is_made_of_known_metrics_and_a_missing_summary_prints_dashes(mixed: Path):
     interrupted = load_cells(mixed)[-1]
     for column in COLUMNS:
-        assert set(column.keys) <= set(METRICS)
+        assert set(column.keys) <= set(COMPARED)
         assert column.text(interrupted) == MISSING
 
 
 def test_the_time_of_a_latency_follows_the_loop(mixed: Path, single: Path):
     in_open, in_closed = load_cells(mixed)[0], load_cells(single)[0]
-    assert METRICS["query_p99_ns"].value(in_open) == in_open.summary["measured"]["query"]["response_ns"]["p99"]
-    assert METRICS["query_p99_ns"].value(in_closed) == in_closed.summary["measured"]["query"]["service_ns"]["p99"]
+    assert COMPARED["query_p99_ns"].value(in_open) == query_of(in_open).response_ns["p99"]
+    assert COMPARED["query_p99_ns"].value(in_closed) == query_of(in_closed).service_ns["p99"]
+
+
+def query_of(cell: Cell) -> OpFigures:
+    assert cell.summary.measured is not None
+    assert cell.summary.measured.query is not None
+    return cell.summary.measured.query

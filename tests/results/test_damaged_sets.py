@@ -18,8 +18,9 @@ from pyarrow import parquet
 from tests.results import damaged
 from tsbench.errors import UserMistake
 from tsbench.measure.hist import scan_log
+from tsbench.results.json_files import read_json
 from tsbench.results.ledger import read_ledgers
-from tsbench.results.reading import read_json, read_table
+from tsbench.results.reading import read_table
 from tsbench.results.rundir import COUNTER_COLUMNS, find_runs, write_json
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.results.reading import read_json
+from tsbench.results.json_files import read_json
 from tsbench.results.rundir import FORMAT, RunDir, find_runs, write_json
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def test_a_run_is_partial_until_it_is_complete(tmp_path: Path) -> None:
     done = run.finish("complete")
     assert (done.path.name, done.cell_id, run.cell_id) == ("a-1", "a-1", "a-1")
     assert not run.path.exists()
-    assert done.status()["state"] == "complete"
-    assert done.status()["format"] == FORMAT
+    assert done.status().state == "complete"
+    assert done.status().format == FORMAT
 
 
 def test_a_failed_run_stays_partial_and_keeps_its_evidence(tmp_path: Path) -> None:
@@ -36,13 +36,13 @@ def test_a_failed_run_stays_partial_and_keeps_its_evidence(tmp_path: Path) -> No
     failed = run.finish("failed", error="the server died")
     assert failed.path.name == "a.partial"
     assert (failed / "server.log").read_text() == "out of memory"
-    assert (failed.status()["state"], failed.status()["error"]) == ("failed", "the server died")
+    assert (failed.status().state, failed.status().error) == ("failed", "the server died")
 
 
 def test_a_run_without_a_status_was_interrupted(tmp_path: Path) -> None:
     status = RunDir.create(tmp_path, "a").status()
-    assert (status["state"], status["format"]) == ("interrupted", FORMAT)
-    assert status["error"]
+    assert (status.state, status.format) == ("interrupted", FORMAT)
+    assert status.error
 
 
 def test_a_new_attempt_replaces_a_failed_one_and_then_a_complete_one(tmp_path: Path) -> None:
@@ -115,9 +115,12 @@ def test_a_directory_without_runs_is_a_mistake(tmp_path: Path) -> None:
         list(find_runs(tmp_path / "nothing"))
 
 
-def test_a_run_of_a_newer_format_is_refused_and_an_older_one_read(tmp_path: Path) -> None:
+def test_a_run_of_another_format_is_refused_with_the_cure(tmp_path: Path) -> None:
     complete(tmp_path, "a").write_json("status.json", {"format": FORMAT + 1, "state": "complete"})
     with pytest.raises(UserMistake, match=f"newer tsbench .format {FORMAT + 1} > {FORMAT}.; update tsbench"):
+        list(find_runs(tmp_path))
+    RunDir(tmp_path / "a").write_json("status.json", {"format": FORMAT - 1, "state": "complete"})
+    with pytest.raises(UserMistake, match=f"earlier tsbench .format {FORMAT - 1}, now {FORMAT}.; run the"):
         list(find_runs(tmp_path))
     RunDir(tmp_path / "a").write_json("status.json", {"format": FORMAT, "state": "complete"})
     assert len(list(find_runs(tmp_path))) == 1

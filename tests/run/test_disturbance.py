@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.measure.bottleneck import CLIENT, Evidence, LoadProfile, limited_by
-from tsbench.results.manifest import Manifest
+from tsbench.results.manifest import Host, Manifest
 from tsbench.results.rundir import COLLECTED, RunDir
 from tsbench.results.tables import frame, write_parquet
 from tsbench.run.disturbance import Disturbance, disturbance
@@ -21,7 +21,7 @@ SECONDS = 10
 def sampled(place: Path, *, host: float, client: float, server: float | None = None, steal: float = 0.0) -> RunDir:
     """A run on two cores, of which the host used `host` percent and the others' shares are those of one core."""
     run = RunDir.create(place, "cell")
-    Manifest(host={"cores": 2}).write(run)
+    Manifest(host=Host(cores=2)).write(run)
 
     def write(name: str, **values: float | str) -> None:
         zero = {column: ("vm" if column == "host" else 0.0) for column in COLLECTED[name]}
@@ -61,7 +61,7 @@ def test_a_server_that_was_not_started_here_may_be_one_of_the_others(tmp_path: P
 def test_a_run_without_samples_was_disturbed_by_nothing_known(tmp_path: Path) -> None:
     found = disturbance(RunDir.create(tmp_path, "cell"), SECONDS, external=False)
     unknown = {"cores": None, "others_cores": None, "steal_percent": None}
-    assert (found.text, found.summary()) == ("", {**unknown, "disturbed": ""})
+    assert (found.text, found.figures()) == ("", {**unknown, "disturbed": ""})
 
 
 def test_the_reason_of_a_disturbed_run_names_the_disturbance_and_its_cure() -> None:

@@ -4,17 +4,25 @@ import json
 import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from tests.cli.support import TINY
 from tests.drive.support import Quiet, document
+from tests.faults.proxy import Proxy
 from tests.run.test_lifecycle import leave_an_op
 from tsbench.errors import UserMistake
+from tsbench.model import OpError
 from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
 from tsbench.run.examination import Examiner
+from tsbench.run.examination import _Server as Checked
 from tsbench.run.lifecycle import real_parts, run_cell
+from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import Scenario
+from tsbench.targets.base import Statement
+from tsbench.targets.postgres import TARGET
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
@@ -60,3 +68,32 @@ def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -
     )
     counted = json.loads((summary.parent / "audit.json").read_text())
     assert (counted["points"]["lost"], counted["points"]["unexpected"]) == (0, 1)
+
+
+@pytest.mark.postgres
+def test_a_server_is_gone_when_it_cannot_be_reached_again_not_when_a_connection_ended(
+    tmp_path: Path, postgres_endpoint: str
+) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    (spec,) = Scenario.load(tmp_path / "tiny.toml").expand()
+    of = urlsplit(postgres_endpoint)
+    with Proxy(of.port or 0) as proxy:
+        endpoint = urlunsplit(of._replace(netloc=of.netloc.replace(f":{of.port}", f":{proxy.port}")))
+        limits = Limits(spec.timeout, endpoint)
+        server = Checked(RunDir.create(tmp_path, "one"), limits, TARGET, TARGET.schemas["btree"])
+
+        def ask() -> list[tuple[Any, ...]]:
+            return [*server.ask(lambda session: session.query(Statement("SELECT 1"), ("x",))).records]
+
+        assert ask() == [(1,)]
+        proxy.reset()
+        with pytest.raises(OpError):
+            ask()
+        assert (server.death, ask()) == ("", [(1,)])
+        proxy.refuse()
+        with pytest.raises(OpError):
+            ask()
+        assert "could not be reached any more" in server.death
+        with pytest.raises(OpError, match="did not answer before"):
+            ask()
+        server.close()

@@ -302,7 +302,9 @@ def test_a_server_that_died_fails_its_gate_and_is_not_asked_again(tmp_path):
     assert "not checked therefore: answers, writes, size" in gate.text
     assert not summary.passed
     assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
-    assert summary.parts["measured"]["query"]["count"] == 1
+    assert summary.measured is not None
+    assert summary.measured.query is not None
+    assert summary.measured.query.count == 1
 
 
 @pytest.mark.parametrize("failure", [Broken("it broke"), OSError(28, "No space left on device", "f")])

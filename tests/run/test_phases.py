@@ -9,7 +9,8 @@ import pytest
 from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, cell, parts_of
 from tsbench.errors import Broken
-from tsbench.results.reading import read_json
+from tsbench.results.figures import Measured, Window
+from tsbench.results.json_files import read_json
 from tsbench.results.rundir import RunDir
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Phases
@@ -38,9 +39,9 @@ def test_the_durations_of_all_phases_add_up_and_the_measuring_is_divided():
     clock.now_s += 3
     phases.phase("check")
     clock.now_s += 20
-    found = phases.durations({"window": {"start_s": 5, "warmup_s": 12.5, "duration_s": 60}})
+    found = phases.durations_s(window(12.5, 60))
     clock.now_s += 4
-    assert found.to_json() == {
+    assert found == {
         "total": 133.5,
         "start": 2,
         "load": 30,
@@ -51,9 +52,14 @@ def test_the_durations_of_all_phases_add_up_and_the_measuring_is_divided():
         "figures": 3,
         "check": 20,
     }
-    assert phases.durations().to_json()["measure"] == 77.5  # nothing is known of its parts
-    assert phases.durations({"window": {"warmup_s": 600, "duration_s": 1}}).to_json()["measure"] == 77.5  # not reached
-    assert phases.durations().to_json()["check"] == 24
+    assert phases.durations_s()["measure"] == 77.5  # nothing is known of its parts
+    assert phases.durations_s(window(600, 1))["measure"] == 77.5  # not reached
+    assert phases.durations_s()["check"] == 24
+
+
+def window(warmup_s: float, duration_s: float) -> Measured:
+    of = Window(start_s=5, duration_s=duration_s, warmup_s=warmup_s)
+    return Measured(duration_s=duration_s, window=of, ops={})
 
 
 @pytest.mark.parametrize("fail", [None, Broken("it broke")], ids=["complete", "failed"])

@@ -21,10 +21,10 @@ ROWS = pl.DataFrame(
 
 def test_a_stall_in_the_summary_has_the_counters_of_the_run_that_were_high_then(tmp_path: Path):
     run = RunDir(tmp_path)
-    (stall,) = steadiness_with_counters(run, ROWS, {"write-1": "write"}, 60)["write"]["stalls"]
-    assert (stall["start_s"], stall["counters"]) == (30, ())  # the run has no counters
+    (stall,) = steadiness_with_counters(run, ROWS, {"write-1": "write"}, 60)["write"].stalls
+    assert (stall.start_s, stall.counters) == (30, ())  # the run has no counters
     write_rows(run, "counters", [{"second": s, "name": "waits.lock", "value": 4.0 * (s == 30)} for s in range(-5, 60)])
     write_panels(run / "counters.json", [WAITS])
-    (stall,) = steadiness_with_counters(run, ROWS, {"write-1": "write"}, 60)["write"]["stalls"]
-    (rise,) = stall["counters"]
-    assert (rise["counter"], rise["panel"], rise["usual"], rise["highest"]) == ("waits.lock", WAITS.title, 0.0, 4.0)
+    (stall,) = steadiness_with_counters(run, ROWS, {"write-1": "write"}, 60)["write"].stalls
+    (rise,) = stall.counters
+    assert (rise.counter, rise.panel, rise.usual, rise.highest) == ("waits.lock", WAITS.title, 0.0, 4.0)

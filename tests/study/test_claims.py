@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.support import Command
+from tests.results.made import measured, op_figures, size
 from tsbench.errors import UserMistake
-from tsbench.results.reading import read_json
+from tsbench.results.json_files import read_json
 from tsbench.results.summary import GateResult, Summary, Validity
 from tsbench.study.claims import Claim, Figure, expect_cells, read_claims, read_figures
 from tsbench.study.verdicts import evaluate, shown_figures
@@ -27,22 +28,28 @@ def summary(
     version: str = "InfluxDB 1.6.7",
     undelayed_ms: float | None = None,
 ) -> Summary:
-    """Return a summary of a thousand writes."""
-    write = {
-        "kind": "write",
-        "count": 1000,
-        "ok": 1000 - failed,
-        "failed": 0,
-        "unknown": failed,
-        "points_per_s": points_per_s,
-        "ops_per_s": points_per_s,
-        "service_ns": {"p50": p50_ms * 1e6},
-    }
-    gates = (GateResult("points/s>1", points_per_s, gate, ""),)
-    if undelayed_ms is not None:
-        write["service_undelayed_ns"] = {"p50": undelayed_ms * 1e6}
-    parts = {"measured": {"write": write, "ops": {}}, "server_version": version, "size": {"bytes_per_point": 30.0}}
-    return Summary("a", Validity(state), gates, loop="closed", parts=parts)
+    """Return a summary of a thousand writes; of an open loop if the client delayed them."""
+    p50_ns, undelayed_ns = p50_ms * 1e6, (p50_ms if undelayed_ms is None else undelayed_ms) * 1e6
+    write = op_figures(
+        kind="write",
+        count=1000,
+        ok=1000 - failed,
+        unknown=failed,
+        points_per_s=points_per_s,
+        ops_per_s=points_per_s,
+        service_ns={"p50": p50_ns},
+        response_ns={"p50": p50_ns},
+        response_undelayed_ns={"p50": undelayed_ns},
+    )
+    return Summary(
+        cell="a",
+        validity=Validity(state),
+        gates=(GateResult("points/s>1", points_per_s, gate, ""),),
+        loop="closed" if undelayed_ms is None else "open",
+        server_version=version,
+        measured=measured(write),
+        size=size(30.0),
+    )
 
 
 def ratio(**more: Any) -> Claim:
@@ -60,7 +67,7 @@ def growth(**more: Any) -> Claim:
 
 def verdict(claim: Claim, **summaries: Summary) -> tuple[str, str]:
     (row,) = evaluate([claim], summaries)
-    return row["verdict"], row["reason"]
+    return row.verdict, row.reason
 
 
 @pytest.mark.parametrize(
@@ -82,7 +89,7 @@ def test_a_ratio_below_one_says_who_is_smaller():
     assert verdict(smaller, a=summary(30), b=summary(100))[0] == "reproduced"
     assert verdict(smaller, a=summary(110), b=summary(100))[0] == "not reproduced"
     (row,) = evaluate([smaller], {"a": summary(30), "b": summary(100)})
-    assert (row["published"], row["reproduced_if"], row["measured"]) == (
+    assert (row.published, row.reproduced_if, row.measured) == (
         "0.25 times",
         "0.0625 to 0.5 times",
         "0.3 times",
@@ -153,8 +160,8 @@ def test_a_break_is_the_first_rung_that_misses_the_gate(runs: dict[str, Summary]
 
 def test_a_break_shows_the_last_calm_rung_and_the_broken_one():
     (row,) = evaluate([breaks()], ramp(c60=3))
-    assert row["measured"] == "c50: 0 %; c60: 0.3 %"
-    assert row["reproduced_if"] == "write:failures<=0.1% is first missed at 60 to 75"
+    assert row.measured == "c50: 0 %; c60: 0.3 %"
+    assert row.reproduced_if == "write:failures<=0.1% is first missed at 60 to 75"
 
 
 def test_a_ramp_that_nothing_broke_is_reproduced_where_nothing_breaks():
@@ -168,7 +175,7 @@ def test_a_growth_is_the_factor_per_doubled_load():
     runs = {cell: summary(100.0 * load) for cell, load in RUNGS.items()}
     assert verdict(growth(), **runs)[0] == "reproduced"
     (row,) = evaluate([growth()], runs)
-    assert row["measured"] == "2 times per doubling"
+    assert row.measured == "2 times per doubling"
     flat = {cell: summary(5000.0) for cell in RUNGS}
     assert verdict(growth(), **flat)[0] == "not reproduced"
     assert verdict(growth(), **{**runs, "c60": summary(1, state="invalid")}) == (
@@ -187,7 +194,7 @@ def test_a_claim_about_another_product_is_not_judged():
 
 def test_figures_are_shown_beside_the_measured_ones_without_a_verdict():
     figure = Figure(figure="write:service:p50", published={"a": "9ms", "b": "7ms"})
-    assert shown_figures([figure], {"a": summary()}) == [
+    assert [row.model_dump() for row in shown_figures([figure], {"a": summary()})] == [
         {"figure": "write:service:p50", "cell": "a", "published": "9.00 ms", "measured": "10.0 ms"},
         {"figure": "write:service:p50", "cell": "b", "published": "7.00 ms", "measured": "not run"},
     ]

@@ -14,12 +14,12 @@ DEATH = GateResult(SERVER_DEATHS, 1.0, "fail", "the server died", built_in=True)
 MISSING = GateResult("bytes/point<1", None, "not judged", "the size of the data is not known")
 WRONG = {"answers": Verdict(False, "3 answers are wrong")}
 CLIENT = {"limit": Verdict(None, "the load generator was the limit")}
-HELD = Summary("held", Validity("valid"))
+HELD = Summary(cell="held", validity=Validity("valid"))
 
 
 def cell(*gates: GateResult, **checks: Verdict) -> Summary:
     validity = Validity.of({"counts": Verdict(True), **checks})
-    return Summary("last", validity, tuple(gate.under(validity) for gate in gates))
+    return Summary(cell="last", validity=validity, gates=tuple(gate.under(validity) for gate in gates))
 
 
 @pytest.mark.parametrize(

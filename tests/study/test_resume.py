@@ -121,8 +121,8 @@ def test_a_cell_whose_server_died_is_not_complete(tmp_path: Path) -> None:
     status = json.loads((tmp_path / cell.id / "status.json").read_text())
     assert (status["state"], status["error"].startswith("the server died during the run")) == ("server died", True)
     (found,) = load_cells(tmp_path)
-    assert (found.state, found.gates_text) == ("server died", "server died")
-    assert found.validity == Summary.from_json(found.summary).validity
+    assert (found.status.state, found.gates_text) == ("server died", "server died")
+    assert found.validity == Summary.read(found.run).validity
 
 
 def test_a_report_that_fails_in_between_does_not_end_the_campaign(

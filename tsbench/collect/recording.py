@@ -140,16 +140,16 @@ def attach_sar(results: Path, file: Path, *, host: str | None = None, ahead_s: f
     return done
 
 
-def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row]) -> list[Attached]:
+def _attach(run: RunDir, clock: Times, rows: Sequence[Row]) -> list[Attached]:
     import polars as pl  # noqa: PLC0415 - load workers do without
 
     from tsbench.results.tables import read_frame, write_parquet  # noqa: PLC0415
 
-    go_s, start_s, end_s = clock
+    go_s, end_s = clock.go_s, clock.end_s
     inside = [row for row in rows if _covered_s([row], go_s, end_s) > 0]
     if not inside:
         return []
-    new = _frame("sar", inside, start_s)
+    new = _frame("sar", inside, clock.start_s)
     path = run / "sar.parquet"
     try:
         old = read_frame(path, COLLECTED["sar"]) if path.exists() else new.clear()
@@ -162,12 +162,9 @@ def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row])
     return [Attached(run.cell_id, host, covered_s, end_s - go_s) for host, covered_s in covered.items()]
 
 
-def _clock(run: RunDir) -> tuple[float, float, float] | None:
+def _clock(run: RunDir) -> Times | None:
     """Return the start of the load, and start and end of the measured window; None if nothing was measured."""
-    if not run.has(TIMES):
-        return None
-    times = read_as(run / TIMES, Times)
-    return times.go_s, times.start_s, times.end_s
+    return read_as(run / TIMES, Times) if run.has(TIMES) else None
 
 
 def _covered_s(rows: Sequence[Row], begin_s: float, end_s: float) -> float:
@@ -175,11 +172,11 @@ def _covered_s(rows: Sequence[Row], begin_s: float, end_s: float) -> float:
     return sum(max(0.0, min(begin + length, end_s) - max(begin, begin_s)) for begin, length in stretches)
 
 
-def _no_overlap(results: Path, file: Path, rows: Sequence[Row], clocks: Sequence[tuple[float, float, float]]) -> str:
+def _no_overlap(results: Path, file: Path, rows: Sequence[Row], clocks: Sequence[Times]) -> str:
     """Return an error message for a sar file that does not overlap the runs in time, with the likely cause."""
     first = min(float(row["second"]) for row in rows)
     last = max(float(row["second"]) + float(row["interval_s"]) for row in rows)
-    begin, end = min(clock[0] for clock in clocks), max(clock[2] for clock in clocks)
+    begin, end = min(clock.go_s for clock in clocks), max(clock.end_s for clock in clocks)
     text = f"{file} covers {_span(first, last)}, but the runs in {results} lasted {_span(begin, end)}"
     for hours in sorted(range(-14, 15), key=abs):
         if first + hours * 3_600 < end and last + hours * 3_600 > begin:

@@ -40,13 +40,13 @@ class Timed(Generic[T]):
     began_ns: int
     ended_ns: int
     source: int = READ
-    wait_ns: int = 0
-    held_up_ns: int = 0
-    """For how long the process was interrupted while it sent, which the database may not have noticed."""
-    response_ns: int = 0
-    """Time from when the op was due until it ended; set when it is recorded."""
     lain_ns: int = 0
     """Time from the end until the caller had the result."""
+    held_up_ns: int = 0
+    """For how long the process was interrupted while it sent, which the database may not have noticed."""
+    wait_ns: int = 0
+    response_ns: int = 0
+    """Time from when the op was due until it ended; set when it is recorded."""
 
     def end_by(self, deadline_ns: int) -> None:
         """Let a call that went on until its deadline have ended then: nothing arrived, or not all of the answer."""
@@ -58,12 +58,12 @@ class Timed(Generic[T]):
 class Caller(Protocol):
     """Makes timed calls; exceptions are returned, not raised, so that failed calls have a time too."""
 
-    def call(self, arrival: Arrival | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:
-        """Call a function of a session and time it; `arrival` is the session's."""
+    def call(self, arrival: Arrival | None, function: Callable[[*A], T], args: tuple[*A]) -> Timed[T]:
+        """Call a function of a session with `args` and time it; `arrival` is the session's."""
         ...
 
 
-def timed(function: Callable[[*A], T], *args: *A) -> Timed[T]:
+def timed(function: Callable[[*A], T], args: tuple[*A]) -> Timed[T]:
     """Call a function in the current thread and time it."""
     value, error = None, None
     began_ns = perf_counter_ns()
@@ -81,13 +81,13 @@ class Threads:
         self._pool = ThreadPool(1)
         self._calls = 0
 
-    def call(self, arrival: Arrival | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:  # noqa: ARG002
+    def call(self, arrival: Arrival | None, function: Callable[[*A], T], args: tuple[*A]) -> Timed[T]:  # noqa: ARG002
         """Call and time a function in a thread; `wait_ns` is the time until a thread started it."""
         asked_ns = perf_counter_ns()
         self._calls += 1
         self._pool.maxsize = max(self._pool.maxsize, self._calls)
         try:
-            result: Timed[T] = self._pool.spawn(timed, function, *args).get()
+            result: Timed[T] = self._pool.spawn(timed, function, args).get()
         finally:
             self._calls -= 1
         result.wait_ns = result.began_ns - asked_ns
@@ -100,7 +100,7 @@ _threads = Threads()
 
 def in_thread(function: Callable[[*A], T], *args: *A) -> T:
     """Call a function in a thread while the event loop runs, and return what it returns or raise its exception."""
-    result = _threads.call(None, function, *args)
+    result = _threads.call(None, function, args)
     if result.error is not None:
         raise result.error
     return cast("T", result.value)
@@ -110,22 +110,23 @@ class Direct:
     """Calls drivers that yield while they wait."""
 
     @staticmethod
-    def call(arrival: Arrival | None, function: Callable[[*A], T], *args: *A) -> Timed[T]:
+    def call(arrival: Arrival | None, function: Callable[[*A], T], args: tuple[*A]) -> Timed[T]:
         """Call the function in this greenlet, and time it from the send to the arrival of its answer."""
         if arrival is None:
-            return timed(function, *args)
-        value, error = None, None
-        arrival.begin()
-        called_ns = perf_counter_ns()
+            return timed(function, args)
+        value = error = None
+        called_ns = arrival.begin()
         try:  # as in `timed`, which would be one call more for every op
             value = function(*args)
         except Exception as raised:  # noqa: BLE001 - returned to the caller
             error = raised
         read_ns = perf_counter_ns()
         ended_ns = arrival.end(read_ns)
-        began_ns, sent_ns = arrival.began_ns or called_ns, arrival.sent_ns
-        held_up_ns = sent_ns - began_ns if began_ns + HELD_UP_NS < sent_ns < ended_ns else 0
-        return Timed(value, error, began_ns, ended_ns, arrival.source, 0, held_up_ns, 0, read_ns - ended_ns)
+        began_ns = arrival.began_ns or called_ns
+        result = Timed(value, error, began_ns, ended_ns, arrival.source, read_ns - ended_ns)
+        if began_ns + HELD_UP_NS < arrival.sent_ns < ended_ns:
+            result.held_up_ns = arrival.sent_ns - began_ns
+        return result
 
 
 def caller_for(*, cooperative: bool) -> Caller:

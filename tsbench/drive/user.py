@@ -105,7 +105,7 @@ class TimeSeriesUser(User):
         session, self._session = self._session, None
         process = self._process
         if session is not None and process is not None:
-            process.caller.call(None, session.close)
+            process.caller.call(None, session.close, ())
 
     def write(self, points: int = 1, mode: WriteMode | None = None) -> None:
         """Write the next `points` points of a stream that this process owns, in one request."""

@@ -25,7 +25,7 @@ import difflib
 import operator
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tsbench import units
 from tsbench.measure.latency import BURST_REACH, latency_of
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tsbench.measure.latency import Latency
-    from tsbench.results.summary import Validity
+    from tsbench.results.figures import OpFigures
+    from tsbench.results.summary import Summary
 
 EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
 TIMES = ("response", "service")
@@ -145,7 +146,7 @@ def parse_figure(name: str, whole: str = "") -> Gate:
     return gate
 
 
-def figure_of(name: str, summary: Mapping[str, Any]) -> tuple[float | None, str]:
+def figure_of(name: str, summary: Summary) -> tuple[float | None, str]:
     """Return a figure of a summary in its own unit and its basis; or None and the reason why it is missing."""
     gate = parse_figure(name)
     if not gate.is_latency:
@@ -154,7 +155,7 @@ def figure_of(name: str, summary: Mapping[str, Any]) -> tuple[float | None, str]
     return (None if found is None else found.most_ns), basis
 
 
-def believed_figure(name: str, summary: Mapping[str, Any], validity: Validity) -> tuple[float | None, str]:
+def believed_figure(name: str, summary: Summary) -> tuple[float | None, str]:
     """Return a figure that can be compared with others; or None and the reason.
 
     A figure cannot be compared if it is missing, not valid, or only known to lie between two times.
@@ -163,8 +164,8 @@ def believed_figure(name: str, summary: Mapping[str, Any], validity: Validity) -
     value, why = figure_of(name, summary)
     if value is None:
         return None, why
-    if not validity.is_valid:
-        return None, f"the run is {validity.state}"
+    if not summary.validity.is_valid:
+        return None, f"the run is {summary.validity.state}"
     found = _latency(gate, summary)[0] if gate.is_latency else None
     if found is not None and (found.is_open_ended or found.is_interval):
         return None, f"{gate.figure} is only known to be {found.text}"
@@ -206,9 +207,9 @@ def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
     return {gate.figure: gate.percent for gate in gates if gate.percent is not None}
 
 
-def evaluate_gates(gates: Iterable[Gate], summary: Mapping[str, Any], validity: Validity) -> list[GateResult]:
+def evaluate_gates(gates: Iterable[Gate], summary: Summary) -> list[GateResult]:
     """Evaluate gates on a run's summary, which must contain their percentiles."""
-    return [_result(gate, summary).under(validity) for gate in gates]
+    return [_result(gate, summary).under(summary.validity) for gate in gates]
 
 
 def failed_ops(
@@ -289,7 +290,7 @@ def _limit(gate: Gate, text: str) -> float:
     return units.parse_share(text) if gate.figure in _SHARES else units.parse_count(text)
 
 
-def _result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
+def _result(gate: Gate, summary: Summary) -> GateResult:
     if gate.is_latency:
         return _latency_result(gate, summary)
     measured, what = _amount(gate, summary)
@@ -300,7 +301,7 @@ def _result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
     return GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
 
 
-def _latency_result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
+def _latency_result(gate: Gate, summary: Summary) -> GateResult:
     """Return the result of a gate on a latency; it is not judged if the limit lies within the times that it can be."""
     found, what = _latency(gate, summary)
     if found is None:
@@ -308,8 +309,8 @@ def _latency_result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
     least_ns, most_ns = found.bounds_ns
     doubt = what
     if found.is_open_ended:
-        doubt = f"{(_ops(gate, summary) or {}).get('unsent')} arrivals were still waiting when the run ended"
-    elif share := float((summary.get("limit") or {}).get("sent_in_bursts") or 0.0):
+        doubt = f"{sum(part.unsent for part in _ops(gate, summary))} arrivals were still waiting when the run ended"
+    elif share := summary.limit.sent_in_bursts if summary.limit else 0.0:
         least_ns /= BURST_REACH
         doubt = f"{share:.0%} of the ops were sent in bursts, which slow the server"
     ends = {_HOLDS[gate.sign](end_ns, gate.limit) for end_ns in (least_ns, most_ns)}
@@ -319,54 +320,49 @@ def _latency_result(gate: Gate, summary: Mapping[str, Any]) -> GateResult:
     return GateResult(gate.text, found.most_ns, "pass" if ends.pop() else "fail", f"{found.text} ({what})")
 
 
-def _time_of(gate: Gate, summary: Mapping[str, Any]) -> str:
-    return gate.time or ("response" if summary.get("loop") == "open" else "service")
-
-
-def _latency(gate: Gate, summary: Mapping[str, Any]) -> tuple[Latency | None, str]:
+def _latency(gate: Gate, summary: Summary) -> tuple[Latency | None, str]:
     """Return the latency, and its kind and number of ops; or None and the reason why it is missing."""
-    loop = summary.get("loop")
-    time = _time_of(gate, summary)
-    if time == "response" and loop == "closed":
+    time = gate.time or summary.time
+    if time == "response" and summary.loop == "closed":
         return None, "a closed loop has no response time"
-    ops = _ops(gate, summary)
-    if ops is None or not ops.get("count"):
+    ops = next(iter(_ops(gate, summary)), None)
+    if ops is None or not ops.count:
         return None, f"no {gate.of} ended in the measured window"
     found = latency_of(ops, time, gate.figure)
     if found is None:
         return None, f"the run kept no {gate.figure}"
-    return found, f"{time} time of {units.format_count(ops['count'])} ops, {loop} loop"
+    return found, f"{time} time of {units.format_count(ops.count)} ops, {summary.loop} loop"
 
 
-def _amount(gate: Gate, summary: Mapping[str, Any]) -> tuple[float | None, str]:
+def _amount(gate: Gate, summary: Summary) -> tuple[float | None, str]:
     """Return the figure and its basis; or None and the reason why it is missing."""
     if gate.figure == "bytes/point":
-        return (summary.get("size") or {}).get("bytes_per_point"), "the size of the data is not known"
+        return getattr(summary.size, "bytes_per_point", None), "the size of the data is not known"
     if gate.of == "load":
-        return (summary.get("load") or {}).get("points_per_s"), "nothing is known of the load before the measurement"
+        return getattr(summary.load, "points_per_s", None), "nothing is known of the load before the measurement"
     if gate.figure in _OF_RATES:
         why = "how the rate went on is known of runs of 20 s or more"
-        return (summary.get("steadiness") or {}).get(gate.of, {}).get(_OF_RATES[gate.figure]), why
-    ops = _ops(gate, summary) or {"ok": 0}
-    bad = sum(ops.get(key, 0) for key in ("failed", "unknown", "partial"))
-    done = ops["ok"] + bad
+        return getattr(summary.steadiness.get(gate.of or ""), _OF_RATES[gate.figure], None), why
+    ops = _ops(gate, summary)
+    done, bad = sum(part.ended for part in ops), sum(part.bad for part in ops)
     if not done:
         return None, f"no {gate.of or 'op'} ended in the measured window"
     if gate.figure == "failures":
         return bad / done, f"{units.format_count(bad)} of {units.format_count(done)} ops"
-    return ops[gate.figure.replace("/", "_per_")], f"{units.format_count(done)} ops"
+    per_s = sum(part.points_per_s if gate.figure == "points/s" else part.ops_per_s for part in ops)
+    return per_s, f"{units.format_count(done)} ops"
 
 
-def _ops(gate: Gate, summary: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the summary's figures of the gate's ops; all ops are the sum of writes and queries."""
-    measured = summary.get("measured") or {}
-    if gate.of in KINDS:
-        return measured.get(gate.of)
-    if gate.of is not None:
-        return (measured.get("ops") or {}).get(gate.of)
-    parts = [measured[kind] for kind in KINDS if kind in measured]
-    keys = ("ok", "failed", "unknown", "partial", "points_per_s", "ops_per_s")
-    return {key: sum(part.get(key, 0) for part in parts) for key in keys} if parts else None
+def _ops(gate: Gate, summary: Summary) -> list[OpFigures]:
+    """Return the figures of the gate's ops: one part of the summary, or writes and queries for all ops."""
+    measured = summary.measured
+    if measured is None:
+        return []
+    if gate.of is None:
+        parts = [measured.write, measured.query]
+    else:
+        parts = [measured.of_kind(gate.of) if gate.of in KINDS else measured.ops.get(gate.of)]
+    return [part for part in parts if part is not None]
 
 
 def _shown(gate: Gate, measured: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +11,8 @@ from tsbench.measure.hist import lowest_of
 from tsbench.units import NS_PER_S, format_duration, format_duration_range
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tsbench.measure.hist import Histogram
+    from tsbench.results.figures import OpFigures
 
 NOTICEABLE = 0.10
 """Share of a measured time from which on the client's part in it is shown."""
@@ -56,23 +55,26 @@ class Latency:
         return format_duration_range(self.least_ns, self.most_ns) if self.is_interval else format_duration(self.most_ns)
 
 
-def latency_of(op: Mapping[str, Any], time: str, figure: str) -> Latency | None:
+def latency_of(op: OpFigures, time: str, figure: str) -> Latency | None:
     """Return a latency of an op; None if the run has none.
 
     Parameters
     ----------
     op
-        The figures of an op, or of all writes or queries, in a run's summary.
+        The figures of an op, or of all writes or queries.
     time
         `response` or `service`.
     figure
         A percentile (`p99`), `max` or `mean`.
     """
-    measured_ns = (op.get(f"{time}_ns") or {}).get(figure)
-    if not isinstance(measured_ns, (int, float)) or isinstance(measured_ns, bool):
+    if time == "service":
+        measured_ns = op.service_ns.get(figure)
+        return None if measured_ns is None else Latency(measured_ns, measured_ns)
+    measured_ns = op.response_ns.get(figure)
+    if measured_ns is None:
         return None
-    least_ns = (op.get(f"{time}_undelayed_ns") or {}).get(figure, measured_ns)
-    return Latency(min(least_ns, measured_ns), measured_ns, figure in (op.get(f"{time}_at_least") or ()))
+    least_ns = op.response_undelayed_ns.get(figure, measured_ns)
+    return Latency(min(least_ns, measured_ns), measured_ns, figure in op.response_at_least)
 
 
 def sent_in_bursts(lateness: Histogram, ops: int, duration_s: float) -> float:

@@ -10,6 +10,7 @@ from tsbench.measure.bottleneck import Evidence
 from tsbench.measure.hist import Histogram, SparseHistogram, rank_of, scan_log
 from tsbench.measure.recorder import TIMES, UNSENT
 from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_objects, whole
+from tsbench.results.figures import OpFigures
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import files_of, keeps_tables
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import polars as pl
+
+    from tsbench.results.figures import Kind
 
 _COUNTED = (*COUNTS[1:], "read", "stepped")
 """Counters of ops that ended, as the recorder names them."""
@@ -75,41 +78,41 @@ class OpTotals(OpCounts):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.causes.update(other.causes)
 
-    def summary(self, duration_s: float, percents: Mapping[str, float] | None = None) -> dict[str, Any]:
-        """Return the op's part of summary.json: counts, rates per second, percentiles in ns.
-
-        `percents` are percentiles in addition to PERCENTS.
-        """
+    def figures(
+        self, duration_s: float, percents: Mapping[str, float] | None = None, kind: Kind | None = None
+    ) -> OpFigures:
+        """Return the op's figures in a summary; `percents` are percentiles in addition to PERCENTS."""
         wanted = PERCENTS | dict(percents or {})
         response_ns, at_least = self._response(wanted)
         undelayed_ns = _percentiles(_joined(self.response_undelayed, self.unsent), wanted)
-        return {
-            "count": len(self.response),
-            "ok": self.done - self.failed - self.unknown - self.partial,
-            "failed": self.failed,
-            "unknown": self.unknown,
-            "partial": self.partial,
-            "read": self.read,
-            "stepped": self.stepped,
-            "points": self.points,
-            "ops_per_s": self.done / duration_s,
-            "points_per_s": self.points / duration_s,
-            "unsent": len(self.unsent),
-            "response_ns": response_ns,
-            "response_at_least": at_least,
-            "response_undelayed_ns": undelayed_ns,
-            "service_ns": _percentiles(self.service, wanted),
-            "causes": dict(self.causes.most_common()),
-        }
+        return OpFigures(
+            kind=kind,
+            count=len(self.response),
+            ok=self.done - self.failed - self.unknown - self.partial,
+            failed=self.failed,
+            unknown=self.unknown,
+            partial=self.partial,
+            read=self.read,
+            stepped=self.stepped,
+            points=self.points,
+            ops_per_s=self.done / duration_s,
+            points_per_s=self.points / duration_s,
+            unsent=len(self.unsent),
+            response_ns=response_ns,
+            response_at_least=at_least,
+            response_undelayed_ns=undelayed_ns,
+            service_ns=_percentiles(self.service, wanted),
+            causes=dict(self.causes.most_common()),
+        )
 
-    def _response(self, wanted: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
+    def _response(self, wanted: Mapping[str, float]) -> tuple[dict[str, float], tuple[str, ...]]:
         """Return the response percentiles of all arrivals, and the names of those that are lower bounds.
 
         An arrival whose op had not ended counts with the time that it had waited. A percentile is exact if it would be
         the same however much longer these arrivals took.
         """
         if not len(self.unsent):
-            return _percentiles(self.response, wanted), []
+            return _percentiles(self.response, wanted), ()
         due = _joined(self.response, self.unsent)
         shortest, total = _percentiles(due, wanted), len(due)
         longest = self.response.percentiles_ns(
@@ -120,7 +123,7 @@ class OpTotals(OpCounts):
             for (name, percent), value in zip(wanted.items(), longest, strict=True)
             if rank_of(percent, total) > len(self.response) or value > shortest[name]
         ]
-        return shortest, [*at_least, "mean"]
+        return shortest, (*at_least, "mean")
 
 
 HISTOGRAMS = tuple(each.name for each in fields(OpTotals) if each.default_factory is Histogram)

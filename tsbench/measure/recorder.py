@@ -84,6 +84,7 @@ class Recorder:
 
     def __init__(self, directory: Path, process: str, *, start_ns: int) -> None:
         self.total = 0
+        """How many ops have been recorded, up to the last flush."""
         self.observer: Observer | None = None
         self._ops: dict[str, _Op] = defaultdict(_Op)
         self._unwritten: deque[Callable[[], None]] = deque()
@@ -113,7 +114,6 @@ class Recorder:
         buffers.numbers += _pack_op(due_ns, end_ns, service_ns, points, outcome, delayed_ns, source)
         if outcome is not _OK:
             buffers.causes[end_ns // NS_PER_S, cause] += 1
-        self.total += 1
 
     def unsent(self, due_ns: Iterable[int], ended_ns: int) -> None:
         """Record how long arrivals had waited at `ended_ns` whose ops had not ended; they would have taken longer."""
@@ -182,6 +182,7 @@ class Recorder:
         """Yield the parts of the work on an op's buffers."""
         numbers = np.frombuffer(buffers.numbers, dtype=np.int64)
         columns = np.ascontiguousarray(numbers.reshape(-1, _NUMBERS).T)
+        self.total += columns.shape[1]
         due_ns, end_ns, service_ns, points, outcome, delayed_ns, source = columns
         response_ns = end_ns - due_ns
         due_s, end_s = due_ns // NS_PER_S, end_ns // NS_PER_S

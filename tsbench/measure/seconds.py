@@ -11,10 +11,10 @@ import numpy as np
 
 from tsbench.measure.hist import SparseHistogram, decode_line, scan_log
 from tsbench.measure.recorder import TIMES
+from tsbench.results.json_files import are_counts, parse_json
 from tsbench.results.limits import FIRST_S, LAST_S, LIMITS
-from tsbench.results.reading import Room, open_file, parse_json, read_lines
+from tsbench.results.reading import Room, open_file, read_lines
 from tsbench.results.rundir import OPS_COLUMNS
-from tsbench.results.shapes import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -92,7 +92,7 @@ def read_counters(path: Path, visit: Callable[[int, str, Mapping[str, Any]], Non
     for number, line in enumerate(read_objects(path), 1):
         try:
             second, op, causes = whole(line, "second"), str(line.get("op", "")), line.get("causes", {})
-            if misfit(causes, {"*": "number"}) or len(op) > LIMITS.name or number > LIMITS.rows:
+            if not are_counts(causes) or len(op) > LIMITS.name or number > LIMITS.rows:
                 raise ValueError("not the counts of an op in a second")  # noqa: TRY301
             counts = [whole(line, name) for name in COUNTS]
             place = names.number(op)

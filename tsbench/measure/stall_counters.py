@@ -10,10 +10,11 @@ is all this says; which of them is the reason is for the reader to judge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from tsbench.results.figures import CounterRise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,25 +39,6 @@ _SIGMA_OF_MAD = 1.4826
 """Standard deviation of a normal distribution by its MAD."""
 _RANGE_SHARE = 0.01
 """Least standard deviation as a share of a counter's range, for counters that hardly ever move."""
-
-
-@dataclass(frozen=True, slots=True)
-class CounterRise:
-    """A counter that was high during a stall.
-
-    `panel`, `label`, `unit` and `kind` are those of `results.panels.Panel`; `usual` is the median of the run's other
-    seconds and `highest` the highest value in the stall, both per second if the kind is `rate`. `deviations` is the
-    distance between both in robust standard deviations.
-    """
-
-    counter: str
-    panel: str
-    label: str
-    unit: str
-    kind: str
-    usual: float
-    highest: float
-    deviations: float
 
 
 def counters_in_stalls(

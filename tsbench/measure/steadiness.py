@@ -16,19 +16,18 @@ merges files. The tests are standard ones, of batches of seconds, since neighbou
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from tsbench.results.figures import Stall, Steadiness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import polars as pl
     from numpy.typing import NDArray
-
-    from tsbench.measure.stall_counters import CounterRise
 
 LEAST_S = 20
 """Minimum number of seconds for a statement."""
@@ -58,38 +57,6 @@ _NEARLY = 1.5
 _DRIFT_BATCHES = 100
 """Number of batches at most for the test of a trend, which compares each with each."""
 _Z_AT_1_PERCENT = 2.5758
-
-
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """Consecutive stalled seconds from `start_s` on; the slowest had the share `lowest` of the usual rate.
-
-    `counters` are the server's counters that were high meanwhile (see `stall_counters`).
-    """
-
-    start_s: int
-    length_s: int
-    lowest: float
-    counters: tuple[CounterRise, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Steadiness:
-    """How a rate went on. Seconds count from the start of the measured window; those of the warm-up are negative.
-
-    `settled_s` is the end of the start-up, None if the rate never settled. What follows is of the seconds from then on
-    (of all if it never settled): `median_per_s`; `variation`, the coefficient of variation of the seconds; `drift`, the
-    change from the first to the last second as a share of the median, 0 if it may be chance; `stalls`, at most
-    MOST_STALLS, those with most missing first, of `stall_count` with `stalled_s` seconds.
-    """
-
-    settled_s: int | None
-    median_per_s: float
-    variation: float
-    drift: float
-    stalls: tuple[Stall, ...]
-    stall_count: int
-    stalled_s: int
 
 
 def steadiness(

@@ -14,8 +14,8 @@ MAX_HEAD_BYTES = 65_536
 MAX_BODY_BYTES = 1024**3
 _MAX_CHUNK_LINE_BYTES = 4_096
 
-_NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_FIELD = _NAME + rb":[^\r\n\0]*\r\n"
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_FIELD = _TOKEN + rb"+:[^\r\n\0]*\r\n"
 _HEAD = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n\0]*)?\r\n((?:" + _FIELD + rb")*)\r\n")
 _TRAILERS = re.compile(rb"(?:" + _FIELD + rb")*\r\n")
 _FRAMING = re.compile(
@@ -23,10 +23,11 @@ _FRAMING = re.compile(
 )
 # The most common answer to a write, in one piece: no body, and no header that announces one or closes the connection.
 # Headers whose names begin with C or T (except Content-Type) are left to the parser. Possessive quantifiers, which are
-# followed by `+`, prevent backtracking.
+# followed by `+`, prevent backtracking; what a value may hold is named, since what it may not takes a third longer.
+_VALUE = rb"[\x01-\x09\x0b\x0c\x0e-\xff]*+\r\n"
 _PLAIN = re.compile(
-    rb"HTTP/1\.1 204(?: [^\r\n\0]*+)?\r\n"
-    rb"((?:(?:Content-Type|(?![CcTt])" + _NAME + rb"+):[^\r\n\0]*+\r\n)*+)\r\n"
+    rb"HTTP/1\.1 204(?: " + _VALUE + rb"|\r\n)"
+    rb"((?:(?:[!#$%&'*+.^_`|~0-9ABD-SU-Zabd-su-z-]" + _TOKEN + rb"*+|Content-Type):" + _VALUE + rb")*+)\r\n"
 )
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n\0]*)?\r\n")
 

@@ -14,12 +14,15 @@ import os
 import struct
 from contextlib import suppress
 from time import perf_counter_ns, time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+_Found: TypeAlias = tuple[int, int, bytes]
+"""A message beside the data: level, kind, content."""
 
 STAMPED, READ, STEPPED = range(3)
 """How an op's end is known: by the kernel's stamp, by our clock, by our clock because the wall clock was set."""
@@ -29,6 +32,7 @@ PEEKED_BYTES = 16_384
 _SO_TIMESTAMPNS = 35
 """Linux's number. A kernel that has no stamps refuses it, or hands over data without any."""
 _stamp = struct.Struct("@ll")
+_unpack = _stamp.unpack
 _ROOM = _socket.CMSG_SPACE(_stamp.size) if hasattr(_socket, "CMSG_SPACE") else 0
 _PEEK = _socket.MSG_PEEK | getattr(_socket, "MSG_DONTWAIT", 0)
 _LOOK = _PEEK | _socket.MSG_TRUNC
@@ -41,6 +45,7 @@ _PATIENCE_NS = 10_000_000_000
 """A connection whose answers have no stamp for so long has none; the kernel turns them on when it has time for that."""
 _STEP_NS = 20_000
 """The difference between the clocks is read again if it seems to have changed by more than this."""
+_STEPS_NS = 2 * _STEP_NS
 _LAIN_NS = 5_000_000
 """If an answer seems to have lain longer, a segment that was sent again is as likely a reason as a busy client."""
 
@@ -50,14 +55,17 @@ class Arrival:
 
     Each session over a network owns one. Its connections call `watch` and `forget`, `sending` and `sent`, and either
     read by `receive`, or call `peek` or `look` before a driver reads, and `confirm` after. Whoever times the session's
-    ops calls `begin` before an op and `end` after it.
+    ops calls `begin` before an op and `end` after it. What every op calls is kept as short as it can be: the stamp of
+    the last bytes, for example, is decoded at the end.
     """
 
     __slots__ = (
         "_buffers",
+        "_found",
         "_give_up_ns",
         "_known_ns",
         "_length",
+        "_lowest_ns",
         "_peek",
         "_recvmsg",
         "_reordered",
@@ -67,28 +75,30 @@ class Arrival:
         "_socket",
         "_start",
         "began_ns",
+        "peeked",
         "read_ns",
         "sent_ns",
         "source",
-        "stamp_ns",
     )
 
     def __init__(self) -> None:
         self._socket: _socket.socket | None = None
-        self._recvmsg: Callable[..., tuple[bytes, list[tuple[int, int, bytes]], int, Any]]
-        self._peek: Callable[..., tuple[int, list[tuple[int, int, bytes]], int, Any]]
+        self._recvmsg: Callable[..., tuple[bytes, Sequence[_Found], int, Any]]
+        self._peek: Callable[..., tuple[int, Sequence[_Found], int, Any]]
         self._buffers: list[bytearray] = []
+        self.peeked = bytearray()
+        """What `peek` has seen is at its beginning."""
         self.began_ns = 0
         """Right before the op's first request was sent; 0 if nothing was."""
         self.sent_ns = 0
-        """Right after it; 0 also for a request that is not sent at once."""
-        self.stamp_ns = 0
-        """The wall clock's time at which the last bytes that were looked at had arrived; 0 if it is not known."""
+        """Right after it; before `began_ns`, if that request was not sent at once."""
         self.read_ns = 0
-        """When a driver had read an answer of unknown arrival; else 0."""
+        """When a driver had read an answer of unknown arrival; else 0, or before `began_ns`."""
         self.source = READ
+        self._found: Sequence[_Found] = ()
+        """What the kernel has said of the last bytes that were looked at: their stamp, if it has one."""
         self._rounds = self._length = self._start = self._seen = 0
-        self._reordered = self._room = self._give_up_ns = 0
+        self._reordered = self._room = self._give_up_ns = self._lowest_ns = 0
         self._known_ns = _offset_ns()
 
     # --- for connections
@@ -103,8 +113,10 @@ class Arrival:
             self._reordered = _info.unpack_from(connected.getsockopt(_socket.IPPROTO_TCP, _TCP_INFO, _info.size))[1]
             self._room = _room(connected)
             self._recvmsg, self._peek = connected.recvmsg, connected.recvmsg_into
-            self._buffers = self._buffers or [bytearray(PEEKED_BYTES)]  # making one for each look takes as long as it
+            self.peeked = self.peeked or bytearray(PEEKED_BYTES)  # making one for each look takes as long as it
+            self._buffers = [self.peeked]
             self._socket, self._give_up_ns = connected, perf_counter_ns() + _PATIENCE_NS
+            self._lowest_ns = 0  # so that the first stamp is noticed
 
     @property
     def is_watching(self) -> bool:
@@ -114,75 +126,59 @@ class Arrival:
     def forget(self) -> None:
         """Take no more stamps; to be called before the socket is closed."""
         self._socket = None
-        self.stamp_ns = 0
+        self._found, self.read_ns = (), 0
 
-    def sending(self) -> None:
-        """Record that a request is about to be sent, or a connection opened for it."""
-        if not self.began_ns:
-            self.began_ns = perf_counter_ns()
+    def sending(self) -> bool:
+        """Record that a request is about to be sent, or a connection opened for it; return True for an op's first."""
+        if self.began_ns:
+            return False
+        self.began_ns = perf_counter_ns()
+        return True
 
     def sent(self) -> None:
-        """Record that a request was handed to the kernel as a whole, at once."""
-        if not self.sent_ns:
-            self.sent_ns = perf_counter_ns()
+        """Record that the op's first request was handed to the kernel as a whole, at once."""
+        self.sent_ns = perf_counter_ns()
 
     def receive(self, connected: _socket.socket, nbytes: int) -> bytes:
         """Return what a socket, the watched one, has received and nobody read, at most `nbytes`."""
         if self._socket is None:
             return connected.recv(nbytes)
-        data, found, _, _ = self._recvmsg(nbytes, _ROOM)
+        data, self._found, _, _ = self._recvmsg(nbytes, _ROOM)
         self._rounds += 1
         self._length += len(data)
-        if found:
-            seconds, ns = _stamp.unpack(found[0][2])
-            self.stamp_ns = seconds * NS_PER_S + ns
-        else:
-            self._miss()
         return data
 
-    def peek(self, is_whole: Callable[[bytearray, int], bool]) -> bool:
-        """Look at unread bytes before a driver reads them. Return True if they end an answer.
+    def peek(self) -> int:
+        """Look at unread bytes before a driver reads them, and return the number of those that are in `peeked`.
 
-        If they do not, `confirm` must be called after the read. `is_whole` is called with a buffer and the number of
-        bytes in it.
+        If they do not end an answer, `look` must be called before the read, and `confirm` after it.
         """
         if self._socket is None:
-            return True
+            return 0
         try:
-            nbytes, found, _, _ = self._peek(self._buffers, _ROOM, _PEEK)
+            nbytes, self._found, _, _ = self._peek(self._buffers, _ROOM, _PEEK)
         except OSError:  # the driver will meet it, too
-            self.stamp_ns = 0
-            return False
-        if not is_whole(self._buffers[0], nbytes):
-            self.look()
-            return False
-        self._rounds += 1
-        if found:
-            seconds, ns = _stamp.unpack(found[0][2])
-            self.stamp_ns = seconds * NS_PER_S + ns
-        else:
-            self._miss()
-        return True
+            return 0
+        self.read_ns = 0
+        if self._rounds:  # a look has seen a part of the answer before
+            self._rounds += 1
+        return nbytes
 
     def look(self) -> None:
         """Look at all unread bytes before a driver reads them; call `confirm` after the read."""
-        self._rounds += 1
-        self.stamp_ns = self.read_ns = 0
+        is_first, self._rounds = not self._rounds, self._rounds + 1
+        self._found, self.read_ns = (), 0
         if self._socket is None:
             return
         with suppress(OSError):
             self._seen = self._received(self._socket)
-            nbytes, found, _, _ = self._socket.recvmsg_into(_scratch, _ROOM, _LOOK)
-            self._start = self._start or self._seen - nbytes
-            if found:
-                seconds, ns = _stamp.unpack(found[0][2])
-                self.stamp_ns = seconds * NS_PER_S + ns
-            else:
-                self._miss()
+            nbytes, self._found, _, _ = self._socket.recvmsg_into(_scratch, _ROOM, _LOOK)
+            if is_first:
+                self._start = self._seen - nbytes
 
     def confirm(self) -> None:
         """Verify that nothing has arrived since the last `look`; else its stamp is not that of the answer's end."""
-        if not self.stamp_ns or self._socket is None:
+        if not self._found or self._socket is None:
             self.read_by_client()
             return
         with suppress(OSError):
@@ -193,7 +189,7 @@ class Arrival:
 
     def read_by_client(self) -> None:
         """Record that a driver has just read an answer, in whichever thread, of which the arrival is not known."""
-        self.stamp_ns = 0
+        self._found = ()
         self.read_ns = perf_counter_ns()
 
     @staticmethod
@@ -201,16 +197,13 @@ class Arrival:
         received: int = _info.unpack_from(connected.getsockopt(_socket.IPPROTO_TCP, _TCP_INFO, _info.size))[0]
         return received
 
-    def _miss(self) -> None:
-        self.stamp_ns = self.read_ns = 0
-        if self._give_up_ns and perf_counter_ns() > self._give_up_ns:
-            self._socket = None
-
     # --- for whoever times ops
 
-    def begin(self) -> None:
-        """Forget the op before."""
-        self.began_ns = self.sent_ns = self.stamp_ns = self.read_ns = self._rounds = self._length = self._start = 0
+    def begin(self) -> int:
+        """Forget the op before; return the time."""
+        self.began_ns = self._rounds = self._length = 0
+        self._found = ()
+        return perf_counter_ns()
 
     def end(self, read_ns: int) -> int:
         """Return when the op's answer arrived, or else when it was read; `source` says which.
@@ -218,25 +211,37 @@ class Arrival:
         It was read at `read_ns`, just now. The first op to end after the wall clock was set has none of the kernel's
         time: nobody knows whether the clock was set while its answer was on the way.
         """
-        self.source = READ
-        if not self.stamp_ns:
-            return self.read_ns or read_ns
-        self._give_up_ns = 0  # it has stamps, so that an answer without is an exception
-        if not -_STEP_NS < time_ns() - read_ns - self._known_ns < _STEP_NS:
-            before_ns, self._known_ns = self._known_ns, _offset_ns()
-            if abs(self._known_ns - before_ns) >= _STEP_NS:
-                self.source = STEPPED
-                return read_ns
-        arrived_ns = self.stamp_ns - self._known_ns
-        if self._rounds == 1 and self.began_ns <= arrived_ns <= read_ns <= arrived_ns + _LAIN_NS:  # nearly all are so
+        if not self._found:
+            return self._end_without(read_ns)
+        if (time_ns() - read_ns - self._lowest_ns) // _STEPS_NS and self._was_set():  # cheaper than two comparisons
+            self.source = STEPPED
+            return read_ns
+        seconds, ns = _unpack(self._found[0][2])
+        arrived_ns: int = seconds * NS_PER_S + ns - self._known_ns
+        if self._rounds < 2 and self.began_ns <= arrived_ns <= read_ns <= arrived_ns + _LAIN_NS:  # nearly all are so
             self.source = STAMPED
             return arrived_ns
+        self.source = READ
         if not self.began_ns - _STEP_NS < arrived_ns < read_ns + _STEP_NS:  # not of this answer, or of another clock
             return read_ns
         if (self._rounds > 1 or read_ns - arrived_ns > _LAIN_NS) and self._is_doubtful():
             return read_ns
         self.source = STAMPED
         return max(self.began_ns, min(arrived_ns, read_ns))
+
+    def _end_without(self, read_ns: int) -> int:
+        """Return when an answer without a stamp was read; watch the connection no longer if it never has one."""
+        self.source = READ
+        if self._give_up_ns and perf_counter_ns() > self._give_up_ns:
+            self._socket = None
+        return self.read_ns if self.read_ns > self.began_ns > 0 else read_ns
+
+    def _was_set(self) -> bool:
+        """Read the difference between the clocks again, and return whether it has changed."""
+        before_ns, self._known_ns = self._known_ns, _offset_ns()
+        self._lowest_ns = self._known_ns - _STEP_NS
+        self._give_up_ns = 0  # it has stamps, so that an answer without is an exception
+        return abs(self._known_ns - before_ns) >= _STEP_NS
 
     def _is_doubtful(self) -> bool:
         """Return whether segments came out of order lately, or the answer is longer than the buffer was."""

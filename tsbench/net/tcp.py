@@ -164,12 +164,13 @@ class _Plain:
         return not self._quiet(0)
 
     def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
-        self._arrival.sending()
+        is_first = self._arrival.sending()
         if len(body) <= _JOINED_BYTES:
             data = b"".join((head, body))
             sent = self._socket.send(data)  # an idle connection has room for at least a byte
             if sent == len(data):
-                self._arrival.sent()
+                if is_first:
+                    self._arrival.sent()
                 return
             self._put_rest(memoryview(data)[sent:], deadline)
         else:

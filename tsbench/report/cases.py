@@ -10,8 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tsbench.report import compare, frames, style
-from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import METRICS, has_percentile, time_label
+from tsbench.report.metrics import COMPARED, believable, time_label
 from tsbench.report.plots import BLUE, GREEN, GREY, MOST_OPS, ORANGE, PINK
 from tsbench.report.style import INK, styled
 from tsbench.units import format_count, format_size
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from tsbench.report.cells import Cell
 
 TIMES: Mapping[str, Mapping[str, Any]] = {
     "p50": {"label": "median", "marker": "o", "markersize": 7, "color": BLUE},
@@ -56,7 +57,7 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
     ops, left_out = _op_panels(cells)
     watched = [who for who in WHO if (usage["who"] == who).any()]
     drawn: list[Callable[[Axes], None]] = [partial(_times, cells=cells, title=title, ops=of) for title, of in ops]
-    rate = METRICS["write_points_per_s"]
+    rate = COMPARED["write_points_per_s"]
     if any(rate.value(cell) is not None for cell in cells):
         drawn.append(partial(compare.metric_bars, cells=cells, metric=rate, colour=GREEN))
     if watched:
@@ -86,7 +87,7 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
 def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]:
     """Return each panel's title with every run's op in it (or ""), and the number of panels that were left out."""
     found: list[tuple[str, list[str]]] = []
-    ops_of = [list(lookup(cell.summary, ("measured", "ops")) or ()) for cell in cells]
+    ops_of = [list(cell.summary.measured.ops) if cell.summary.measured else [] for cell in cells]
     for kind, title in compare.KINDS.items():
         of = [[op for op in ops if frames.kind_of(c, op) == kind] for c, ops in zip(cells, ops_of, strict=True)]
         names = list(dict.fromkeys(op for ops in of for op in ops))
@@ -105,9 +106,9 @@ def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]
 
 
 def _time(cell: Cell, op: str, part: str) -> float | None:
-    of = lookup(cell.summary, ("measured", "ops", op))
-    found = lookup(of, (f"{cell.time}_ns", part))
-    return float(found) if isinstance(found, (int, float)) and has_percentile(of, part) else None
+    of = cell.summary.measured.ops.get(op) if cell.summary.measured else None
+    found = believable(of, cell.time, part) if of is not None else None
+    return None if found is None else float(found.most_ns)
 
 
 def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -> None:

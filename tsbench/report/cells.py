@@ -1,112 +1,120 @@
-"""The runs of a result set for reports: their files are read once; missing ones are left out."""
+"""A result set for reports: its files are read once; missing and damaged ones are left out."""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ConfigDict
 
 from tsbench.errors import UserMistake
+from tsbench.results.json_files import Count, Part, parsed
 from tsbench.results.limits import LIMITS
 from tsbench.results.manifest import Manifest, check_same_world
-from tsbench.results.reading import parse_toml, read_bytes, read_json
-from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, find_runs
-from tsbench.results.summary import Summary, Validity
+from tsbench.results.reading import damaged, parse_toml, read_bytes
+from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, Status, find_runs
+from tsbench.results.summary import SetSummary, Summary, Validity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tsbench.results.summary import GateResult, ValidityState
+
+class Asked(Part):
+    """What a run's specification says of its load, for runs that ended before they had a summary."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    loop: Literal["open", "closed"] | None = None
+    users: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run: its directory and the content of its JSON files. `notes` name files that could not be read."""
+    """One run: its directory and the content of its JSON files. `notes` name files that could not be read.
+
+    The summary of a run that did not complete is not valid; one without a summary has an empty one.
+    """
 
     name: str
     run: RunDir
-    summary: Mapping[str, Any]
+    summary: Summary
     manifest: Manifest | None
     spec: Mapping[str, Any]
-    status: Mapping[str, Any]
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def state(self) -> str:
-        """State of the run: `complete`, `server died`, `failed` or `interrupted`."""
-        return str(self.status.get("state", "interrupted"))
+    asked: Asked
+    status: Status
+    notes: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
         """True if the run's results are whole, though they may end at its server's death."""
-        return self.state in {COMPLETE, SERVER_DIED}
+        return self.status.state in {COMPLETE, SERVER_DIED}
 
     @property
     def loop(self) -> str | None:
         """Loop of the run: `open` or `closed`; None if neither summary nor spec has it."""
-        loop = self.summary.get("loop") or lookup(self.spec, ("drive", "loop"))
-        return loop if loop in {"open", "closed"} else None
+        return self.summary.loop or self.asked.loop
 
     @property
-    def time(self) -> str:
+    def time(self) -> Literal["response", "service"]:
         """Kind of time for latencies: `response` (from when the op was due) in an open loop, else `service`."""
         return "response" if self.loop == "open" else "service"
 
     @property
     def limited_by(self) -> str:
         """The limiting factor of the run; `unknown` if the run ended before it was determined."""
-        return str(self.summary.get("limited_by") or "unknown")
+        return self.summary.limited_by or "unknown"
 
     @property
     def started(self) -> str:
         """Start time of the run, as ISO text to the second; "" if unknown."""
-        return re.sub(r"\.\d+", "", str(self.summary.get("started") or ""))
-
-    @property
-    def outcome(self) -> Summary:
-        """The run's summary with validity and gates; a run that did not complete is not valid."""
-        found = Summary.from_json(self.summary)
-        if self.is_whole:
-            return found
-        error = str(self.status.get("error") or "")
-        reasons = [f"{self.state}: {error}" if error else self.state]
-        state: ValidityState = "inconclusive"
-        if found.validity.state == "invalid":
-            state = "invalid"
-            reasons.append(found.validity.reason)
-        validity = replace(found.validity, state=state, reason="; ".join(filter(None, reasons)))
-        return replace(found, validity=validity, gates=tuple(gate.under(validity) for gate in found.gates))
+        return re.sub(r"\.\d+", "", self.summary.started or "")
 
     @property
     def validity(self) -> Validity:
         """Validity of the figures; invalid figures are struck out."""
-        return self.outcome.validity
-
-    @property
-    def failed_gates(self) -> list[GateResult]:
-        """The gates that failed."""
-        return [gate for gate in self.outcome.gates if gate.state == "fail"]
+        return self.summary.validity
 
     @property
     def gates_text(self) -> str:
         """Result of the gates in some words: `pass`, `1 of 4 fail`, `not judged`, `none`; or `server died`."""
-        outcome = self.outcome
-        if outcome.death and outcome.gate_state == "fail":
-            return SERVER_DIED
-        if outcome.gate_state == "fail":
-            return f"{len(self.failed_gates)} of {len(outcome.gates)} fail"
-        return outcome.gate_state if outcome.gates else "none"
+        summary = self.summary
+        if summary.gate_state != "fail":
+            return summary.gate_state if summary.gates else "none"
+        return SERVER_DIED if summary.death else f"{len(summary.failed_gates)} of {len(summary.gates)} fail"
 
 
-def lookup(content: object, path: Sequence[str]) -> Any:
-    """Return the value under `path` in nested objects; None if any part is missing."""
-    for key in path:
-        if not isinstance(content, dict):
-            return None
-        content = content.get(key)
-    return content
+@dataclass(frozen=True, slots=True)
+class ResultSet:
+    """The runs of a result set in the order of the scenario, its own summary, and the text of its scenario file."""
+
+    path: Path
+    cells: tuple[Cell, ...]
+    summary: SetSummary
+    scenario: str
+    name: str
+    question: str
+
+    @classmethod
+    def read(cls, results: Path) -> ResultSet:
+        """Read a result set, or the one run in `results`.
+
+        Raises
+        ------
+        UserMistake
+            If the directory has no run, one of another format, or runs that did not store the same data.
+        """
+        cells = load_cells(results)
+        summary, text = _of_set(results), _scenario_of(results)
+        question = summary.question or next((cell.summary.question for cell in cells if cell.summary.question), "")
+        with suppress(ValueError):  # the page shows the text nevertheless
+            question = question or _text(parse_toml(text), "question")
+        question = question or next(filter(None, (_text(cell.spec, "question") for cell in cells)), "")
+        names = [summary.scenario, *(cell.summary.scenario for cell in cells)]
+        names += [*(_text(cell.spec, "scenario") for cell in cells), results.resolve().name]
+        return cls(results, tuple(cells), summary, text, next(filter(None, names)), question)
 
 
 def load_cells(results: Path) -> list[Cell]:
@@ -115,7 +123,7 @@ def load_cells(results: Path) -> list[Cell]:
     Raises
     ------
     UserMistake
-        If the directory has no run, one of a newer format, or runs that did not store the same data.
+        If the directory has no run, one of another format, or runs that did not store the same data.
     """
     cells: list[Cell] = []
     runs = list(find_runs(results))
@@ -123,124 +131,63 @@ def load_cells(results: Path) -> list[Cell]:
     for run in runs:
         taken = any(cell.name == run.cell_id for cell in cells)  # an old complete run beside a newer failed attempt
         cells.append(_load(run, run.path.name if taken else run.cell_id))
-    planned = [c.get("cell") for c in read_optional(results / "summary.json").get("cells") or [] if isinstance(c, dict)]
-    place = {name: number for number, name in enumerate(planned)}
+    place = {cell.cell: number for number, cell in enumerate(_of_set(results).cells)}
     return sorted(cells, key=lambda cell: (place.get(cell.run.cell_id, len(place)), cell.name))
 
 
-def question_of(results: Path, cells: Sequence[Cell]) -> tuple[str, str]:
-    """Return the scenario's name and question, from the first file that has them."""
-    found: list[Mapping[str, Any]] = [read_optional(results / "summary.json"), *(cell.summary for cell in cells)]
-    with suppress(ValueError):  # the page shows the text nevertheless
-        found.append({"scenario": None, **parse_toml(scenario_of(results))})
-    found.extend(cell.spec for cell in cells)
-    name = next((c["scenario"] for c in found if isinstance(c.get("scenario"), str)), results.resolve().name)
-    question = next((c["question"] for c in found if isinstance(c.get("question"), str) and c["question"]), "")
-    return name, question
+def _of_set(results: Path) -> SetSummary:
+    """Return the set's summary; an empty one if it is missing or damaged, as that of a single run is here."""
+    try:
+        return SetSummary.read(results)
+    except UserMistake:
+        return SetSummary()
 
 
-def scenario_of(results: Path) -> str:
-    """Return the text of the scenario file of a result set; "" if it is missing or damaged."""
+def _scenario_of(results: Path) -> str:
     try:
         return read_bytes(results / "scenario.toml", LIMITS.text_bytes).decode(errors="replace")
     except OSError:
         return ""
 
 
-def read_optional(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file; empty if it is missing or damaged."""
-    try:
-        return read_json(path)
-    except UserMistake:
-        return {}
+def _text(content: Mapping[str, Any], key: str) -> str:
+    return found if isinstance(found := content.get(key), str) else ""
 
 
 def _load(run: RunDir, name: str) -> Cell:
-    notes = []
-    content: dict[str, dict[str, Any]] = {}
-    manifest: Manifest | None = None
-    try:
-        manifest = Manifest.read(run)
-    except UserMistake as mistake:
-        notes.append(str(mistake))
-    for part in ("summary", "spec"):
-        content[part] = {}
-        if not run.has(f"{part}.json"):
-            continue
+    notes: list[str] = []
+
+    def read(of: Callable[[], Any], default: Any) -> Any:
         try:
-            content[part] = run.read_json(f"{part}.json")
+            return of()
         except UserMistake as mistake:
             notes.append(str(mistake))
-    return Cell(name, run, content["summary"], manifest, content["spec"], run.status(), tuple(notes))
+            return default
+
+    manifest = read(lambda: Manifest.read(run), None)
+    empty = Summary(cell=run.cell_id)
+    summary = read(lambda: Summary.read(run), empty) if run.has("summary.json") else empty
+    spec = read(lambda: run.read_json("spec.json"), {})
+    asked = read(lambda: _asked(run, spec), Asked())
+    status = run.status()
+    cell = Cell(name, run, summary, manifest, spec, asked, status, tuple(notes))
+    return cell if cell.is_whole else replace(cell, summary=_broken_off(summary, status))
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRow:
-    """A finding of a published study, what was measured here, and the verdict with its reason."""
-
-    claim: str
-    published: str
-    reproduced_if: str
-    measured: str
-    verdict: str
-    reason: str
-
-    @property
-    def outcome(self) -> str:
-        """The verdict, with the reason of one that could not be judged."""
-        return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
+def _asked(run: RunDir, spec: Mapping[str, Any]) -> Asked:
+    try:
+        return parsed(Asked, spec.get("drive", {}))
+    except ValueError as error:
+        raise damaged(run / "spec.json", f"drive.{error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class FigureTable:
-    """Published figures behind a study's findings: per run, each figure as (published, measured)."""
-
-    figures: tuple[str, ...]
-    runs: Mapping[str, Sequence[tuple[str, str]]]
-
-
-_CLAIM_TEXTS = ("claim", "published", "reproduced_if", "measured", "reason")
-
-
-def claims_of(results: Path) -> list[ClaimRow]:
-    """Return the claims table of a result set; empty if its scenario has no claims."""
-    found = read_optional(results / "summary.json").get("claims") or []
-    return [
-        ClaimRow(**{key: str(row.get(key) or "") for key in _CLAIM_TEXTS}, verdict=_verdict_word(row))
-        for row in found
-        if isinstance(row, dict) and {"claim", "published", "measured"} <= row.keys()
-    ]
-
-
-def figures_of(results: Path) -> FigureTable | None:
-    """Return the published figures behind the claims of a result set; None if its scenario has none."""
-    found = [row for row in read_optional(results / "summary.json").get("figures") or [] if isinstance(row, dict)]
-    if not found:
-        return None
-    texts = {
-        (row.get("cell"), row.get("figure")): (str(row.get("published")), str(row.get("measured"))) for row in found
-    }
-    names = tuple(dict.fromkeys(str(row.get("figure")) for row in found))
-    cells = dict.fromkeys(str(row.get("cell")) for row in found)
-    return FigureTable(names, {cell: [texts.get((cell, name), ("", "")) for name in names] for cell in cells})
-
-
-def knee_of(results: Path) -> str:
-    """Return a sentence on the highest load that held, "" if the scenario has no ramp."""
-    knee = read_optional(results / "summary.json").get("knee")
-    if not isinstance(knee, dict):
-        return ""
-    held, broke = knee.get("held"), knee.get("broke")
-    if broke is None:
-        return f"Every load held, up to {held}; the knee lies beyond."
-    found = f"The highest load that held is {held}" if held else "No load held"
-    what = "did not pass" if knee.get("judged", True) else "could not be judged"
-    return f"{found}; {broke} {what}: {knee.get('reason')}"
-
-
-def _verdict_word(row: Mapping[str, Any]) -> str:
-    """Return the verdict; earlier results have `holds` and `judged` instead."""
-    if row.get("verdict"):
-        return str(row["verdict"])
-    words: dict[object, str] = {True: "reproduced", False: "not reproduced"}
-    return "not judged" if row.get("judged") == "shown" else words.get(row.get("holds"), "not judged")
+def _broken_off(summary: Summary, status: Status) -> Summary:
+    """Return the summary of a run that did not complete: its figures are inconclusive, if they are not wrong."""
+    reasons = [f"{status.state}: {status.error}" if status.error else status.state]
+    state: Literal["invalid", "inconclusive"] = "inconclusive"
+    if summary.validity.state == "invalid":
+        state = "invalid"
+        reasons.append(summary.validity.reason)
+    validity = replace(summary.validity, state=state, reason="; ".join(filter(None, reasons)))
+    gates = tuple(gate.under(validity) for gate in summary.gates)
+    return summary.model_copy(update={"validity": validity, "gates": gates})

@@ -12,8 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tsbench.report import frames, style
-from tsbench.report.cells import Cell, lookup
-from tsbench.report.metrics import METRICS, Metric, time_label
+from tsbench.report.metrics import COMPARED, FORMATS, time_label
 from tsbench.report.plots import percentile_axis, percentile_line
 from tsbench.report.style import GRID, INK, PALETTE, styled
 
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from tsbench.report.cells import Cell
+    from tsbench.report.metrics import Metric
 
 RATES = ("load_points_per_s", "write_points_per_s", "query_ops_per_s", "bytes_per_point")
 """Metrics that `rates` draws as bars from zero; latencies differ by powers of ten and are drawn by `latencies`."""
@@ -50,9 +52,9 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
     cells
         The runs, in the order of their colours.
     keys
-        Metrics of METRICS.
+        Metrics of COMPARED.
     """
-    used = [METRICS[key] for key in keys if any(METRICS[key].value(cell) is not None for cell in cells)]
+    used = [COMPARED[key] for key in keys if any(COMPARED[key].value(cell) is not None for cell in cells)]
     if not used:
         return None
     figure, axes = style.panels(1, len(used), height=height_of(cells), sharey=True)
@@ -68,14 +70,14 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
 @styled
 def latencies(cells: Sequence[Cell]) -> Figure | None:
     """Plot median, p99 and maximum of writes and queries on a logarithmic axis; None without latencies."""
-    kinds = [kind for kind in ("write", "query") if any(METRICS[f"{kind}_p50_ns"].value(cell) for cell in cells)]
+    kinds = [kind for kind in ("write", "query") if any(COMPARED[f"{kind}_p50_ns"].value(cell) for cell in cells)]
     if not kinds:
         return None
     figure, axes = style.panels(1, len(kinds), height=height_of(cells) + 0.2, sharey=True)
     lines = style.lines_of([cell.name for cell in cells])
     for kind, panel in zip(kinds, axes, strict=True):
         for place, cell in enumerate(cells):
-            values = [METRICS[f"{kind}_{part}_ns"].value(cell) for part in _SPANNED]
+            values = [COMPARED[f"{kind}_{part}_ns"].value(cell) for part in _SPANNED]
             draw_span(panel, cell, place, values, list(_SPANNED.values()), lines[cell.name].colour)
             draw_struck(panel, cell, place, dict(zip(_SPANNED, values, strict=True)))
         panel.set(title=f"{KINDS[kind]}: {time_label(cells)}", xlabel="lower is better")
@@ -133,7 +135,7 @@ def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
 @styled
 def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
     """Plot the size on disk of the stored points, by part (table, index, log, ...); None if not measured."""
-    if not any(METRICS["size_bytes"].value(cell) for cell in cells):
+    if not any(COMPARED["size_bytes"].value(cell) for cell in cells):
         return None
     parts_of = [_parts(cell) for cell in cells]
     names = list(dict.fromkeys(name for parts in parts_of for name in parts))
@@ -148,8 +150,8 @@ def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
             bar.set_alpha(1 if cell.validity.stands else _PALE)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for place, cell in enumerate(cells):
-        per_point = METRICS["bytes_per_point"].text(cell)
-        text = f"{METRICS['size_bytes'].text(cell)}  ({per_point} bytes/point)" if left[place] else "not measured"
+        per_point = COMPARED["bytes_per_point"].text(cell)
+        text = f"{COMPARED['size_bytes'].text(cell)}  ({per_point} bytes/point)" if left[place] else "not measured"
         offset: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
         panel.annotate(text, (left[place], place), **offset)
     panel.set(title="Size on disk", xlabel="lower is better")
@@ -161,9 +163,8 @@ def size_on_disk(cells: Sequence[Cell]) -> Figure | None:
 
 
 def _parts(cell: Cell) -> dict[str, float]:
-    total = METRICS["size_bytes"].value(cell) or 0
-    found = lookup(cell.summary, ("size", "parts"))
-    parts = {str(k): float(v) for k, v in found.items() if v} if isinstance(found, dict) else {}
+    total = COMPARED["size_bytes"].value(cell) or 0
+    parts = {name: value for name, value in cell.summary.size.parts.items() if value} if cell.summary.size else {}
     rest = total - sum(parts.values())
     return parts | ({"other" if parts else "all": rest} if rest > 0 else {})
 
@@ -227,8 +228,8 @@ def mark_keys(marks: Iterable[Mapping[str, Any]]) -> list[Line2D]:
 
 def metric_bars(panel: Axes, cells: Sequence[Cell], metric: Metric, colour: str | None = None) -> None:
     """Draw a metric of every run, with its unit in the title."""
-    draw_bars(panel, cells, [metric.value(cell) for cell in cells], metric.format, colour=colour)
-    panel.set(title=f"{metric.label[0].upper()}{metric.label[1:]}, {metric.unit}", xlabel=metric.direction)
+    draw_bars(panel, cells, [metric.value(cell) for cell in cells], FORMATS[metric.unit], colour=colour)
+    panel.set(title=f"{metric.title[0].upper()}{metric.title[1:]}, {metric.axis}", xlabel=metric.direction)
 
 
 def draw_bars(

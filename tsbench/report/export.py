@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
-from tsbench.report.cells import claims_of, figures_of, load_cells, question_of
-from tsbench.results.reading import read_json
+from tsbench.report.cells import ResultSet
+from tsbench.results.json_files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,15 +58,11 @@ class Exports:
         Broken
             If a file cannot be written.
         """
-        sets = []
-        for path in results:
-            cells = load_cells(path)
-            sets.append((*question_of(path, cells), cells))
+        sets = [ResultSet.read(path) for path in results]
         if self.junit is not None:
-            _write(self.junit, junit.document([(name, cells) for name, _, cells in sets]))
+            _write(self.junit, junit.document(sets))
         if self.markdown is not None:
-            studies = [markdown.Study(claims_of(path), figures_of(path)) for path in results]
-            _write(self.markdown, markdown.document(sets, studies))
+            _write(self.markdown, markdown.document(sets))
         if self.json is not None:
             found = [read_json(path / "summary.json") for path in results]
             content = found[0] if len(found) == 1 else found

@@ -29,9 +29,8 @@ import pandas as pd
 from tsbench.errors import UserMistake
 from tsbench.measure.hist import Histogram, scan_log
 from tsbench.measure.recorder import TIMES
-from tsbench.report.cells import Cell, load_cells, lookup
-from tsbench.report.metrics import METRICS
-from tsbench.results.durations import Durations
+from tsbench.report.cells import Cell, load_cells
+from tsbench.report.metrics import COMPARED
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import damaged, files_of, read_table
 from tsbench.results.rundir import (
@@ -42,6 +41,7 @@ from tsbench.results.rundir import (
     SAR_COLUMNS,
     SERVER_COLUMNS,
 )
+from tsbench.results.summary import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +68,7 @@ USAGE_COLUMNS = {
     "rss_max_bytes": "double",
 }
 DURATION_COLUMNS = {
-    "phase": "string",  # as in `results.durations.PHASES`
+    "phase": "string",  # as in `results.summary.PHASES`
     "duration_s": "double",
 }
 STALL_FACTOR = 10
@@ -81,14 +81,14 @@ _TYPES: Mapping[str, str] = {"int64": "int64", "double": "float64", "string": "s
 
 
 def runs(results: Path) -> pd.DataFrame:
-    """Return one row per run: its load, its labels (`label.*`), validity, gates and every metric of METRICS.
+    """Return one row per run: its load, its labels (`label.*`), validity, gates and every metric of COMPARED.
 
     Parameters
     ----------
     results
         The directory of a result set or of one run.
     """
-    return pd.DataFrame([_run_row(cell) for cell in load_cells(results)])
+    return pd.DataFrame([run_row(cell) for cell in load_cells(results)])
 
 
 def durations(results: Path) -> pd.DataFrame:
@@ -190,9 +190,9 @@ def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
 
 
 def durations_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `durations` for one run; empty for results that are older than durations."""
-    phases = Durations.from_json(cell.summary.get("durations_s")).in_order()
-    rows = [{"cell": cell.name, "phase": name, "duration_s": taken_s} for name, taken_s in phases]
+    """Return the frame of `durations` for one run."""
+    taken_s = cell.summary.durations_s
+    rows = [{"cell": cell.name, "phase": name, "duration_s": taken_s[name]} for name in PHASES if name in taken_s]
     return pd.DataFrame(rows) if rows else _empty(DURATION_COLUMNS)
 
 
@@ -304,11 +304,10 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
 
 def window_of(cell: Cell) -> tuple[float, float] | None:
     """Return the start and end of the measured window in epoch seconds; None if the summary lacks them."""
-    start_s = lookup(cell.summary, ("measured", "window", "start_s"))
-    duration_s = lookup(cell.summary, ("measured", "window", "duration_s"))
-    if not isinstance(start_s, (int, float)):
+    if cell.summary.measured is None:
         return None
-    return start_s, start_s + duration_s if isinstance(duration_s, (int, float)) else float("inf")
+    window = cell.summary.measured.window
+    return window.start_s, window.start_s + window.duration_s
 
 
 def whole_seconds(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:
@@ -319,7 +318,7 @@ def whole_seconds(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:
     window = window_of(cell)
     if window is None:
         return frame
-    warmup_s = lookup(cell.summary, ("measured", "window", "warmup_s")) or 0.0
+    warmup_s = cell.summary.measured.window.warmup_s if cell.summary.measured else 0.0
     # rows of ops are by whole seconds; those of samples begin anywhere, and their times are rounded
     inside = frame["second"].between(-warmup_s - _ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)
     return frame[inside]
@@ -327,24 +326,20 @@ def whole_seconds(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:
 
 def kind_of(cell: Cell, op: str) -> str:
     """Return `write` or `query`: as in the summary, else by the op's name."""
-    kind = lookup(cell.summary, ("measured", "ops", op, "kind"))
-    return str(kind) if kind else "write" if op.startswith("write") else "query"
+    known = cell.summary.measured.ops.get(op) if cell.summary.measured else None
+    return known.kind if known and known.kind else "write" if op.startswith("write") else "query"
 
 
-def _run_row(cell: Cell) -> dict[str, Any]:
+def run_row(cell: Cell) -> dict[str, Any]:
+    """Return the row of `runs` for one run."""
     summary, validity = cell.summary, cell.validity
-    row: dict[str, Any] = {"cell": cell.name, "state": cell.state}
+    row: dict[str, Any] = {"cell": cell.name, "state": cell.status.state}
     row |= {"validity": validity.state, "reason": validity.reason, "gates": cell.gates_text}
-    row |= {"failed_gates": "; ".join(gate.sentence for gate in cell.failed_gates)}
-    row |= {
-        key: summary.get(key) for key in ("scenario", "target", "schema", "loop", "users", "users_least", "processes")
-    }
-    row |= {
-        "limited_by": summary.get("limited_by"),
-        "started": _moment(cell.started),
-    }
-    row |= {f"label.{name}": value for name, value in (summary.get("labels") or {}).items()}
-    return row | {"latencies": f"{cell.time} time"} | {key: metric.value(cell) for key, metric in METRICS.items()}
+    row |= {"failed_gates": "; ".join(gate.sentence for gate in summary.failed_gates)}
+    row |= {"scenario": summary.scenario, "target": summary.target, "schema": summary.schema_, "loop": summary.loop}
+    row |= {key: getattr(summary, key) for key in ("users", "users_least", "processes", "limited_by")}
+    row |= {"started": _moment(cell.started), **{f"label.{name}": value for name, value in summary.labels.items()}}
+    return row | {"latencies": f"{cell.time} time"} | {key: metric.value(cell) for key, metric in COMPARED.items()}
 
 
 def _moment(text: str) -> pd.Timestamp | None:

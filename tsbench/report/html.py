@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from tsbench.errors import UserMistake
-from tsbench.report import cases, compare, course, frames, manifest, plots, stall_plots, style, system_plots, view
-from tsbench.report.cells import Cell, claims_of, figures_of, knee_of, load_cells, question_of, scenario_of
-from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
+from tsbench.report import cases, compare, frames, plots, stall_plots, style, system_plots, tables
+from tsbench.report.cells import Cell, ResultSet
+from tsbench.report.manifest import compared
+from tsbench.report.metrics import load_text, load_texts, remarks, time_label
 from tsbench.results.panels import read_panels
 from tsbench.results.reading import files_of
 from tsbench.results.rundir import (
@@ -72,39 +72,36 @@ def write_report(results: Path, damaged: list[str] | None = None) -> Path:
     Broken
         If the page cannot be written.
     """
-    cells = load_cells(results)
-    page = render(results, cells, [] if damaged is None else damaged)
+    page = render(ResultSet.read(results), [] if damaged is None else damaged)
     path = results / "report.html"
     write_atomically(path, page.encode())
     return path
 
 
-def render(results: Path, cells: Sequence[Cell], damaged: list[str]) -> str:
+def render(found: ResultSet, damaged: list[str]) -> str:
     """Return the HTML text of the page; a line for each file that could not be read is appended to `damaged`."""
+    cells = found.cells
     data = {cell.name: _read(cell, damaged) for cell in cells}
-    name, question = question_of(results, cells)
     context = {
-        "title": name,
-        "question": question,
-        "source": results.resolve().name,
+        "title": found.name,
+        "question": found.question,
+        "source": found.path.resolve().name,
         "cells": cells,
         "anchors": {cell.name: f"run-{number}" for number, cell in enumerate(cells, 1)},
-        "summary": _summary(cells),
+        "summary": tables.summary_table(cells),
         "conducts": load_texts(cells),
         "conduct": load_text,
         "time": time_label(cells),
-        "claims": claims_of(results),
-        "figures_behind": figures_of(results),
-        "knee": knee_of(results),
+        "claims": tables.claims_table(found),
+        "figures_behind": tables.figures_table(found),
+        "knee": found.summary.knee.sentence if found.summary.knee is not None else "",
         "comparison": _comparison(cells, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
         "manifests": [
-            ("Environment", manifest.compare([_shown(cell.manifest) for cell in cells])),
-            ("Specification", manifest.compare([cell.spec for cell in cells])),
+            ("Environment", compared([_shown(cell.manifest) for cell in cells])),
+            ("Specification", compared([cell.spec for cell in cells])),
         ],
-        "scenario": scenario_of(results),
-        "MISSING": MISSING,
-        "STALL_FACTOR": frames.STALL_FACTOR,
+        "scenario": found.scenario,
     }
     return _environment().get_template("report.html.j2").render(context)
 
@@ -158,14 +155,6 @@ def _read(cell: Cell, damaged: list[str]) -> _Data:
     return _Data(ops, host, server, counters, panels, sar, latency, (*lines, *notes))
 
 
-def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
-    columns = used_columns(cells)
-    groups = [(group, len(list(members))) for group, members in groupby(columns, key=lambda column: column.group)]
-    firsts = [place for place, c in enumerate(columns) if place == 0 or columns[place - 1].group != c.group]
-    texts = {cell.name: [(column.text(cell), column.stands(cell)) for column in columns] for cell in cells}
-    return {"columns": columns, "groups": groups, "firsts": firsts, "texts": texts}
-
-
 def _comparison(cells: Sequence[Cell], data: Mapping[str, _Data]) -> list[Markup]:
     if len(cells) < 2:
         return []
@@ -204,32 +193,15 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         draw("sar", "CPU by state, disk and network, as sysstat recorded them", system_plots.sar(data.sar))
     if not data.counters.empty:
         draw("counters", "the server's own counters over time", system_plots.counters(data.counters, data.panels))
-    found = frames.stalls(data.ops, cell.time)
     return {
         "cell": cell,
         "anchor": f"run-{number}",
         "notes": data.notes,
         "plots": drawn,
-        "ops": view.op_rows(cell),
-        "counts": [title for _, title in view.counts_shown(cell)],
-        "times": view.times_shown(cell),
+        "ops": tables.ops_table(cell),
         "remarks": remarks(cell),
-        "checks": view.checks(cell),
-        "gates": cell.outcome.gates,
-        "facts": {part: view.facts(cell, part) for part in view.FACTS},
-        "causes": view.causes(cell),
-        "warmup": course.warmup_rows(cell),
-        "durations": course.duration_rows(cell),
-        "first_ops": view.first_ops(cell),
-        "failures": view.failures(cell),
-        "steadiness": view.steadiness_rows(cell),
-        "rate_stalls": view.rate_stall_rows(cell),
-        "stalls": view.stall_rows(found),
-        "stall_count": len(found),
-        "unsupported": view.unsupported(cell),
-        "plans": view.plans(cell),
-        "first_wrong": view.first_wrong(cell),
-        "differences": view.differences(cell),
-        "torn_reads": view.torn_reads(cell),
-        "stored_differences": view.stored_differences(cell),
+        "rates": [tables.steadiness_table(cell), tables.rate_stalls_table(cell)],
+        "stalls": tables.stalls_table(frames.stalls(data.ops, cell.time), frames.STALL_FACTOR),
+        "boxes": tables.boxes(cell),
+        "durations": tables.durations_table(cell),
     }

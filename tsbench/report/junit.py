@@ -19,7 +19,7 @@ from tsbench.text import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tsbench.report.cells import Cell
+    from tsbench.report.cells import Cell, ResultSet
 
 _TAGS = {
     "valid": "pass",
@@ -32,17 +32,17 @@ _TAGS = {
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
-def document(sets: Sequence[tuple[str, Sequence[Cell]]]) -> str:
+def document(sets: Sequence[ResultSet]) -> str:
     """Return the XML of result sets, each with its scenario's name and its runs."""
     root = ET.Element("testsuites", name="tsbench")
-    for name, cells in sets:
-        suite = ET.SubElement(root, "testsuite", name=printable(name))
-        started = min((found[0] for cell in cells if (found := _TIME.match(cell.started))), default="")
+    for found in sets:
+        suite = ET.SubElement(root, "testsuite", name=printable(found.name))
+        started = min((time[0] for cell in found.cells if (time := _TIME.match(cell.started))), default="")
         if started:
             suite.set("timestamp", started)  # JUnit's schema allows no zone; ours are UTC
-        for cell in cells:
+        for cell in found.cells:
             for case in cases(cell):
-                _add_case(suite, name, cell, case)
+                _add_case(suite, found.name, cell, case)
         _count(suite)
     _count(root)
     ET.indent(root)
@@ -67,7 +67,7 @@ def cases(cell: Cell) -> list[Case]:
         Case(name, _TAGS[check.state], check.state, check.reason, check.counts)
         for name, check in validity.checks.items()
     ]
-    found += [Case(f"gate {gate.gate}", _TAGS[gate.state], gate.state, gate.text) for gate in cell.outcome.gates]
+    found += [Case(f"gate {gate.gate}", _TAGS[gate.state], gate.state, gate.text) for gate in cell.summary.gates]
     if found and (cell.is_whole or "run" in validity.checks):
         return found
     return [Case("run", _TAGS[validity.state], validity.state, validity.reason), *found]

@@ -31,9 +31,9 @@ def flatten(content: object, path: str = "") -> dict[str, str]:
         for key, value in content.items():
             found |= flatten(value, f"{path}.{key}" if path else str(key))
         return found
-    if isinstance(content, list) and any(isinstance(entry, (dict, list)) for entry in content):
+    if isinstance(content, list | tuple) and any(isinstance(entry, dict | list) for entry in content):
         return flatten({str(number): entry for number, entry in enumerate(content)}, path)
-    if isinstance(content, list):
+    if isinstance(content, list | tuple):
         return {path: ", ".join(_text(entry) for entry in content)}
     if path.endswith("_bytes") and isinstance(content, (int, float)):
         return {path: format_size(content)}
@@ -46,7 +46,7 @@ def _text(value: object) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def compare(contents: Sequence[Mapping[str, object]]) -> Manifest:
+def compared(contents: Sequence[Mapping[str, object]]) -> Manifest:
     """Return the common and the different entries of manifests; a run without a manifest is not compared."""
     flat = [flatten(dict(content)) for content in contents]
     present = [entries for entries in flat if entries]

@@ -6,98 +6,85 @@ Texts from scenarios and servers are in code spans, which have no markup, mentio
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
+from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.tables import Mark, claims_table, figures_table, summary_table
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tsbench.report.cells import Cell, ClaimRow, FigureTable
+    from tsbench.report.cells import Cell, ResultSet
+    from tsbench.report.tables import Entry
 
 MOST = 300
 """Maximum length of a reason: comments should be short, and report.html has the whole text."""
+_GOOD = {"valid", "pass", "reproduced"}
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What a result set says about a published study: its findings, and the figures behind them."""
-
-    claims: Sequence[ClaimRow] = ()
-    figures: FigureTable | None = None
+def document(sets: Sequence[ResultSet]) -> str:
+    """Return the Markdown of result sets, each with its scenario's name, its question, its runs and its study."""
+    return "\n\n".join(map(_section, sets)) + "\n"
 
 
-def document(sets: Sequence[tuple[str, str, Sequence[Cell]]], studies: Sequence[Study] = ()) -> str:
-    """Return the Markdown of result sets, each with its scenario's name, its question and its runs.
-
-    `studies` are those of the result sets, in the same order; none by default.
-    """
-    of = [*studies, *[Study()] * (len(sets) - len(studies))]
-    return "\n\n".join(_section(*one, study) for one, study in zip(sets, of, strict=True)) + "\n"
-
-
-def _section(name: str, question: str, cells: Sequence[Cell], study: Study) -> str:
+def _section(found: ResultSet) -> str:
+    cells = found.cells
     valid = sum(cell.validity.is_valid for cell in cells)
-    passed = sum(cell.outcome.passed for cell in cells)
-    parts = [f"### tsbench: {_code(name)}"]
-    if question:
-        parts.append(_code(question, most=1_000))
+    passed = sum(cell.summary.passed for cell in cells)
+    parts = [f"### tsbench: {_code(found.name)}"]
+    if found.question:
+        parts.append(_code(found.question, most=1_000))
     parts.append(f"{passed} of {len(cells)} run{'s' if len(cells) != 1 else ''} valid with all gates passed.")
     parts.append(_runs(cells))
     ways = load_texts(cells)
     how = f" ({_word(ways[0])})" if len(ways) == 1 else ""
     struck = "; figures of runs that are not valid are struck out" if valid < len(cells) else ""
     parts.append(f"p50, p99 and max are {time_label(cells)}s{how}{struck}.")
-    found = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in remarks(cell)]
-    parts.extend(["\n".join(found)] if found else [])
+    reading = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in remarks(cell)]
+    parts.extend(["\n".join(reading)] if reading else [])
     doubtful = [(cell.name, cell.validity) for cell in cells if not cell.validity.is_valid]
     reasons = [f"- {_code(name)} **{validity.state}**: {_why(validity.reason)}" for name, validity in doubtful]
     parts.extend(["\n".join(reasons)] if reasons else [])
-    gates = [(cell, gate) for cell in cells for gate in cell.outcome.gates if not gate.built_in or gate.state == "fail"]
+    gates = [(cell, gate) for cell in cells for gate in cell.summary.gates if not gate.built_in or gate.state == "fail"]
     if gates:
-        rows = [(_code(cell.name), _code(g.gate), _strong(g.state, "pass"), _code(g.text)) for cell, g in gates]
+        rows = [(_code(cell.name), _code(g.gate), _strong(g.state), _code(g.text)) for cell, g in gates]
         parts.append(_table(("run", "gate", "outcome", "measured"), rows, right=0))
-    parts.extend(_study(study))
+    parts.extend(_study(found))
     return "\n\n".join(parts)
 
 
-def _study(study: Study) -> list[str]:
+def _study(found: ResultSet) -> list[str]:
     """Return the table of findings, and the folded table of figures."""
-    found = []
-    if study.claims:
-        heads = ("finding", "published", "reproduced if", "measured here", "verdict")
-        rows = [
-            (*map(_code, (row.claim, row.published, row.reproduced_if, row.measured)), _outcome(row))
-            for row in study.claims
-        ]
-        found.append(_table(heads, rows, right=0))
-    if study.figures is not None:
-        titles = [_code(f"{name} {which}") for name in study.figures.figures for which in ("published", "here")]
-        lines = [(_code(run), *(_code(text) for pair in pairs for text in pair))
-                 for run, pairs in study.figures.runs.items()]  # fmt: skip
-        found.append("<details><summary>Figures behind the findings, published and measured here</summary>")
-        found += [_table(("run", *titles), lines, right=len(titles)), "</details>"]
-    return found
-
-
-def _outcome(row: ClaimRow) -> str:
-    return f"{_strong(row.verdict, 'reproduced')}{f': {_code(row.reason)}' if row.reason else ''}"
+    parts = []
+    if found.summary.claims:
+        claims = claims_table(found)
+        parts.append(_table(claims.heads, (tuple(map(_entry, row)) for row in claims.rows), right=0))
+    if found.summary.figures:
+        figures = figures_table(found)
+        names = [name for name, span in figures.groups for _ in range(span)][1:]
+        titles = [_code(f"{name} {which}") for name, which in zip(names, figures.heads[1:], strict=True)]
+        lines = (tuple(map(_entry, row)) for row in figures.rows)
+        parts.append("<details><summary>Figures behind the findings, published and measured here</summary>")
+        parts += [_table(("run", *titles), lines, right=len(titles)), "</details>"]
+    return parts
 
 
 def _runs(cells: Sequence[Cell]) -> str:
-    columns = used_columns(cells)
-    loops = len(load_texts(cells)) > 1
-    heads = ["run", "validity", "gates", "limited by", *(["loop"] if loops else [])]
-    rows = []
-    for cell in cells:
-        figures = [_figure(column.text(cell), stands=column.stands(cell)) for column in columns]
-        way = [_word(load_text(cell))] if loops else []
-        states = (_strong(cell.validity.state, "valid"), _strong(cell.gates_text, "pass"))
-        rows.append((_code(cell.name), *states, _word(cell.limited_by), *way, *figures))
-    titles = [f"{column.group} {column.title}" for column in columns]
-    return _table((*heads, *titles), rows, right=len(columns))
+    table = summary_table(cells)
+    states = table.groups[0][1]
+    groups = [group for group, span in table.groups for _ in range(span)]
+    heads = [f"{group} {head}".strip() for group, head in zip(groups, table.heads, strict=True)]
+    rows = [
+        (
+            _code(str(row[0])),
+            *map(_entry, row[1:3]),
+            *(_word(str(text)) for text in row[3:states]),
+            *map(_figure, row[states:]),
+        )
+        for row in table.rows
+    ]
+    return _table(heads, rows, right=len(heads) - states)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int) -> str:
@@ -105,12 +92,19 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int) -
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, sides, *rows))
 
 
-def _figure(text: str, *, stands: bool) -> str:
-    return text if text == MISSING or stands else f"~~{text}~~"
+def _entry(entry: Entry) -> str:
+    """Return a state in bold unless it is good, with the reason if it has one; any other text in a code span."""
+    if isinstance(entry, tuple):
+        return ": ".join(_entry(part) for part in entry if str(part))
+    return _strong(entry.text) if isinstance(entry, Mark) else _code(entry)
 
 
-def _strong(word: str, good: str) -> str:
-    return word if word == good else f"**{word}**"
+def _figure(entry: Entry) -> str:
+    return f"~~{entry}~~" if isinstance(entry, Mark) else str(entry)
+
+
+def _strong(word: str) -> str:
+    return word if word in _GOOD else f"**{word}**"
 
 
 def _word(text: str) -> str:

@@ -1,9 +1,14 @@
-"""METRICS: all figures of tables and axes, with unit and direction. No other module names them."""
+"""METRICS: all figures of tables and axes, with their place in a summary, unit and direction; no other module has them.
+
+A figure whose run is not valid is struck out where runs are compared (metrics with a `key`); beside the checks that say
+what is wrong with the run it is printed as it is.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tsbench.measure.bottleneck import QUIET
 from tsbench.measure.hist import values_needed
@@ -11,49 +16,90 @@ from tsbench.measure.latency import latency_of
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
-from tsbench.report.cells import Cell, lookup
 from tsbench.units import NS_PER_S, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Better = Literal["higher", "lower"]
+    from tsbench.measure.latency import Latency
+    from tsbench.report.cells import Cell
+    from tsbench.results.figures import OpFigures
+    from tsbench.results.summary import Summary
+
+Unit: TypeAlias = Literal["count", "ns", "ms", "s", "bytes", "percent", "share", "change", "text"]
+FORMATS: dict[Unit, Callable[[Any], str]] = {
+    "count": format_count,
+    "ns": format_duration,
+    "ms": lambda ms: format_duration(ms * 1e6),
+    "s": lambda seconds: format_duration(seconds * NS_PER_S),
+    "bytes": format_size,
+    "percent": lambda percent: f"{percent:.1f} %",
+    "share": lambda share: f"{share:.1%}",
+    "change": lambda share: f"{share:+.1%}",
+    "text": str,
+}
 MISSING = "\N{EN DASH}"
-_TIME = "<time>"  # in a path: response_ns in an open loop, service_ns in a closed one
+
+
+def text_of(value: Any, unit: Unit = "count") -> str:
+    """Return a figure as it is printed."""
+    return MISSING if value is None else FORMATS[unit](value)
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure of a run: its path in the summary, its unit, and whether higher or lower is better."""
+    """One figure of a run.
 
-    key: str
+    Parameters
+    ----------
+    path
+        Its place in `results.summary.Summary`.
+    label
+        Its name in the box of its part; "" if it stands in no box.
+    unit
+        How it is printed.
+    key
+        Its name in frames, with the unit; "" if runs are not compared by it.
+    title, axis
+        Its name and its unit on axes.
+    better
+        Which direction is better; None if neither is.
+    percentile
+        Of a latency: `p50` and so on, of the kind of time that counts in the run's loop.
+    """
+
+    path: str
     label: str
-    unit: str
-    better: Better | None
-    path: tuple[str, ...]
-    format: Callable[[float], str] = format_count
+    unit: Unit = "count"
+    key: str = ""
+    title: str = ""
+    axis: str = ""
+    better: Literal["higher", "lower"] | None = None
+    percentile: str = ""
 
     def value(self, cell: Cell) -> float | None:
         """Return the figure; None if the run has none."""
-        path = [f"{cell.time}_ns" if part == _TIME else part for part in self.path]
-        found = lookup(cell.summary, path)
-        if _TIME in self.path and not has_percentile(lookup(cell.summary, self.path[:-2]), self.path[-1]):
-            return None
-        return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+        if self.percentile:
+            found = self.latency(cell)
+            return None if found is None else found.most_ns
+        value: float | None = part_of(cell.summary, self.path)
+        return value
+
+    def latency(self, cell: Cell) -> Latency | None:
+        """Return a latency with both its ends; None if the run has none, or too few ops for the percentile."""
+        ops: OpFigures | None = part_of(cell.summary, self.path)
+        return None if ops is None else believable(ops, cell.time, self.percentile)
 
     def stands(self, cell: Cell) -> bool:
-        """Return True if the figure was measured validly; otherwise it is printed struck out."""
+        """Return True if the figure was measured validly; otherwise it is struck out where runs are compared."""
         return cell.validity.stands
 
     def text(self, cell: Cell) -> str:
         """Return the figure as it is printed."""
-        found = self.value(cell)
-        if found is None:
-            return MISSING
-        if _TIME in self.path:
-            latency = latency_of(lookup(cell.summary, self.path[:-2]), cell.time, self.path[-1])
-            return MISSING if latency is None else latency.text
-        return self.format(found)
+        if self.percentile:
+            found = self.latency(cell)
+            return MISSING if found is None else found.text
+        return text_of(self.value(cell), self.unit)
 
     @property
     def direction(self) -> str:
@@ -61,45 +107,90 @@ class Metric:
         return f"{self.better} is better" if self.better else ""
 
 
-def has_percentile(ops: object, part: str) -> bool:
-    """Return True if the ops of a part of a summary are enough for a percentile such as `p99`, as far as is known."""
-    count, unsent = (lookup(ops, (key,)) for key in ("count", "unsent"))
-    return part not in PERCENTS or count is None or bool(count + (unsent or 0) >= values_needed(PERCENTS[part]))
+def part_of(summary: Summary, path: str) -> Any:
+    """Return the part of a summary at a dotted path of attributes; None if a part on the way is."""
+    return reduce(lambda part, name: None if part is None else getattr(part, name), path.split("."), summary)
 
 
-def _latency(kind: str, part: str) -> Metric:
-    path = ("measured", kind, _TIME, part)
-    return Metric(f"{kind}_{part.replace('.', '_')}_ns", f"{kind} {part}", "ns", "lower", path, format_duration)
+def believable(ops: OpFigures, time: str, part: str) -> Latency | None:
+    """Return a latency such as `p99`; None if the ops are too few for it."""
+    enough = part not in PERCENTS or ops.count + ops.unsent >= values_needed(PERCENTS[part])
+    return latency_of(ops, time, part) if enough else None
 
 
-METRICS: dict[str, Metric] = {
-    m.key: m
-    for m in (
-        Metric("load_points_per_s", "load rate", "points/s", "higher", ("load", "points_per_s")),
-        Metric("load_duration_s", "load time", "s", "lower", ("load", "duration_s")),
-        Metric("write_points_per_s", "write rate", "points/s", "higher", ("measured", "write", "points_per_s")),
-        Metric("write_ops_per_s", "writes", "ops/s", "higher", ("measured", "write", "ops_per_s")),
-        _latency("write", "p50"),
-        _latency("write", "p90"),
-        _latency("write", "p99"),
-        _latency("write", "p99.9"),
-        _latency("write", "max"),
-        Metric("query_ops_per_s", "query rate", "queries/s", "higher", ("measured", "query", "ops_per_s")),
-        _latency("query", "p50"),
-        _latency("query", "p90"),
-        _latency("query", "p99"),
-        _latency("query", "p99.9"),
-        _latency("query", "max"),
-        Metric("size_bytes", "size on disk", "bytes", "lower", ("size", "bytes"), format_size),
-        Metric("bytes_per_point", "size per point", "bytes", "lower", ("size", "bytes_per_point")),
-        Metric("answers_checked", "answers checked", "answers", None, ("answers", "checked")),
-        Metric("answers_wrong", "answers wrong", "answers", "lower", ("answers", "wrong")),
-        Metric("writes_acknowledged", "acknowledged", "points", None, ("writes", "acknowledged")),
-        Metric("writes_stored", "stored", "points", None, ("writes", "stored")),
-        Metric("writes_lost", "lost", "points", "lower", ("writes", "lost")),
-        Metric("settled_s", "settling time", "s", "lower", ("settled_s",)),
+def _latencies(kind: str) -> tuple[Metric, ...]:
+    return tuple(
+        Metric(
+            f"measured.{kind}",
+            "",
+            "ns",
+            f"{kind}_{part.replace('.', '_')}_ns",
+            f"{kind} {part}",
+            "ns",
+            "lower",
+            percentile=part,
+        )
+        for part in PERCENTS
     )
-}
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("load.points", "points"),
+    Metric("load.values", "values"),
+    Metric("load.duration_s", "took", "s", "load_duration_s", "load time", "s", "lower"),
+    Metric("load.points_per_s", "points/s", "count", "load_points_per_s", "load rate", "points/s", "higher"),
+    Metric("load.bytes", "sent", "bytes"),
+    Metric("load.mode", "mode", "text"),
+    Metric("load.workers", "workers"),
+    Metric("load.batch", "points per batch"),
+    Metric("load.encode_s", "encoding, not in the time", "s"),
+    Metric("load.client_cpu_s", "CPU time of the client", "s"),
+    Metric("caps.cpu", "cores"),
+    Metric("caps.memory_bytes", "memory", "bytes"),
+    Metric("caps.cpu_s", "CPU time in the measured window", "s"),
+    Metric("caps.throttled_percent", "periods in which it was held back", "percent"),
+    Metric("caps.memory_peak_bytes", "most memory, page cache included", "bytes"),
+    Metric("caps.oom_kills", "killed for lack of memory"),
+    Metric("measured.write.points_per_s", "", "count", "write_points_per_s", "write rate", "points/s", "higher"),
+    Metric("measured.write.ops_per_s", "", "count", "write_ops_per_s", "writes", "ops/s", "higher"),
+    *_latencies("write"),
+    Metric("measured.query.ops_per_s", "", "count", "query_ops_per_s", "query rate", "queries/s", "higher"),
+    *_latencies("query"),
+    Metric("schedule.scheduled", "arrivals scheduled"),
+    Metric("schedule.done", "done on time"),
+    Metric("schedule.late", "done, but had to wait"),
+    Metric("schedule.generator_late", "of these, woken late by the load process"),
+    Metric("schedule.dropped", "dropped"),
+    Metric("schedule.unfinished", "unfinished at the end"),
+    Metric("warmup.tested_s", "judged by its last", "s"),
+    Metric("warmup.ops_per_s", "ops/s in these"),
+    Metric("warmup.range", f"highest less lowest of five rounds (at most {MOST_RANGE:.0%})", "share"),
+    Metric("warmup.rise", f"rise over the rounds (at most {MOST_RISE:.0%})", "change"),
+    Metric("warmup.drift", f"drift in the measured window, by the trend (at most {TOLERATED_DRIFT:.0%})", "change"),
+    Metric("size.bytes", "size on disk", "bytes", "size_bytes", "size on disk", "bytes", "lower"),
+    Metric("size.points", "points stored"),
+    Metric("size.bytes_per_point", "bytes per point", "count", "bytes_per_point", "size per point", "bytes", "lower"),
+    Metric("answers.checked", "answers checked", "count", "answers_checked"),
+    Metric("answers.wrong", "wrong", "count", "answers_wrong", better="lower"),
+    Metric("answers.expired", "not compared: about expired points"),
+    Metric("answers.rows_read_back", "rows read back"),
+    Metric("writes.acknowledged", "points acknowledged", "count", "writes_acknowledged"),
+    Metric("writes.stored", "points stored", "count", "writes_stored"),
+    Metric("writes.expirable", "may have expired"),
+    Metric("writes.lost", "lost", "count", "writes_lost", better="lower"),
+    Metric("writes.unexpected", "unexpected"),
+    Metric("writes.unknown", "outcome unknown"),
+    Metric("writes.refused", "refused"),
+    Metric("limit.hub_cpu_percent", "CPU of the event loop's process", "percent"),
+    Metric("limit.hub_lag_p50_ns", "event loop late, median", "ns"),
+    Metric("limit.hub_lag_p99_ns", "event loop late, p99", "ns"),
+    Metric("limit.pool_wait_p50_ns", "waited for a thread, median", "ns"),
+    Metric("limit.in_flight", "ops between send and arrival, mean"),
+    Metric("limit.in_time_per_s", "ops/s had every op been sent when it was due"),
+)
+"""All figures of a run; those of its ops, phases and stalls, which differ in number, are in tables of their own."""
+COMPARED: dict[str, Metric] = {metric.key: metric for metric in METRICS if metric.key}
+"""The figures by which runs are compared, by their names in frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +203,12 @@ class Column:
 
     def text(self, cell: Cell) -> str:
         """Return the text of the column for a run."""
-        texts = [METRICS[key].text(cell) for key in self.keys]
+        texts = [COMPARED[key].text(cell) for key in self.keys]
         return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
 
     def stands(self, cell: Cell) -> bool:
         """Return True if all of its figures were measured validly."""
-        return all(METRICS[key].stands(cell) for key in self.keys)
+        return all(COMPARED[key].stands(cell) for key in self.keys)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -144,7 +235,7 @@ def used_columns(cells: Sequence[Cell]) -> list[Column]:
 
 def time_label(cells: Sequence[Cell]) -> str:
     """Return the kind of time of these runs' latencies: that of one loop, or both with their loops."""
-    kinds = {cell.loop for cell in cells if cell.loop and cell.summary}  # runs without a summary have no figures
+    kinds = {cell.summary.loop for cell in cells if cell.summary.loop}  # runs without a summary have no figures
     if kinds == {"open"}:
         return "response time"
     return "response (open) / service (closed) time" if kinds == {"open", "closed"} else "service time"
@@ -152,8 +243,7 @@ def time_label(cells: Sequence[Cell]) -> str:
 
 def load_text(cell: Cell) -> str:
     """Return the load of a run, as printed with its figures: `closed, 10 users`, or `closed, 6 to 12 users`."""
-    users = lookup(cell.summary, ("users",)) or lookup(cell.spec, ("drive", "users"))
-    least = lookup(cell.summary, ("users_least",))
+    users, least = cell.summary.users or cell.asked.users, cell.summary.users_least
     number = users if least is None or least == users else f"{least} to {users}"
     parts = [cell.loop or "loop unknown", f"{number} user{'s' if users != 1 else ''}" if users is not None else ""]
     return ", ".join(part for part in parts if part)
@@ -161,39 +251,29 @@ def load_text(cell: Cell) -> str:
 
 def load_texts(cells: Sequence[Cell]) -> list[str]:
     """Return the distinct loads of runs; those that ended before their loop was known do not count."""
-    return list(dict.fromkeys(load_text(cell) for cell in cells if cell.summary))
+    return list(dict.fromkeys(load_text(cell) for cell in cells if cell.summary.loop))
 
 
 def remarks(cell: Cell) -> list[str]:
-    """Return sentences that help to read a run: a rate that never settled, ops sent in bursts."""
-    return [*unsettled_texts(cell), *burst_texts(cell)]
-
-
-def unsettled_texts(cell: Cell) -> list[str]:
-    """Return a sentence on a warm-up that reached its limit before the rate had settled, with its figures."""
-    warmup = lookup(cell.summary, ("warmup",)) or {}
-    if warmup.get("settled") is not False:
-        return []
-    limit = format_duration((warmup.get("limit_s") or 0.0) * NS_PER_S)
-    never = f"the rate never settled within the warm-up's limit of {limit}"
-    if not warmup.get("tested_s"):
-        return [f"{never}: it had too few whole seconds to be judged"]
-    if not warmup.get("ops_per_s"):
-        return [f"{never}: no op succeeded in its last {warmup['tested_s']} s"]
-    figures = (
-        f"in its last {warmup['tested_s']} s five means differed by {warmup['range']:.0%} (at most {MOST_RANGE:.0%})",
-        f"rose by {warmup['rise']:+.0%} (at most {MOST_RISE:.0%})",
-        f"and the trend would come to {warmup['drift']:+.0%} in the measured window (at most {TOLERATED_DRIFT:.0%})",
-    )
-    return [f"{never}: {', '.join(figures)}; what follows was measured while it changed"]
-
-
-def burst_texts(cell: Cell) -> list[str]:
-    """Return a sentence on a run whose client sent its ops in bursts, with the cure."""
-    share = lookup(cell.summary, ("limit", "sent_in_bursts"))
-    if not share or not cell.validity.stands:
-        return []
-    disturbed = lookup(cell.summary, ("limit", "disturbed"))
-    cure = f"{disturbed}: {QUIET}" if isinstance(disturbed, str) and disturbed else "use more processes or fewer users"
-    why = "were sent later than the mean time between two, in bursts, which slow the server"
-    return [f"{share:.0%} of the ops {why}; {cure}"]
+    """Return sentences that help to read a run: a rate that never settled, ops sent in bursts with the cure."""
+    found = []
+    warmup, limit = cell.summary.warmup, cell.summary.limit
+    if warmup is not None and not warmup.settled:
+        never = f"the rate never settled within the warm-up's limit of {text_of(warmup.limit_s, 's')}"
+        if not warmup.tested_s:
+            found.append(f"{never}: it had too few whole seconds to be judged")
+        elif not warmup.ops_per_s:
+            found.append(f"{never}: no op succeeded in its last {warmup.tested_s} s")
+        else:
+            five = f"five means differed by {warmup.range:.0%} (at most {MOST_RANGE:.0%})"
+            rise = f"rose by {warmup.rise:+.0%} (at most {MOST_RISE:.0%})"
+            trend = f"the trend would come to {warmup.drift:+.0%} in the measured window"
+            found.append(
+                f"{never}: in its last {warmup.tested_s} s {five}, {rise}, and {trend} "
+                f"(at most {TOLERATED_DRIFT:.0%}); what follows was measured while it changed"
+            )
+    if limit is not None and limit.sent_in_bursts and cell.validity.stands:
+        cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else "use more processes or fewer users"
+        why = "were sent later than the mean time between two, in bursts, which slow the server"
+        found.append(f"{limit.sent_in_bursts:.0%} of the ops {why}; {cure}")
+    return found

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.report import frames, plots, style, system_plots
-from tsbench.report.cells import lookup
 from tsbench.report.style import PALETTE, styled
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tsbench.report.cells import Cell
+    from tsbench.results.figures import Stall
     from tsbench.results.panels import Panel
 
 BLUE, RED, GREEN, *_ = PALETTE
@@ -42,7 +42,7 @@ def stalls(cell: Cell, ops: pd.DataFrame, counted: pd.DataFrame, panels: Sequenc
     panels
         `results.panels.read_panels` of that run.
     """
-    found = {kind: stalls_of(cell, kind) for kind in _RATES}
+    found = {kind: cell.summary.steadiness[kind].stalls for kind in _RATES if kind in cell.summary.steadiness}
     kinds = [kind for kind, of_kind in found.items() if of_kind]
     if not kinds or ops.empty:
         return None
@@ -60,24 +60,18 @@ def stalls(cell: Cell, ops: pd.DataFrame, counted: pd.DataFrame, panels: Sequenc
     for place, axis in enumerate(axes):
         of = kinds if place >= 2 * len(kinds) else [kinds[place // 2]]
         for stall in (stall for kind in of for stall in found[kind]):
-            end_s = stall["start_s"] + stall["length_s"]
-            axis.axvspan(stall["start_s"], end_s, color=RED, alpha=0.18, linewidth=0, zorder=0.6, label="stall")
+            end_s = stall.start_s + stall.length_s
+            axis.axvspan(stall.start_s, end_s, color=RED, alpha=0.18, linewidth=0, zorder=0.6, label="stall")
         style.time_axis(axis, seconds.tolist(), label=place == rows - 1)
         axis.tick_params(labelbottom=place == rows - 1)
     style.legend(figure, axes[: 2 * len(kinds)])
     return figure
 
 
-def stalls_of(cell: Cell, kind: str) -> list[dict[str, Any]]:
-    """Return the stalls of one kind of ops in a run's summary."""
-    found = lookup(cell.summary, ("steadiness", kind, "stalls"))
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _explaining(panels: Sequence[Panel], found: Sequence[dict[str, Any]]) -> list[Panel]:
+def _explaining(panels: Sequence[Panel], found: Sequence[Stall]) -> list[Panel]:
     """Return the panels that may explain a stall, those whose counters rose in one first."""
-    rises = [rise for stall in found for rise in stall.get("counters") or ()]
-    highest = {name: max(r["deviations"] for r in rises if r["panel"] == name) for name in {r["panel"] for r in rises}}
+    rises = [rise for stall in found for rise in stall.counters]
+    highest = {name: max(r.deviations for r in rises if r.panel == name) for name in {r.panel for r in rises}}
     return sorted((p for p in panels if p.explains_stalls), key=lambda panel: -highest.get(panel.title, 0.0))
 
 

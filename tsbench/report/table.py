@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
-from rich.table import Table
+from rich import table as rich_table
 from rich.text import Text
 
-from tsbench.report.cells import claims_of, knee_of, load_cells
-from tsbench.report.metrics import MISSING, load_text, load_texts, remarks, time_label, used_columns
-from tsbench.report.view import first_ops
+from tsbench.report.cells import ResultSet
+from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.tables import Mark, first_ops, summary_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tsbench.report.cells import Cell
+    from tsbench.report.tables import Entry, Table
+    from tsbench.results.summary import ClaimRow
 
 _COLOURS = {
     **dict.fromkeys(("valid", "pass", "reproduced"), "green"),
@@ -33,7 +35,6 @@ class _Column:
     group: str
     title: str
     texts: tuple[Text, ...]
-    right: bool = True
 
     @property
     def head(self) -> str:
@@ -62,32 +63,38 @@ def print_summary(console: Console, results: Path) -> None:
     UserMistake
         If the directory has no run.
     """
-    cells = load_cells(results)
-    name = _Column("", "run", tuple(Text(cell.name) for cell in cells), right=False)
+    found = ResultSet.read(results)
+    cells = found.cells
+    name, *columns = _columns(summary_table(cells))
+    for fitting in _fit(columns, console.width - name.width - 2):
+        console.print(_table([name, *fitting]))
+        console.print()
+    if found.summary.knee is not None:
+        console.print(Text(found.summary.knee.sentence, style="bold"))
+        console.print()
+    if found.summary.claims:
+        _print_claims(console, found.summary.claims)
     ways = load_texts(cells)
     how = f" ({ways[0]})" if len(ways) == 1 else ""
-    for columns in _fit(_columns(cells), console.width - name.width - 2):
-        console.print(_table([name, *columns]))
-        console.print()
-    knee = knee_of(results)
-    if knee:
-        console.print(Text(knee, style="bold"))
-        console.print()
-    rows = claims_of(results)
-    if rows:
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for head in ("finding", "published", "measured here", "verdict"):  # the page says when a finding is reproduced
-            table.add_column(head, overflow="fold")
-        for row in rows:
-            outcome = Text(row.outcome, style=_COLOURS.get(row.verdict, ""))
-            table.add_row(*map(Text, (row.claim, row.published, row.measured)), outcome)
-        console.print(table)
-        console.print()
     console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
     for cell in cells:
         _print_remarks(console, cell)
     for cell in cells:
         _print_faults(console, cell)
+
+
+def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
+    """Print the findings of a study; the page has also when a finding counts as reproduced."""
+    table = rich_table.Table(box=None, header_style="bold", pad_edge=False)
+    for head in ("finding", "published", "measured here", "verdict"):
+        table.add_column(head, overflow="fold")
+    for row in claims:
+        outcome = f"{row.verdict}: {row.reason}" if row.reason else row.verdict
+        table.add_row(
+            *map(Text, (row.claim, row.published, row.measured)), Text(outcome, _COLOURS.get(row.verdict, ""))
+        )
+    console.print(table)
+    console.print()
 
 
 def _print_remarks(console: Console, cell: Cell) -> None:
@@ -104,32 +111,24 @@ def _print_faults(console: Console, cell: Cell) -> None:
     if not validity.is_valid:
         text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))
         console.print(text.append(f": {validity.reason}" if validity.reason else ""), soft_wrap=True)
-    for gate in cell.outcome.gates:
+    for gate in cell.summary.gates:
         if gate.state == "fail" or (gate.state == "not judged" and validity.is_valid):
             style = _COLOURS.get(gate.state, "bold red")
             console.print(Text.assemble((cell.name, "bold"), ": ", (gate.sentence, style)), soft_wrap=True)
 
 
-def _columns(cells: Sequence[Cell]) -> list[_Column]:
-    states = [cell.validity.state for cell in cells]
-    gates = [cell.gates_text for cell in cells]
-    limits = [cell.limited_by for cell in cells]
-    marks = ["yellow" if limit in {"load generator", "unknown"} else "" for limit in limits]
-    found = [
-        _Column("", "validity", tuple(Text(state, style=_COLOURS[state]) for state in states), right=False),
-        _Column("", "gates", tuple(Text(text, style=_COLOURS.get(text, "bold red")) for text in gates), right=False),
-        _Column("limited", "by", tuple(Text(t, style=s) for t, s in zip(limits, marks, strict=True)), right=False),
-    ]
-    if len(load_texts(cells)) > 1:
-        found.append(_Column("", "loop", tuple(Text(load_text(cell)) for cell in cells), right=False))
-    for column in used_columns(cells):
-        marked = tuple(_figure(column.text(cell), stands=column.stands(cell)) for cell in cells)
-        found.append(_Column(column.group, column.title, marked))
-    return found
+def _columns(summary: Table) -> list[_Column]:
+    groups = [group for group, span in summary.groups for _ in range(span)]
+    texts = zip(*(map(_text, row) for row in summary.rows), strict=True)
+    found = zip(groups, summary.heads, texts, strict=True)
+    return [_Column("limited", "by", column) if head == "limited by" else _Column(group, head, column)
+            for group, head, column in found]  # fmt: skip
 
 
-def _figure(text: str, *, stands: bool) -> Text:
-    return Text(text, style="dim" if text == MISSING else "" if stands else "dim strike")
+def _text(entry: Entry) -> Text:
+    if isinstance(entry, Mark):
+        return Text(entry.text, "dim strike" if entry.kind == "struck" else _COLOURS.get(entry.text, "bold red"))
+    return Text(str(entry), {MISSING: "dim", "load generator": "yellow", "unknown": "yellow"}.get(str(entry), ""))
 
 
 def _fit(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
@@ -149,10 +148,10 @@ def _fit(columns: Sequence[_Column], width: int) -> list[list[_Column]]:
     return tables
 
 
-def _table(columns: Sequence[_Column]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+def _table(columns: Sequence[_Column]) -> rich_table.Table:
+    table = rich_table.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for column in columns:
-        side: Literal["left", "right"] = "right" if column.right else "left"
+        side: Literal["left", "right"] = "left" if column.group in {"", "limited"} else "right"
         table.add_column(Text(column.head, justify=side), justify=side, vertical="bottom", no_wrap=True)
     for row in zip(*(column.texts for column in columns), strict=True):
         table.add_row(*row)

@@ -2,78 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from tsbench.errors import UserMistake
-from tsbench.results.rundir import FORMAT
+from tsbench.results.json_files import Count, Named, Number, Part, Several, Text, read_part
+from tsbench.results.rundir import FORMAT, RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tsbench.results.rundir import RunDir
+    from collections.abc import Iterable, Mapping, Sequence
 
 FILE = "env.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a run was made with and on.
+class Created(Part):
+    """What a run created on a server that tsbench did not start; see `run.cleanup`."""
 
-    Parameters
-    ----------
-    world_version
-        The version of the simulated worlds: runs of different versions did not store the same points. None in results
-        of formats 1 and 2.
-    tsbench, host, python, packages, clock
-        Versions, and what the machine is and was doing before the run. `clock` has `source` and `utc_s`, when it began.
-    server
-        The server's version and settings, and its caps with what the kernel counted under them.
-    created
-        What the run created on a server that tsbench did not start (see `run.cleanup`).
-    warnings
-        What makes the results shaky, one sentence each.
-    more
-        Whatever else an older file has.
-    """
+    endpoint: Text
+    found: Named[Text]
+    others: Several[Text] = ()
+    made: Named[Text] | None = None
 
-    world_version: int | None = None
-    tsbench: Mapping[str, str] = field(default_factory=dict)
-    host: Mapping[str, Any] = field(default_factory=dict)
-    python: Mapping[str, str] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
-    clock: Mapping[str, Any] = field(default_factory=dict)
-    server: Mapping[str, Any] = field(default_factory=dict)
-    created: Mapping[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    more: Mapping[str, Any] = field(default_factory=dict)
+
+class Host(Part):
+    """The machine, and what it was doing before the run."""
+
+    cpu: Text = ""
+    cores: Count = 0
+    memory_bytes: Count = 0
+    memory_available_bytes: Count = 0
+    kernel: Text = ""
+    system: Text = ""
+    machine: Text = ""
+    governor: Text = ""
+    load_average: Several[Number] = ()
+
+
+class Clock(Part):
+    """The host's clock, and when the run began."""
+
+    source: Text
+    utc_s: Number
+
+
+class Manifest(Part):
+    """What a run was made with and on."""
+
+    format: Count = FORMAT
+    world_version: Count | None = None
+    """The version of the simulated worlds: runs of different versions did not store the same points."""
+    tsbench: Named[Text] = Field(default_factory=dict)
+    host: Host | None = None
+    python: Named[Text] = Field(default_factory=dict)
+    packages: Named[Text] = Field(default_factory=dict)
+    clock: Clock | None = None
+    server: Named[Any] = Field(default_factory=dict)
+    """The server's version and settings, and its caps with what the kernel counted under them."""
+    created: Created | None = None
+    warnings: Several[Text] = ()
+    """What makes the results shaky, one sentence each."""
 
     def with_server(self, facts: Mapping[str, Any]) -> Manifest:
         """Return it with more facts about the server."""
-        return replace(self, server={**self.server, **facts})
+        return self.model_copy(update={"server": {**self.server, **facts}})
 
     def with_warnings(self, texts: Iterable[str]) -> Manifest:
         """Return it with more warnings."""
-        return replace(self, warnings=(*self.warnings, *texts))
+        return self.model_copy(update={"warnings": (*self.warnings, *texts)})
 
     def to_json(self) -> dict[str, Any]:
         """Return it as env.json keeps it; parts of which nothing is known are left out."""
-        own = {name: getattr(self, name) for name in _OWN if getattr(self, name)}
-        return {"format": FORMAT, **own, **self.more, "warnings": list(self.warnings)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Manifest:
-        """Return what env.json says, in this format or an earlier one; a part of another shape is kept in `more`."""
-        version, warnings = content.get("world_version"), content.get("warnings")
-        parts = {name: content[name] for name in _PARTS if isinstance(content.get(name), Mapping)}
-        left = {name: part for name, part in content.items() if name not in {*parts, *_NO_PARTS}}
-        return cls(
-            world_version=version if isinstance(version, int) else None,
-            warnings=tuple(map(str, warnings)) if isinstance(warnings, list) else (),
-            more=left,
-            **parts,
-        )
+        content = self.model_dump()
+        return {name: part for name, part in content.items() if part or name == "warnings"}
 
     def write(self, run: RunDir) -> None:
         """Write it into a run directory."""
@@ -88,12 +89,7 @@ class Manifest:
         UserMistake
             If the file is damaged.
         """
-        return cls.from_json(run.read_json(FILE)) if run.has(FILE) else None
-
-
-_OWN = tuple(each.name for each in fields(Manifest) if each.name not in {"warnings", "more"})
-_PARTS = tuple(name for name in _OWN if name != "world_version")
-_NO_PARTS = {"format", "world_version", "warnings"}
+        return read_part(run / FILE, cls) if run.has(FILE) else None
 
 
 def check_world(run: RunDir, known: int, *, may_be_earlier: bool = False) -> None:

@@ -58,7 +58,7 @@ def write_panels(path: Path, panels: Sequence[Panel]) -> None:
 
 
 def read_panels(run: RunDir) -> tuple[Panel, ...]:
-    """Return the panels of a run's counters; none where the run has no such file, as in formats 1 and 2.
+    """Return the panels of a run's counters; none where the run has no such file.
 
     Raises
     ------

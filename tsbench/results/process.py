@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from tsbench.results.json_files import read_json
 from tsbench.results.limits import FIRST_S, LARGEST, LAST_S, LIMITS
-from tsbench.results.reading import damaged, read_json
-from tsbench.results.shapes import layers
+from tsbench.results.reading import damaged, layers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ class Times:
     start_s: Second
     end_s: Second
     stopped_s: Time | None = None
-    """None in results of formats 1 and 2."""
+    """None if it was not written; then the window's end counts."""
 
     def __post_init__(self) -> None:
         if not self.go_s <= self.start_s < self.end_s <= self.start_s + LIMITS.span_s:

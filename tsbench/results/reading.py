@@ -6,18 +6,15 @@ A file that lies about its size, or that unpacks to far more than its own bytes,
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import stat
 import tomllib
-from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsbench.errors import UserMistake, missing
-from tsbench.results import shapes
 from tsbench.results.limits import FREE_BYTES, LARGEST, LAST_S, LIMITS
-from tsbench.text import MARK, printable
 from tsbench.units import format_size
 
 if TYPE_CHECKING:
@@ -117,107 +114,21 @@ def damaged(path: Path, why: object) -> UserMistake:
     return UserMistake(f"{path} is damaged ({' '.join(text.split())[:200]}); run the cell again with --resume")
 
 
-# --- JSON -------------------------------------------------------------------------------------------------------------
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file, which the caller does not change.
-
-    Raises
-    ------
-    UserMistake
-        If the file is missing or damaged; the text names it.
-    """
-    try:
-        with open_file(path, LIMITS.json_bytes) as file:
-            found = os.fstat(file.fileno())
-            return _parsed(path, (found.st_ino, found.st_size, found.st_mtime_ns))
-    except FileNotFoundError:
-        raise UserMistake(f"{path} is missing; choose a result set of tsbench") from None
-    except OSError as error:
-        raise damaged(path, error) from None
-
-
-@lru_cache(maxsize=2)
-def _parsed(path: Path, _state: tuple[int, int, int]) -> dict[str, Any]:
-    """Return the content of a file in that state; the set's summary is read six times for a report."""
-    try:
-        content = parse_json(read_bytes(path, LIMITS.json_bytes), of_set=_is_of_set(path))
-    except ValueError as error:
-        raise damaged(path, error) from None
-    if not isinstance(content, dict):
-        raise damaged(path, "not an object")
-    shape = shapes.SET_SUMMARY if "cells" in content else shapes.FILES.get(path.name, {})
-    wrong = shapes.misfit(content, shape)
-    if wrong:
-        raise damaged(path, wrong)
-    return content
-
-
-def _is_of_set(path: Path) -> bool:
-    return path.name == "summary.json" and not (path.parent / "spec.json").exists()
-
-
-def parse_json(data: bytes, *, of_set: bool = False) -> Any:
-    """Return the content of a JSON text without characters that a terminal obeys; that `of_set` is of many runs.
-
-    Raises
-    ------
-    ValueError
-        If it is none, or beyond the limits.
-    """
-    share = 1 if of_set else LIMITS.json_of_set
-    for name, count, most in (
-        ("bytes", len(data), LIMITS.json_bytes),
-        ("objects", data.count(b"{"), LIMITS.json_objects),
-        ("values", sum(map(data.count, (b",", b"[", b"{"))), LIMITS.json_values),
-        ("backslashes", data.count(b"\\"), LIMITS.json_escapes),
-    ):
-        if count > most // share:
-            raise ValueError(f"it has {count:,} {name}, more than {most // share:,}")
-    try:
-        content = json.loads(_printable(data.decode()), parse_int=_whole)
-    except RecursionError:
-        raise ValueError("it nests too deep") from None
-    _expect_sound(content)
-    return content
-
-
-_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[0-9a-f]{4})|.)", re.IGNORECASE)
-
-
-def _printable(text: str) -> str:
-    r"""Return a JSON text without characters that a terminal obeys, as they are or as `\u001b`."""
-
-    def seen(found: re.Match[str]) -> str:
-        number = found[1] or ""
-        kept = len(number) != 4 or chr(int(number, 16)) in "\t\n\r" or printable(chr(int(number, 16))) != MARK
-        return found[0] if kept else MARK
-
-    return _ESCAPE.sub(seen, printable(text))
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > LIMITS.json_digits:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
-
-
-def _expect_sound(content: Any) -> None:
-    """Raise ValueError if objects and lists are too deep within each other, or a key is too long."""
-    for depth, layer in enumerate(shapes.layers(content), 1):
-        if depth > LIMITS.json_depth:
-            raise ValueError("it nests too deep")
-        if any(len(key) > LIMITS.json_key for one in layer if isinstance(one, dict) for key in one):
-            raise ValueError(f"a key has more than {LIMITS.json_key:,} characters")
-
-
 # --- TOML -------------------------------------------------------------------------------------------------------------
 
 
 TOML_DEPTH = 20
 """Most tables and lists within each other, and parts of a dotted key; a scenario needs four."""
 _NO_KEY = re.compile(r"""[^\w.\-"' \t]""")
+
+
+def layers(content: Any) -> Iterator[list[Any]]:
+    """Yield the objects and lists of each depth, from the whole to the innermost."""
+    layer = [content] if isinstance(content, dict | list) else []
+    while layer:
+        yield layer
+        inner = (value.values() if isinstance(value, dict) else value for value in layer)
+        layer = [one for values in inner for one in values if isinstance(one, dict | list)]
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -241,7 +152,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise
     except ValueError:
         raise ValueError("a number has more than 4,300 digits") from None
-    if shapes.is_deeper(document, TOML_DEPTH):
+    if len(list(islice(layers(document), TOML_DEPTH + 1))) > TOML_DEPTH:
         raise ValueError(deep)
     return document
 

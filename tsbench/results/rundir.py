@@ -35,22 +35,19 @@ import time
 import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tsbench.errors import Broken, UserMistake
+from tsbench.results.json_files import Count, Number, Part, Text, read_json, read_part
 from tsbench.results.limits import LIMITS
-from tsbench.results.reading import files_of, read_json
+from tsbench.results.reading import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FORMAT = 3
-"""The number of this layout.
-
-1: the first, where a gate that failed made the run's verdict false; 2: see `Summary`; 3: writes that were refused in
-part are counted separately, and the manifest has the version of the simulated worlds.
-"""
+FORMAT: Literal[3] = 3
+"""The number of this layout and of the shape of its files; results of another one are refused."""
 
 COMPLETE, SERVER_DIED = "complete", "server died"
 """States of runs whose results are whole; of the second one they end at the server's death, so that it is resumed."""
@@ -125,6 +122,15 @@ COLLECTED = {
     "sar": SAR_COLUMNS,
 }
 """Columns of the files that collectors write."""
+
+
+class Status(Part):
+    """How a run ended: its state, and the reason if its results are not whole."""
+
+    format: Count = FORMAT
+    state: Text
+    error: Text = ""
+    finished_s: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +209,7 @@ class RunDir:
 
     def finish(self, state: str, *, error: str = "") -> RunDir:
         """Write status.json, and rename the directory of a run whose results are whole to its final name."""
-        self.write_json("status.json", {"format": FORMAT, "state": state, "error": error, "finished_s": time.time()})
+        self.write_json("status.json", Status(state=state, error=error, finished_s=time.time()).model_dump())
         if state not in {COMPLETE, SERVER_DIED}:
             return self
         final = self.path.with_name(self.cell_id)
@@ -211,11 +217,17 @@ class RunDir:
             shutil.rmtree(final)
         return RunDir(self.path.rename(final))
 
-    def status(self) -> dict[str, Any]:
-        """Return the content of status.json; `state` is `interrupted` if the run ended without writing one."""
+    def status(self) -> Status:
+        """Return how the run ended; `state` is `interrupted` if it ended without writing that.
+
+        Raises
+        ------
+        UserMistake
+            If the file is damaged.
+        """
         if not self.has("status.json"):
-            return {"format": FORMAT, "state": "interrupted", "error": "the run ended before it could say how"}
-        return self.read_json("status.json")
+            return Status(state="interrupted", error="the run ended before it could say how")
+        return read_part(self.path / "status.json", Status)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -251,7 +263,7 @@ def find_runs(results: Path) -> Iterator[RunDir]:
     Raises
     ------
     UserMistake
-        If the directory has no run, or one of a newer format.
+        If the directory has no run, or one of another format.
     """
     if not results.is_dir():
         raise UserMistake(f"{results} is not a directory; give a result set such as results/<date>-<scenario>")
@@ -262,7 +274,7 @@ def find_runs(results: Path) -> Iterator[RunDir]:
     if not found:
         text = f"{results} holds no run of tsbench (no spec.json); give a result set such as results/<date>-<scenario>"
         raise UserMistake(text)
-    refuse_newer(results)
+    expect_this_format(results)
     yield from map(RunDir, found)
 
 
@@ -271,25 +283,24 @@ def _directories(results: Path) -> list[Path]:
     return [path for path in files_of(results, "*/") if not path.is_symlink()]
 
 
-def formats(results: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files of a result set, or of one run, that say their format, with it."""
-    for name in ("summary.json", "status.json", "env.json"):
-        for path in (results / name, *(run / name for run in _directories(results))):
-            with suppress(UserMistake):  # not there, or damaged: for who needs it to say
-                number = read_json(path).get("format")
-                if isinstance(number, int):
-                    yield path, number
-
-
-def refuse_newer(results: Path) -> None:
-    """Refuse a result set, or one run, that a newer tsbench wrote.
+def expect_this_format(results: Path) -> None:
+    """Refuse a result set, or one run, that another version of tsbench wrote.
 
     Raises
     ------
     UserMistake
         One line with the cure.
     """
-    for path, number in formats(results):
-        if number > FORMAT:
-            text = f"{path.parent} was written by a newer tsbench (format {number} > {FORMAT}); update tsbench"
-            raise UserMistake(text)
+    for name in ("summary.json", "status.json", "env.json"):
+        for path in (results / name, *(run / name for run in _directories(results))):
+            number = None
+            with suppress(UserMistake):  # not there, or damaged: for who needs it to say
+                number = read_json(path).get("format")
+            if not isinstance(number, int) or number == FORMAT:
+                continue
+            if number > FORMAT:
+                by, cure = f"a newer tsbench (format {number} > {FORMAT})", "update tsbench"
+            else:
+                by = f"an earlier tsbench (format {number}, now {FORMAT})"
+                cure = "run the scenario anew, without --resume"
+            raise UserMistake(f"{path.parent} was written by {by}; {cure}")

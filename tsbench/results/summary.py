@@ -1,44 +1,86 @@
-"""Summary: the content of a run's summary.json, in the one form that all writers and readers use.
+"""Summary: what a run found, as its summary.json keeps it, and that of a result set; all writers and readers use these.
 
 *Validity* says whether the figures were measured right, *gates* whether they were good enough. Only invalid figures are
-struck out: the figure of a failed gate is as true as any other.
+struck out: the figure of a failed gate is as true as any other. A part that a run did not reach is None. Units are in
+the names: times are in ns or s, rates per second, sizes in bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from tsbench.model import Verdict, merge_verdicts
-from tsbench.results.rundir import FORMAT
+from tsbench.results.figures import (
+    Answers,
+    Caps,
+    Limit,
+    Load,
+    Measured,
+    PlanFigures,
+    Size,
+    Steadiness,
+    Writes,
+)
+from tsbench.results.json_files import STRICT, Count, Flag, Named, Number, Part, Several, Text, read_part
+from tsbench.results.process import FirstOp, Schedule, WarmUp
+from tsbench.results.rundir import FORMAT, RunDir, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+    from pathlib import Path
 
-ValidityState = Literal["valid", "invalid", "inconclusive"]
-GateState = Literal["pass", "fail", "not judged"]
+FILE = "summary.json"
+ValidityState: TypeAlias = Literal["valid", "invalid", "inconclusive"]
+GateState: TypeAlias = Literal["pass", "fail", "not judged"]
 
 _GATE_WORDS: Mapping[str, str] = {"pass": "passed", "fail": "failed", "not judged": "was not judged"}
 SERVER_DEATHS = "server deaths<=0"
 FAILED_CONNECTIONS = "failed connections<=0"
 TORN_READS = "torn reads<=0"
-_NOT_CHECKED = "the run ended before its figures were checked"
+PHASES = {
+    "start": "start of the server, tables created",
+    "load": "first data stored",
+    "settle": "database at rest, points counted",
+    "cold start": "server restarted, page cache dropped",
+    "measure": "load processes, not divided",
+    "load processes": "load processes started and ended",
+    "warm-up": "warm-up",
+    "measured window": "measured window",
+    "figures": "results merged",
+    "check": "writes and answers checked",
+}
+"""All phases in the order of a run, with their labels in reports. A run has those that it reached."""
 
 
-@dataclass(frozen=True, slots=True)
+# --- validity and gates -----------------------------------------------------------------------------------------------
+
+
+class Check(Part):
+    """The outcome of one check of a run's figures, with what it counted."""
+
+    state: ValidityState
+    reason: Text = ""
+    counts: Named[Count] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, config=STRICT)
 class Validity:
     """Validity of a run's figures, and the checks behind it."""
 
     state: ValidityState
-    reason: str = ""
-    checks: Mapping[str, Verdict] = field(default_factory=dict)
+    reason: Text = ""
+    checks: Named[Check] = field(default_factory=dict)
 
     @classmethod
     def of(cls, checks: Mapping[str, Verdict]) -> Validity:
         """Return the worst validity among the checks."""
         worst = merge_verdicts(checks.values())
-        return cls(worst.state, worst.reason, dict(checks))
+        found = {name: Check(state=one.state, reason=one.reason, counts={**one.counts}) for name, one in checks.items()}
+        return cls(worst.state, worst.reason, found)
 
     @property
     def is_valid(self) -> bool:
@@ -51,38 +93,25 @@ class Validity:
 
         That holds also where the load generator was the limit, if nothing else is in doubt: then the load is its own.
         """
-        doubted = {name for name, check in self.checks.items() if check.valid is not True}
+        doubted = {name for name, check in self.checks.items() if check.state != "valid"}
         return self.is_valid or (self.state == "inconclusive" and doubted == {"limit"})
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the validity in the form of summary.json."""
-        return {
-            "state": self.state,
-            "reason": self.reason,
-            "checks": {name: check.to_json() for name, check in self.checks.items()},
-        }
 
-    @classmethod
-    def from_json(cls, content: object) -> Validity:
-        """Return the validity in a summary.json; inconclusive if it has none."""
-        if not isinstance(content, Mapping) or content.get("state") not in _VALID:
-            return cls("inconclusive", _NOT_CHECKED)
-        checks = {str(name): _check(found, _VALID[found["state"]]) for name, found in _states(content.get("checks"))}
-        return cls(content["state"], str(content.get("reason") or ""), checks)
+NOT_CHECKED = Validity("inconclusive", "the run ended before its figures were checked")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class GateResult:
     """Result of a gate; `measured` is in the figure's own unit: ns, a share, points or ops per second, bytes.
 
     `text` is the figure as printed with its basis, or the reason why it is missing. Built-in gates apply to every run.
     """
 
-    gate: str
-    measured: float | None
+    gate: Text
+    measured: Number | None
     state: GateState
-    text: str
-    built_in: bool = False
+    text: Text
+    built_in: Flag = False
 
     @property
     def sentence(self) -> str:
@@ -99,37 +128,54 @@ class GateResult:
         return replace(self, state="not judged", text=f"{self.text}, but the run is {validity.state}")
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The summary of one run.
+# --- the whole --------------------------------------------------------------------------------------------------------
 
-    `parts` holds the figures by part, as plain JSON: `measured`, `schedule`, `limit`, `load`, `size`, `answers`,
-    `writes`, `caps`, `failures` and others; parts that the run did not reach are missing or None.
-    """
 
-    cell: str
-    validity: Validity
-    gates: tuple[GateResult, ...] = ()
-    scenario: str = ""
-    question: str = ""
-    target: str = ""
-    schema: str = ""
-    labels: Mapping[str, Any] = field(default_factory=dict)
-    loop: str | None = None
-    users: int | None = None
-    """Highest number of users in the measured window; in earlier results the number at its start."""
-    users_least: int | None = None
-    processes: int | None = None
-    started: str | None = None
-    limited_by: str | None = None
-    parts: Mapping[str, Any] = field(default_factory=dict)
+class Summary(Part):
+    """The summary of one run."""
 
-    @classmethod
-    def of(cls, content: Mapping[str, Any], validity: Validity, gates: Sequence[GateResult]) -> Summary:
-        """Return a summary from the content by name; names of fields become fields, the others parts."""
-        own = {name: content[name] for name in _OWN if content.get(name) is not None}
-        parts = {name: part for name, part in content.items() if name not in _OWN}
-        return cls(**{"cell": "", **own}, validity=validity, gates=tuple(gates), parts=parts)
+    format: Literal[3] = FORMAT
+    cell: Text
+    scenario: Text = ""
+    question: Text = ""
+    target: Text = ""
+    schema_: Text = Field(default="", alias="schema")
+    labels: Named[Text] = Field(default_factory=dict)
+    loop: Literal["open", "closed"] | None = None
+    users: Count | None = None
+    """Highest number of users in the measured window."""
+    users_least: Count | None = None
+    processes: Count | None = None
+    started: Text | None = None
+    limited_by: Text | None = None
+    server_version: Text = ""
+    durable: Flag | None = None
+    """True if acknowledged points survive a loss of power, by the server's settings; None if that is not known."""
+    validity: Validity = NOT_CHECKED
+    gates: Several[GateResult] = ()
+    load: Load | None = None
+    caps: Caps | None = None
+    measured: Measured | None = None
+    schedule: Schedule | None = None
+    limit: Limit | None = None
+    encode_s: Number | None = None
+    """Time in which the load processes encoded writes."""
+    steadiness: Named[Steadiness] = Field(default_factory=dict)
+    warmup: WarmUp | None = None
+    firsts: Named[FirstOp] = Field(default_factory=dict)
+    failures: Named[Count] = Field(default_factory=dict)
+    """Number of failed ops by error message."""
+    size: Size | None = None
+    answers: Answers | None = None
+    writes: Writes | None = None
+    plans: Named[PlanFigures] = Field(default_factory=dict)
+    durations_s: Named[Number] = Field(default_factory=dict)
+    """How long the run took (`total`), and each phase of PHASES that it reached."""
+
+    @property
+    def time(self) -> Literal["response", "service"]:
+        """Kind of time that counts: `response` (from when the op was due) in an open loop, else `service`."""
+        return "response" if self.loop == "open" else "service"
 
     @property
     def passed(self) -> bool:
@@ -143,6 +189,11 @@ class Summary:
         return "fail" if "fail" in states else "not judged" if "not judged" in states else "pass"
 
     @property
+    def failed_gates(self) -> list[GateResult]:
+        """The gates that failed."""
+        return [gate for gate in self.gates if gate.state == "fail"]
+
+    @property
     def death(self) -> str:
         """How the server died during the run; "" if it did not."""
         found = (gate for gate in self.gates if gate.gate == SERVER_DEATHS)
@@ -153,7 +204,7 @@ class Summary:
         """Validity and gates in one line, with reasons unless all is well."""
         if self.passed:
             return f"valid, all {len(self.gates)} gates passed" if self.gates else "valid"
-        failed = [gate.sentence for gate in self.gates if gate.state == "fail"]
+        failed = [gate.sentence for gate in self.failed_gates]
         if not self.validity.is_valid:
             return f"{self.validity.state}: {'; '.join([self.validity.reason, *failed])}"
         unjudged = [gate.sentence for gate in self.gates if gate.state == "not judged"]
@@ -161,75 +212,75 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary in the form of summary.json."""
-        return {
-            "format": FORMAT,
-            **{name: getattr(self, name) for name in _OWN},
-            "validity": self.validity.to_json(),
-            "gates": [asdict(gate) for gate in self.gates],
-            **self.parts,
-        }
+        return self.model_dump(by_alias=True)
+
+    def write(self, run: RunDir) -> None:
+        """Write it into a run directory."""
+        run.write_json(FILE, self.to_json())
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Summary:
-        """Return the summary in a summary.json of this format or the previous one; missing parts are None or empty."""
-        if content.get("format") == 1:
-            validity, gates = _of_format_1(content)
-        else:
-            validity = Validity.from_json(content.get("validity"))
-            names = [each.name for each in fields(GateResult)]
-            found = [
-                gate
-                for gate in content.get("gates") or []
-                if isinstance(gate, Mapping) and {*names} <= gate.keys() and gate["state"] in _GATE_WORDS
-            ]
-            gates = [GateResult(**{name: gate[name] for name in names}) for gate in found]
-        left_out = {"format", "validity", "gates", "verdict", "verdicts"}
-        return cls.of({name: part for name, part in content.items() if name not in left_out}, validity, gates)
+    def read(cls, run: RunDir) -> Summary:
+        """Return the summary of a run; raises UserMistake if the file is missing or damaged."""
+        return read_part(run / FILE, cls)
 
 
-_OWN = tuple(each.name for each in fields(Summary) if each.name not in {"validity", "gates", "parts"})
-_VALID: Mapping[object, bool | None] = {"valid": True, "invalid": False, "inconclusive": None}
+class ClaimRow(Part):
+    """A finding of a published study, what was measured here, and the verdict with its reason."""
+
+    claim: Text
+    published: Text
+    reproduced_if: Text
+    measured: Text
+    verdict: Text
+    reason: Text
 
 
-def _states(checks: object) -> list[tuple[str, Mapping[str, Any]]]:
-    found = checks.items() if isinstance(checks, Mapping) else ()
-    return [(name, one) for name, one in found if isinstance(one, Mapping) and one.get("state") in _VALID]
+class FigureRow(Part):
+    """A published figure of a run beside the measured one."""
+
+    figure: Text
+    cell: Text
+    published: Text
+    measured: Text
 
 
-def _check(content: Mapping[str, Any], valid: bool | None) -> Verdict:
-    return Verdict(valid, str(content.get("reason") or ""), content.get("counts") or {})
+class Knee(Part):
+    """The last cell of a ramp that passed, the first that did not with the reason, and whether that was judged."""
+
+    held: Text | None
+    broke: Text | None
+    reason: Text
+    judged: Flag
+
+    @property
+    def sentence(self) -> str:
+        """The highest load that held, in one sentence."""
+        if self.broke is None:
+            return f"Every load held, up to {self.held}; the knee lies beyond."
+        found = f"The highest load that held is {self.held}" if self.held else "No load held"
+        return f"{found}; {self.broke} {'did not pass' if self.judged else 'could not be judged'}: {self.reason}"
 
 
-# --- the format before: one verdict over figures and gates ------------------------------------------------------------
+class SetSummary(Part):
+    """The summary of a result set: its runs in the order of the scenario, and what they say of a study or a ramp."""
+
+    format: Literal[3] = FORMAT
+    scenario: Text = ""
+    question: Text = ""
+    cells: Several[Summary] = ()
+    claims: Several[ClaimRow] = ()
+    figures: Several[FigureRow] = ()
+    knee: Knee | None = None
+
+    def write(self, results: Path) -> None:
+        """Write it into a result set; empty parts are left out."""
+        content = self.model_dump(by_alias=True)
+        write_json(results / FILE, {key: part for key, part in content.items() if part or key in _OF_EVERY_SET})
+
+    @classmethod
+    def read(cls, results: Path) -> SetSummary:
+        """Return the summary of a result set; raises UserMistake if the file is missing or damaged."""
+        return read_part(results / FILE, cls)
 
 
-def _of_format_1(content: Mapping[str, Any]) -> tuple[Validity, list[GateResult]]:
-    """Return validity and gates of a summary in format 1, where a failed gate made the run's verdict false."""
-    verdicts = content.get("verdicts")
-    found = {
-        str(name): _check(one, one["valid"])
-        for name, one in (verdicts.items() if isinstance(verdicts, Mapping) else ())
-        if isinstance(one, Mapping) and "valid" in one
-    }
-    built_in = []
-    for name, gate in (("ops", "failed ops<=0%"), ("server", SERVER_DEATHS)):
-        check = found.get(name)
-        if check is not None and (name == "server" or check.counts.get("done")):
-            state: GateState = "fail" if found.pop(name).valid is False else "pass"
-            built_in.append(GateResult(gate, float(state == "fail"), state, check.reason or "none", built_in=True))
-        elif check is not None:  # no op ended
-            found[name] = replace(check, valid=None if check.valid is False else check.valid)
-    found.pop("gates", None)
-    validity = Validity.of(found) if found else Validity("inconclusive", _NOT_CHECKED)
-    states: Mapping[object, GateState] = {True: "pass", False: "fail"}
-    asked = [
-        GateResult(
-            str(gate.get("gate")),
-            gate.get("measured"),
-            states.get(gate.get("valid"), "not judged"),
-            str(gate.get("text") or ""),
-        )
-        for gate in content.get("gates") or []
-        if isinstance(gate, Mapping)
-    ]
-    return validity, [gate.under(validity) for gate in (*built_in, *asked)]
+_OF_EVERY_SET = {"format", "scenario", "question", "cells"}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def conclude(
     run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Findings, phases: Phases | None = None
 ) -> Summary:
-    """Write summary.json: all parts, how long the `phases` took, their validity, and the gates.
+    """Write summary.json: all parts, how long the `phases` took, their validity, and the gates; return it.
 
     Checks that a dead server could not answer do not invalidate figures that were measured before its death.
     """
@@ -32,13 +32,13 @@ def conclude(
         unasked = [name for name in ("answers", "writes", "size") if checks.get(name, Verdict(None)).valid is None]
         checks = {name: check for name, check in checks.items() if name not in unasked}
         death += f"; not checked therefore: {', '.join(unasked)}" if unasked else ""
-    parts = {**heading, "server_version": _server_version(run), **found.parts}
-    if phases is not None:
-        parts["durations_s"] = phases.durations(found.parts.get("measured")).to_json()
+    durations_s = phases.durations_s(found.parts.get("measured")) if phases is not None else {}
     validity = Validity.of(checks)
+    parts = {**heading, "server_version": _server_version(run), **found.parts, "durations_s": durations_s}
+    summary = Summary.model_validate({**parts, "validity": validity})
     built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
-    summary = Summary.of(parts, validity, [*built_in, *evaluate_gates(spec.demands, parts, validity)])
-    run.write_json("summary.json", summary.to_json())
+    summary = summary.model_copy(update={"gates": (*built_in, *evaluate_gates(spec.demands, summary))})
+    summary.write(run)
     return summary
 
 
@@ -66,7 +66,7 @@ def salvage(run: RunDir, spec: RunSpec, reason: str, phases: Phases | None = Non
     try:
         return conclude(run, spec, about, found, phases)
     except (Broken, OSError):  # the disk is full: only the directory's other files remain
-        return Summary.of(about, Validity.of(broken_off.checks), [server_deaths(death)])
+        return Summary(**about, validity=Validity.of(broken_off.checks), gates=(server_deaths(death),))
 
 
 def heading(spec: RunSpec, schema_name: str) -> dict[str, Any]:

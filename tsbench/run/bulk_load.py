@@ -9,10 +9,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import merge_batches
+from tsbench.results.figures import Load
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
 from tsbench.targets.session import caused_line
@@ -55,10 +56,10 @@ class Loaded:
     encode_s: float = 0.0
     client_cpu_s: float = 0.0
 
-    def summary(self, *, workers: int, batch: int, mode: WriteMode) -> dict[str, Any]:
-        """Return the load in the form of summary.json."""
+    def figures(self, *, workers: int, batch: int, mode: WriteMode) -> Load:
+        """Return the load as a summary has it."""
         rate = self.points / self.duration_s if self.duration_s else 0.0
-        return {**asdict(self), "points_per_s": rate, "workers": workers, "batch": batch, "mode": str(mode)}
+        return Load(**asdict(self), points_per_s=rate, workers=workers, batch=batch, mode=str(mode))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

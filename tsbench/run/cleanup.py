@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError
-from tsbench.results.manifest import Manifest
+from tsbench.results.manifest import Created, Manifest
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import find_runs
 from tsbench.run.time_limits import Limits
@@ -45,29 +45,30 @@ def is_new(spec: RunSpec, target: Target) -> bool:
     return bool(spec.target.endpoint) and target.embedded and makes_file(spec.target.endpoint or "")
 
 
-def note_found(spec: RunSpec, session: Session, *, new: bool) -> dict[str, Any]:
+def note_found(spec: RunSpec, session: Session, *, new: bool) -> Created | None:
     """Return `created` for the manifest before anything is created; `new` as `is_new` was before the session."""
     if not spec.target.endpoint:
-        return {}
+        return None
     measurements = spec.world_at().measurements
     there = () if new else session.objects(measurements)
     others = session.inventory(measurements, series=False).tables
     found = {one.name: one.id for one in there if one.holds is not None}
-    return {"endpoint": spec.target.endpoint, "found": found, "others": others}
+    return Created(endpoint=spec.target.endpoint, found=found, others=tuple(others))
 
 
 def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
     """Add what was created to the manifest."""
     manifest = Manifest.read(run)
-    if manifest is None or not manifest.created:
+    if manifest is None or manifest.created is None:
         return
-    found = manifest.created["found"]
+    found = manifest.created.found
     made = {
         one.name: one.id
         for one in session.objects(spec.world_at().measurements)
         if one.holds is None or found.get(one.name) != one.id
     }
-    replace(manifest, created={**manifest.created, "made": made}).write(run)
+    created = manifest.created.model_copy(update={"made": made})
+    manifest.model_copy(update={"created": created}).write(run)
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
@@ -84,12 +85,12 @@ class Leftovers:
     unsure: list[Mapping[str, str]] = field(default_factory=list)
     """For each run that did not record what it made: the containers that it found."""
 
-    def add(self, spec: RunSpec, created: Mapping[str, Any]) -> None:
+    def add(self, spec: RunSpec, created: Created) -> None:
         """Add what one run recorded."""
         self.measurements |= {measurement.name: measurement for measurement in spec.world_at().measurements}
-        if created.get("made") is None:
-            self.unsure.append(created.get("found") or {})
-        for name, number in (created.get("made") or {}).items():
+        if created.made is None:
+            self.unsure.append(created.found)
+        for name, number in (created.made or {}).items():
             self.made.setdefault(name, set()).add(number)
 
     def has(self, one: ServerObject) -> bool:
@@ -109,7 +110,7 @@ def leftovers(results: Path) -> list[Leftovers]:
     found: dict[tuple[str, ...], Leftovers] = {}
     for run in find_runs(results):
         manifest = Manifest.read(run)
-        if manifest is None or not manifest.created:
+        if manifest is None or manifest.created is None:
             continue
         spec = _spec(run)
         place = spec.target.name, spec.target.endpoint or "", spec.target.schema_ or ""

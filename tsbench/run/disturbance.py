@@ -43,8 +43,8 @@ class Disturbance:
             found.append(f"the hypervisor took {self.steal_percent:.0f} % of the CPU time (steal)")
         return " and ".join(found)
 
-    def summary(self) -> dict[str, Any]:
-        """Return it for the part `limit` of a run's summary; the numbers are None if the host was not sampled."""
+    def figures(self) -> dict[str, Any]:
+        """Return it for the `Limit` of a run; the numbers are None if the host was not sampled."""
         numbers = {"cores": self.cores, "others_cores": self.others_cores, "steal_percent": self.steal_percent}
         return {**(numbers if self.cores else dict.fromkeys(numbers)), "disturbed": self.text}
 
@@ -56,7 +56,7 @@ def disturbance(run: RunDir, duration_s: float, *, external: bool) -> Disturbanc
     """
     host = _means(run, "host", duration_s)
     manifest = Manifest.read(run)
-    cores = int((manifest.host if manifest is not None else {}).get("cores") or 0)
+    cores = manifest.host.cores if manifest is not None and manifest.host is not None else 0
     if not host or not cores:
         return Disturbance()
     server, sar = _means(run, "server", duration_s), _means(run, "sar", duration_s)

@@ -9,16 +9,16 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
 from tsbench import __version__
-from tsbench.results.manifest import Manifest
+from tsbench.results.manifest import Clock, Host, Manifest
 from tsbench.workload.version import WORLD_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 PACKAGES = ("locust", "gevent", "numpy", "polars")
 """What every run uses; a target declares its drivers."""
@@ -27,37 +27,37 @@ PACKAGES = ("locust", "gevent", "numpy", "polars")
 def manifest(drivers: Sequence[str]) -> Manifest:
     """Return the manifest of a run that begins now: host, versions, also of `drivers`, git state, clocks, load."""
     memory = psutil.virtual_memory()
+    host = Host(
+        cpu=_cpu_model(),
+        cores=os.cpu_count() or 0,
+        memory_bytes=memory.total,
+        memory_available_bytes=memory.available,
+        kernel=platform.release(),
+        system=_system(),
+        machine=platform.machine(),
+        governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        load_average=os.getloadavg(),
+    )
     found = Manifest(
         world_version=WORLD_VERSION,
         tsbench={"version": __version__, "git": _git()},
-        host={
-            "cpu": _cpu_model(),
-            "cores": os.cpu_count(),
-            "memory_bytes": memory.total,
-            "memory_available_bytes": memory.available,
-            "kernel": platform.release(),
-            "system": _system(),
-            "machine": platform.machine(),
-            "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            "load_average": list(os.getloadavg()),
-        },
+        host=host,
         python={"version": platform.python_version(), "implementation": sys.implementation.name},
         packages={name: _version(name) for name in (*PACKAGES, *drivers)},
-        clock={
-            "source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-            "utc_s": time.time(),
-        },
+        clock=Clock(
+            source=_read("/sys/devices/system/clocksource/clocksource0/current_clocksource"), utc_s=time.time()
+        ),
     )
-    return found.with_warnings(_warnings_of(found.host))
+    return found.with_warnings(_warnings_of(host))
 
 
-def _warnings_of(host: Mapping[str, Any]) -> list[str]:
+def _warnings_of(host: Host) -> list[str]:
     """Return the properties of a host that make results unreliable, one sentence each."""
     found = []
-    if host["load_average"][0] > 0.5 * (host["cores"] or 1):
-        found.append(f"the host was busy before the run (load average {host['load_average'][0]:.1f})")
-    if host["governor"] not in {"", "performance"}:
-        found.append(f"the CPU frequency governor is {host['governor']}, so speeds vary; set it to performance")
+    if host.load_average[0] > 0.5 * (host.cores or 1):
+        found.append(f"the host was busy before the run (load average {host.load_average[0]:.1f})")
+    if host.governor not in {"", "performance"}:
+        found.append(f"the CPU frequency governor is {host.governor}, so speeds vary; set it to performance")
     return found
 
 

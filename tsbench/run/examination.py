@@ -48,17 +48,22 @@ T = TypeVar("T")
 class _Server:
     """The server during the checks. Once it fails to answer it is not asked again: that might take as long each time.
 
-    `death` is the reason why it is gone, "" if it is not.
+    `death` is the reason why it is gone, "" if it is not: that a connection ended does not mean that the server did.
     """
 
     def __init__(self, run: RunDir, limits: Limits, target: Target, schema: Schema) -> None:
         self._run, self._limits = run, limits
+        self._connect = partial(limits.connect, target, schema)
         self._session: LimitedSession | None = None
         self.death = ""
+        self._open()
+
+    def _open(self, why: str = "") -> None:
         try:
-            self._session = limits.connect(target, schema)
-        except UserMistake as error:  # it was reached before
-            self._gone(str(error))
+            self._session = self._connect()
+        except (UserMistake, OpError) as error:  # it was reached before
+            text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why or error}"
+            self.death = " ".join(text.split())
 
     def ask(self, check: Callable[[LimitedSession], T]) -> T:
         """Run a check on the server's session.
@@ -73,20 +78,16 @@ class _Server:
         try:
             return check(self._session)
         except OpError as error:
-            if error.cause in {"connection", "refused"}:
-                self._gone(f"{error.cause}: {error}")
             if error.cause in {"connection", "refused", "timeout"}:
                 self.close()
+            if error.cause in {"connection", "refused"}:
+                self._open(f"{error.cause}: {error}")
             raise
         except MEANT:
             raise
         except Exception as error:  # for example of rows that are none of those which were asked for
             self._run.note_traceback(error)
             raise OpError(Outcome.UNKNOWN, type(error).__name__, one_line(error)) from error
-
-    def _gone(self, why: str) -> None:
-        text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why}"
-        self.death = " ".join(text.split())
 
     def close(self) -> None:
         """Close the session."""
@@ -156,7 +157,7 @@ class Examiner:
         guarded(answers, lambda: server.ask(lambda session: ask(gold, session, schema, kinds, count, seed, answers)))
         if rows:
             manifest = Manifest.read(self._run)
-            known = frozenset(manifest.created.get("others", ())) if manifest else frozenset()
+            known = frozenset(manifest.created.others if manifest and manifest.created else ())
             guarded(answers, lambda: server.ask(lambda session: read_back(gold, session, schema, rows, answers, known)))
         answers.compare(gold, lambda query: server.ask(lambda session: _rows_of(session, schema, query)))
         self._answers = answers

@@ -20,9 +20,20 @@ from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
+from tsbench.results.figures import Limit, Measured, Window
 from tsbench.results.limits import LIMITS
 from tsbench.results.panels import read_panels
-from tsbench.results.process import MASTER, TIMES, WARMUP, MasterReport, ProcessReport, Times, WarmUp, read_as
+from tsbench.results.process import (
+    MASTER,
+    TIMES,
+    WARMUP,
+    MasterReport,
+    ProcessReport,
+    Schedule,
+    Times,
+    WarmUp,
+    read_as,
+)
 from tsbench.results.reading import damaged, files_of
 from tsbench.results.rundir import COUNTER_COLUMNS
 from tsbench.run.disturbance import disturbance
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from tsbench.results.figures import Kind, Steadiness
     from tsbench.results.process import FirstOp, Worker
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
@@ -88,13 +100,31 @@ class Processes:
         return [worker for worker in self.workers if worker.share.name not in ended or worker.refused]
 
     @property
-    def window(self) -> dict[str, float]:
+    def window(self) -> Window:
         """The measured window, and the duration of the warm-up before it."""
-        return {
-            "start_s": self.times.start_s,
-            "duration_s": self.duration_s,
-            "warmup_s": self.times.start_s - self.times.go_s,
-        }
+        start_s = self.times.start_s
+        return Window(start_s=start_s, duration_s=self.duration_s, warmup_s=start_s - self.times.go_s)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """Arrivals of all processes together; None in a closed loop."""
+        parts = [asdict(report.schedule) for report in self.reports if report.schedule is not None]
+        return Schedule(**{key: sum(part[key] for part in parts) for key in parts[0]}) if parts else None
+
+    @property
+    def firsts(self) -> dict[str, FirstOp]:
+        """The first op of each name of a cold run, over all processes."""
+        found = [item for report in self.reports for item in report.firsts.items()]
+        found.sort(key=lambda item: item[1].began_ns, reverse=True)  # of several the last remains, which began first
+        return dict(sorted(dict(found).items()))
+
+    @property
+    def unconnected(self) -> Counter[str]:
+        """Users without a session, by reason."""
+        found = Counter[str]()
+        for report in self.reports:
+            found.update(report.unconnected)
+        return found
 
     @property
     def answers(self) -> int:
@@ -143,53 +173,49 @@ def _regular_files(run: RunDir, name: str) -> Iterator[None]:
 def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
+    times, duration_s = processes.times, processes.duration_s
     with _regular_files(run, "latency"):
-        merged = merge(run.path, start_s=processes.times.start_s, end_s=processes.times.end_s)
+        merged = merge(run.path, start_s=times.start_s, end_s=times.end_s)
     if merged.per_second is not None:
         from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
         write_parquet(merged.per_second, run / "ops.parquet")
-    duration_s = processes.duration_s
-    percents = PERCENTS | percents_of_gates(spec.demands)
-    of_kind, sums, everything = _by_kind(merged, spec)
+    kinds, sums, everything = _by_kind(merged, spec)
     with _regular_files(run, "process"):
         client = _ClientDelays.read(run, processes)
-    schedule = _schedule(processes)
+    schedule = processes.schedule
     disturbed = disturbance(run, duration_s, external=spec.target.endpoint is not None)
     profile = _load_profile(spec, processes, everything, schedule)
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
-
-    summary = {
+    percents = PERCENTS | percents_of_gates(spec.demands)
+    parts = {
         **_users(processes.master),
-        "processes": max(1, len(processes.workers)),  # a spec from bare Locust's options does not know the workers
-        "measured": {
-            "duration_s": duration_s,
-            "window": processes.window,
-            "ops": {
-                name: {"kind": kind, **merged.totals[name].summary(duration_s, percents)}
-                for name, kind in of_kind.items()
-            },
-            **{kind: totals.summary(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
-        },
+        "processes": max(1, len(processes.workers)),  # a spec from bare Locust's options does not know them
+        "measured": Measured(
+            duration_s=duration_s,
+            window=processes.window,
+            ops={op: merged.totals[op].figures(duration_s, percents, kind) for op, kind in kinds.items()},
+            **{kind: totals.figures(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
+        ),
         "schedule": schedule,
         "limited_by": limit_name,
-        "limit": {
-            **client.summary(),
+        "limit": Limit(
+            **client.figures(),
             **_on_the_wire(everything, profile, duration_s),
-            "sent_in_bursts": sent_in_bursts(everything.lateness, len(everything.response), duration_s),
-            **disturbed.summary(),
-        },
+            sent_in_bursts=sent_in_bursts(everything.lateness, len(everything.response), duration_s),
+            **disturbed.figures(),
+        ),
         "encode_s": sum(report.encode_ns for report in processes.reports) / 1e9,
         "steadiness": steadiness_with_counters(
             run,
             merged.per_second,
-            of_kind,
-            min(duration_s, int(processes.stopped_s) - processes.times.start_s),
+            kinds,
+            min(duration_s, int(processes.stopped_s) - times.start_s),
             merged.unsent if spec.drive.loop == "open" else None,
         ),
-        **_warmup(run),
+        "warmup": read_as(run / WARMUP, WarmUp) if run.has(WARMUP) else None,
         "failures": _failures(processes),
-        "firsts": _firsts(processes),
+        "firsts": processes.firsts,
     }
     checks = {
         "workers": processes.verdict(),
@@ -197,13 +223,20 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limit": limit_verdict,
         "ops": _some_ended(everything, processes),
     }
-    return Findings(summary, checks, _built_in_gates(everything, spec.check.failures, processes))
+    failed = _failed_ops(everything, spec.check.failures)
+    return Findings(parts, checks, (failed, failed_connections(processes.unconnected)))
 
 
-def _by_kind(merged: Merged, spec: RunSpec) -> tuple[dict[str, str], dict[str, OpTotals], OpTotals]:
+def _failed_ops(ops: OpTotals, allowed: float) -> GateResult:
+    return failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
+
+
+def _by_kind(merged: Merged, spec: RunSpec) -> tuple[dict[str, Kind], dict[Kind, OpTotals], OpTotals]:
     """Return the kind (write or query) of each op by name, the totals by kind, and those of all ops."""
-    kinds = {op.name: "write" if op.write is not None else "query" for op in spec.op}
-    of_kind, sums, everything = {}, {"write": OpTotals(), "query": OpTotals()}, OpTotals()
+    kinds: dict[str, Kind] = {op.name: "write" if op.write is not None else "query" for op in spec.op}
+    of_kind: dict[str, Kind] = {}
+    sums: dict[Kind, OpTotals] = {"write": OpTotals(), "query": OpTotals()}
+    everything = OpTotals()
     for name, totals in sorted(merged.totals.items()):
         of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")
         sums[of_kind[name]].add(totals)
@@ -215,22 +248,14 @@ def _users(master: MasterReport | None) -> dict[str, int]:
     return {"users": master.users, "users_least": master.users_least} if master is not None else {}
 
 
-def _warmup(run: RunDir) -> dict[str, Any]:
-    """Return the part `warmup` of a run's summary: by which figures a warm-up ended that looked for a steady rate."""
-    if not run.has(WARMUP):
-        return {}
-    figures = asdict(read_as(run / WARMUP, WarmUp))
-    return {"warmup": {name: figure for name, figure in figures.items() if figure is not None}}
-
-
 def steadiness_with_counters(
     run: RunDir,
     per_second: pl.DataFrame | None,
     kinds: Mapping[str, str],
     end_s: int,
     unsent: Mapping[int, int] | None = None,
-) -> dict[str, Any]:
-    """Return the part `steadiness` of a run's summary: how the rates went on, and which counters rose in their stalls.
+) -> dict[str, Steadiness]:
+    """Return how the rates went on by kind of ops, and which counters rose in their stalls.
 
     The parameters are those of `steadiness_by_kind`; without seconds the part is empty.
     """
@@ -251,12 +276,7 @@ def steadiness_with_counters(
             high = counters_in_stalls(counters, panels, seconds, None if unsent is None else caught_up)
             stalls = (replace(stall, counters=rises) for stall, rises in zip(steady.stalls, high, strict=True))
             found[kind] = replace(steady, stalls=tuple(stalls))
-    return {kind: asdict(steady) for kind, steady in found.items()}
-
-
-def _schedule(processes: Processes) -> dict[str, int] | None:
-    parts = [asdict(report.schedule) for report in processes.reports if report.schedule is not None]
-    return {key: sum(part[key] for part in parts) for key in parts[0]} if parts else None
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +298,8 @@ class _ClientDelays:
             lag.add(seen.lag)
         return cls(evidence, lag)
 
-    def summary(self) -> dict[str, float]:
-        """Return the part `limit` of a run's summary."""
+    def figures(self) -> dict[str, Any]:
+        """Return them for the `Limit` of a run."""
         return {
             "hub_lag_p50_ns": self.lag.percentile_ns(50),
             "hub_lag_p99_ns": self.lag.percentile_ns(99),
@@ -288,7 +308,7 @@ class _ClientDelays:
         }
 
 
-def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) -> dict[str, float]:
+def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) -> dict[str, Any]:
     """Return the mean number of ops between their send and their arrival, and, of a closed loop, the rate in time.
 
     That is the rate per second that arrivals and think times would have given, had every op been sent when it was due.
@@ -300,24 +320,21 @@ def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) 
     return found
 
 
-def _load_profile(
-    spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Mapping[str, int] | None
-) -> LoadProfile:
+def _load_profile(spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Schedule | None) -> LoadProfile:
     response_ns = everything.response.mean_ns
-    counts = schedule or {}
     return LoadProfile.of_users(
         processes.mean_users or spec.drive.users,
         processes.duration_s,
         everything.done,
         response_ns,
         delayed_ns=response_ns - everything.response_undelayed.mean_ns,
-        scheduled=counts.get("scheduled", 0),
-        late=counts.get("late", 0) - counts.get("generator_late", 0),
-        dropped=counts.get("dropped", 0),
+        scheduled=schedule.scheduled if schedule else 0,
+        late=schedule.late - schedule.generator_late if schedule else 0,
+        dropped=schedule.dropped if schedule else 0,
     )
 
 
-def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, int] | None) -> Verdict:
+def _counts_agree(merged: Merged, processes: Processes, schedule: Schedule | None) -> Verdict:
     counts = {"histograms": merged.recorded, "counters": merged.counted}
     if processes.master is not None:
         counts["locust"] = processes.master.requests
@@ -326,8 +343,8 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, i
         return Verdict(False, f"the counts of ops disagree: {text}", counts)
     if processes.master is None:
         return Verdict(None, "Locust ended without saying how many requests it counted", counts)
-    if schedule and schedule["scheduled"] != sum(schedule[k] for k in ("done", "late", "dropped", "unfinished")):
-        return Verdict(False, f"the schedule does not add up: {json.dumps(dict(schedule))}", counts)
+    if schedule and schedule.scheduled != schedule.done + schedule.late + schedule.dropped + schedule.unfinished:
+        return Verdict(False, f"the schedule does not add up: {json.dumps(asdict(schedule))}", counts)
     return Verdict(True, "", counts)
 
 
@@ -337,24 +354,6 @@ def _some_ended(everything: OpTotals, processes: Processes) -> Verdict:
     early_s = processes.times.start_s - processes.stopped_s
     why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
     return Verdict(None, f"no op ended in the measured window{why}")
-
-
-def _built_in_gates(ops: OpTotals, allowed: float, processes: Processes) -> tuple[GateResult, ...]:
-    unconnected = Counter[str]()
-    for report in processes.reports:
-        unconnected.update(report.unconnected)
-    failed = failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
-    return failed, failed_connections(unconnected)
-
-
-def _firsts(processes: Processes) -> dict[str, Any]:
-    """Return the first op of each name of a cold run, over all processes."""
-    found: dict[str, FirstOp] = {}
-    for report in processes.reports:
-        for name, first in report.firsts.items():
-            if name not in found or first.began_ns < found[name].began_ns:
-                found[name] = first
-    return {name: asdict(first) for name, first in sorted(found.items())}
 
 
 def _failures(processes: Processes) -> dict[str, int]:

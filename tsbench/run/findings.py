@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Parts of a summary, checks of its figures and built-in gates; `death` describes the server's death, if any.
+    """Parts of a `Summary` by name, checks of its figures and built-in gates; `death` describes the server's, if any.
 
     Checks say whether the figures were measured right; a dead server or failed ops do not affect them.
     """

@@ -176,7 +176,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
             limits.settle(session, schema, world.measurements)
             expiry = Expiry.of(target.parse(server.endpoint).expire_after_s)
             least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
-            expect_plausible(session, schema, world, loaded["points"], least=least)
+            expect_plausible(session, schema, world, loaded.points, least=least)
         if spec.target.cold:
             progress.phase("cold start")
             server.cold()
@@ -193,13 +193,11 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
             found = measured(run, spec)
         found += Findings(death=_death(parts))
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
-        heading |= {"load": loaded, **server_limits.summary(parts.group)}
+        heading |= {"load": loaded, "caps": server_limits.figures(parts.group)}
 
         if not found.death:
             progress.phase("check")
-            with closing(
-                Examiner(run, spec, target, schema, server.endpoint, loaded_points=loaded["points"])
-            ) as examiner:
+            with closing(Examiner(run, spec, target, schema, server.endpoint, loaded_points=loaded.points)) as examiner:
                 found += examiner.audit()
                 found += examiner.check()
                 found += examiner.size(server.size)

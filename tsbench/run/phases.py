@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tsbench.results.durations import Durations
+from tsbench.results.summary import PHASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from tsbench.results.figures import Measured
 
 WHILE = {
     "start": "the server was started",
@@ -61,11 +63,19 @@ class Phases:
         """Add an amount to the current phase."""
         self._progress.advance(amount)
 
-    def durations(self, measured: Mapping[str, Any] | None = None) -> Durations:
-        """Return how long the phases took up to now.
+    def durations_s(self, measured: Measured | None = None) -> dict[str, float]:
+        """Return how long the run took up to now (`total`), then its phases in order, in s to milliseconds.
 
-        `measured` is that part of the run's summary, if it has one; the phase in which the load processes ran is
-        divided by it into warm-up, measured window, and their start and end.
+        The phase in which the load processes ran is divided by the measured window into warm-up, window, and their
+        start and end. A run that broke off may not have reached its window's end: then it is not divided.
         """
         self.time(self._timed)
-        return Durations(dict(self._taken_s)).divided((measured or {}).get("window") or {})
+        taken_s = dict(self._taken_s)
+        if measured is not None:
+            parts = {"warm-up": measured.window.warmup_s, "measured window": measured.window.duration_s}
+            other_s = taken_s.get("measure", 0.0) - sum(parts.values())
+            if other_s >= 0:
+                del taken_s["measure"]
+                taken_s |= {**parts, "load processes": other_s}
+        in_order = {name: round(taken_s[name], 3) for name in PHASES if name in taken_s}
+        return {"total": round(sum(taken_s.values()), 3), **in_order}

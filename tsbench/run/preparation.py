@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
@@ -16,6 +15,7 @@ from tsbench.units import NS_PER_S, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.results.figures import Load
     from tsbench.results.rundir import RunDir
     from tsbench.run.time_limits import Limits
     from tsbench.scenario.spec import RunSpec
@@ -38,9 +38,9 @@ def write_manifest(
     manifest = environment.manifest(target.driver.distributions if target.driver is not None else ()).with_server(
         {**server.settings(), **session.facts(), **missing}
     )
-    manifest = replace(manifest, created=cleanup.note_found(spec, session, new=new))
+    manifest = manifest.model_copy(update={"created": cleanup.note_found(spec, session, new=new)})
     manifest.write(run)
-    return format_time(int(manifest.clock["utc_s"] * NS_PER_S))
+    return format_time(int((manifest.clock.utc_s if manifest.clock else 0) * NS_PER_S))
 
 
 def is_durable(run: RunDir, target: Target) -> bool:
@@ -64,10 +64,8 @@ def create(session: Session, schema: Schema, world: World, limits: Limits) -> No
         session.run(schema.create(world.measurements, world.tags()), timeout_s=timeout_s)
 
 
-def load(
-    spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress: Callable[[int], None]
-) -> dict[str, Any]:
-    """Store the first data as [load] says; return what it came to, as in summary.json.
+def load(spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress: Callable[[int], None]) -> Load:
+    """Store the first data as [load] says; return what it came to.
 
     Raises
     ------
@@ -87,7 +85,7 @@ def load(
         progress=progress,
         timeout=spec.timeout,
     )
-    return loaded.summary(workers=asked.workers, batch=asked.batch, mode=asked.mode)
+    return loaded.figures(workers=asked.workers, batch=asked.batch, mode=asked.mode)
 
 
 def expect_plausible(session: Session, schema: Schema, world: World, points: int, *, least: int | None = None) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, ServerDied, UserMistake
 from tsbench.model import OpError
+from tsbench.results.figures import Caps
 from tsbench.results.manifest import Manifest
 from tsbench.servers import cgroup
 
@@ -47,19 +48,18 @@ def killed(group: cgroup.Group | None) -> str:
     return group.killed() if group is not None else ""
 
 
-def summary(group: cgroup.Group | None) -> dict[str, Any]:
-    """Return the part of a run's summary about its caps; empty without caps."""
+def figures(group: cgroup.Group | None) -> Caps | None:
+    """Return the caps and what the kernel counted under them, as a summary has them; None without caps."""
     if group is None:
-        return {}
+        return None
     told = group.summary()
     measured, in_all = told["measured"] or {}, told["in_all"]
     periods = measured.get("nr_periods")
-    found = {
-        "cpu": told["cpu"],
-        "memory_bytes": told["memory_bytes"],
-        "cpu_s": measured.get("cpu_s"),
-        "throttled_percent": 100 * measured["nr_throttled"] / periods if periods else None,
-        "memory_peak_bytes": in_all.get("memory_peak_bytes"),
-        "oom_kills": in_all.get("oom_kills"),
-    }
-    return {"caps": found}
+    return Caps(
+        cpu=told["cpu"],
+        memory_bytes=told["memory_bytes"],
+        cpu_s=measured.get("cpu_s"),
+        throttled_percent=100 * measured["nr_throttled"] / periods if periods else None,
+        memory_peak_bytes=in_all.get("memory_peak_bytes"),
+        oom_kills=in_all.get("oom_kills"),
+    )

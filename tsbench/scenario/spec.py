@@ -282,6 +282,17 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
     return [cell for cell in cells if not only or cell.id in named]
 
 
+def world(use_case: str, **keys: Any) -> World:
+    """Return a simulated world by its use case and the keys of a scenario's [world], such as `scale` and `interval`.
+
+    Raises
+    ------
+    ValueError
+        If a key is unknown, or its value wrong (pydantic's ValidationError).
+    """
+    return World(WorldPart(use_case=use_case, **keys).spec())
+
+
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block"}
 """Fields of a RunSpec that files cannot set."""
 SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee"}

@@ -8,27 +8,23 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
 from tsbench.report import lacking
-from tsbench.report.cells import read_optional
 from tsbench.results.manifest import Manifest, check_world
 from tsbench.results.reading import keeps_tables, read_table
 from tsbench.results.rundir import (
     ADDED_COLUMNS,
     COMPLETE,
     ERRORS_FILE,
-    FORMAT,
     OPS_COLUMNS,
     RunDir,
+    expect_this_format,
     find_runs,
-    formats,
-    refuse_newer,
-    write_json,
 )
-from tsbench.results.summary import SERVER_DEATHS, Summary
+from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.plausibility import expect_plausible
@@ -240,15 +236,11 @@ def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path
     if not (results / "scenario.toml").exists():
         text = "is not a result set (no scenario.toml); give one such as results/<date>-<scenario>"
         raise UserMistake(f"--resume {results}: {text}")
-    refuse_newer(results)
-    for _, number in formats(results):
-        if number < FORMAT:
-            text = f"was written by an earlier tsbench (format {number}, now {FORMAT})"
-            raise UserMistake(f"--resume {results}: {text}; leave --resume out to run the scenario anew")
+    expect_this_format(results)
     for run in find_runs(results) if any(results.glob("*/spec.json")) else ():
         check_world(run, WORLD_VERSION)
-    name = read_optional(results / "summary.json").get("scenario")
-    if name not in {None, scenario.name}:
+    name = _earlier(results).scenario
+    if name not in {"", scenario.name}:
         raise UserMistake(f"--resume {results}: holds the scenario '{name}', not '{scenario.name}'; leave --resume out")
     for cell in cells:
         _done(results, cell)
@@ -267,14 +259,12 @@ def _done(results: Path, cell: RunSpec) -> Summary | None:
     """
     run = RunDir(results / cell.id)
     try:
-        if not run.path.is_dir() or run.status().get("state") != COMPLETE:
+        if not run.path.is_dir() or run.status().state != COMPLETE:
             return None
-        spec, summary = run.read_json("spec.json"), Summary.from_json(run.read_json("summary.json"))
+        spec, summary = run.read_json("spec.json"), Summary.read(run)
         if summary.cell != cell.id or spec.get("id") != cell.id or not _is_whole(run):
             return None
     except UserMistake:
-        return None
-    if summary.death:  # earlier versions called such a run complete, too
         return None
     asked = cell.model_dump(mode="json", by_alias=True)
     if cell.relative_start:  # for a complete cell, `now` is the time of its run
@@ -295,35 +285,41 @@ def _is_whole(run: RunDir) -> bool:
 
 
 def _partial(results: Path, cell: RunSpec) -> list[Summary]:
-    content = read_optional(results / f"{cell.id}.partial" / "summary.json")
-    return [Summary.from_json(content)] if content else []
+    try:
+        return [Summary.read(RunDir(results / f"{cell.id}.partial"))]
+    except UserMistake:
+        return []
 
 
 def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
-    path = results / "summary.json"
-    known = read_optional(path).get("cells")
-    earlier = [Summary.from_json(one) for one in known if isinstance(one, dict)] if isinstance(known, list) else []
-    cells = {summary.cell: summary for summary in [*earlier, *summaries]}
-    question = next((summary.question for summary in cells.values() if summary.question), "")
-    found = [summary.to_json() for summary in cells.values()]
-    content = {"format": FORMAT, "scenario": scenario.name, "question": question, "cells": found}
-    claims = evaluate(read_claims(scenario.path), cells)
-    content |= {"claims": claims} if claims else {}
-    figures = shown_figures(read_figures(scenario.path), cells)
-    content |= {"figures": figures} if figures else {}
-    content |= {"knee": _knee(list(cells.values()))} if scenario.knee else {}
-    write_json(path, content)
+    cells = {summary.cell: summary for summary in [*_earlier(results).cells, *summaries]}
+    SetSummary(
+        scenario=scenario.name,
+        question=next((summary.question for summary in cells.values() if summary.question), ""),
+        cells=tuple(cells.values()),
+        claims=tuple(evaluate(read_claims(scenario.path), cells)),
+        figures=tuple(shown_figures(read_figures(scenario.path), cells)),
+        knee=_knee(list(cells.values())) if scenario.knee else None,
+    ).write(results)
 
 
-def _knee(cells: Sequence[Summary]) -> dict[str, Any]:
+def _earlier(results: Path) -> SetSummary:
+    """Return the set's summary so far; an empty one if the file is missing or damaged."""
+    try:
+        return SetSummary.read(results)
+    except UserMistake:
+        return SetSummary()
+
+
+def _knee(cells: Sequence[Summary]) -> Knee:
     """Return the last cell of the ramp that passed, the first that did not, the reason, and whether it was judged."""
     held = None
     for cell in cells:
         if not cell.passed:
-            return {"held": held, "broke": cell.cell, "reason": cell.headline, "judged": cell.gate_state == "fail"}
+            return Knee(held=held, broke=cell.cell, reason=cell.headline, judged=cell.gate_state == "fail")
         held = cell.cell
-    return {"held": held, "broke": None, "reason": "", "judged": True}
+    return Knee(held=held, broke=None, reason="", judged=True)
 
 
 def is_knee(cells: Sequence[Summary], cell: Summary) -> bool:

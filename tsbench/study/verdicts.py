@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tsbench.measure import gates
+from tsbench.results.summary import ClaimRow, FigureRow
 from tsbench.study.claims import NEVER
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class ClaimVerdict:
     reason: str = ""
 
 
-def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[dict[str, Any]]:
+def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[ClaimRow]:
     """Return the claims table of a result set, as in its summary.json.
 
     A claim about a run that is missing, not valid, or of another product than the study's is not judged. A run whose
@@ -37,15 +38,15 @@ def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[
     return [_row(claim, _verdict(claim, summaries)) for claim in claims]
 
 
-def shown_figures(figures: Sequence[Figure], summaries: Mapping[str, Summary]) -> list[dict[str, str]]:
+def shown_figures(figures: Sequence[Figure], summaries: Mapping[str, Summary]) -> list[FigureRow]:
     """Return the published figures beside the measured ones, as in a result set's summary.json."""
     return [
-        {
-            "figure": one.figure,
-            "cell": cell,
-            "published": gates.figure_text(one.figure, one.value(cell)),
-            "measured": _shown(one.figure, summaries.get(cell)),
-        }
+        FigureRow(
+            figure=one.figure,
+            cell=cell,
+            published=gates.figure_text(one.figure, one.value(cell)),
+            measured=_shown(one.figure, summaries.get(cell)),
+        )
         for one in figures
         for cell in one.published
     ]
@@ -54,20 +55,20 @@ def shown_figures(figures: Sequence[Figure], summaries: Mapping[str, Summary]) -
 def _shown(figure: str, summary: Summary | None) -> str:
     if summary is None:
         return "not run"
-    value, why = gates.believed_figure(figure, summary.to_json(), summary.validity)
+    value, why = gates.believed_figure(figure, summary)
     return gates.figure_text(figure, value) if value is not None else why
 
 
-def _row(claim: Claim, verdict: ClaimVerdict) -> dict[str, Any]:
+def _row(claim: Claim, verdict: ClaimVerdict) -> ClaimRow:
     published, condition = _published(claim)
-    return {
-        "claim": claim.text,
-        "published": published,
-        "reproduced_if": condition,
-        "measured": verdict.measured,
-        "verdict": verdict.state,
-        "reason": verdict.reason,
-    }
+    return ClaimRow(
+        claim=claim.text,
+        published=published,
+        reproduced_if=condition,
+        measured=verdict.measured,
+        verdict=verdict.state,
+        reason=verdict.reason,
+    )
 
 
 def _published(claim: Claim) -> tuple[str, str]:
@@ -119,7 +120,7 @@ def _other_product(claim: Claim, summaries: Mapping[str, Summary]) -> str:
     """Return the reason if one of the claim's runs measured another product than the study's."""
     for cell in claim.cells:
         if cell in summaries:
-            version = str(summaries[cell].parts.get("server_version") or "")
+            version = summaries[cell].server_version
             if not version.casefold().startswith(claim.product.casefold()):
                 return f"not {claim.product}, but {version or 'a server of unknown version'}"
     return ""
@@ -129,7 +130,7 @@ def _figure(claim: Claim, cell: str, summaries: Mapping[str, Summary]) -> tuple[
     if cell not in summaries:
         return None, "was not run"
     summary = summaries[cell]
-    return gates.believed_figure(claim.figure or "", summary.to_json(), summary.validity)
+    return gates.believed_figure(claim.figure or "", summary)
 
 
 def _within(claim: Claim, measured: float) -> ClaimVerdict:
@@ -168,7 +169,7 @@ def _judged(gate: gates.Gate, summary: Summary | None) -> tuple[str, str]:
     """Return whether a rung passed the gate, and its figure or the reason."""
     if summary is None:
         return "not judged", "was not run"
-    (result,) = gates.evaluate_gates([gate], summary.to_json(), summary.validity)
+    (result,) = gates.evaluate_gates([gate], summary)
     return result.state, f"{result.text}" if result.state == "not judged" else f"{result.text.partition(' (')[0]}"
 
 

@@ -76,12 +76,6 @@ def insert(m: Measurement, rows: int, verb: str = "INSERT", mark: Callable[[int]
     return f"{verb} INTO {quoted(m.name)} ({names(columns)}) VALUES {sql.values(len(columns), rows, mark)}"
 
 
-def inserts(m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, limit: int, verb: str = "INSERT") -> Payload:
-    """Return rows as statements of at most `limit` parameters, for one transaction."""
-    pieces = [Statement(insert(m, len(piece), verb), sql.flat(piece)) for piece in sql.chunks(rows, limit)]
-    return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
-
-
 # --- layouts ----------------------------------------------------------------------------------------------------------
 
 
@@ -104,6 +98,11 @@ class SqlSchema(Schema, ABC):
     types: ClassVar[ColumnTypes]
     max_parameters: ClassVar[int]
     """Largest number of parameters of a statement."""
+
+    @staticmethod
+    def mark(number: int) -> str:
+        """Return the placeholder of a parameter by its number, from 1."""
+        return question(number)
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return the commands that create empty tables in place of existing ones."""
@@ -135,8 +134,16 @@ class SqlSchema(Schema, ABC):
         """Yield the statements that create the table of tags, with a row for each series."""
         yield self.tag_table(tags)
         for piece in sql.chunks(sql.tag_rows(tags), self.max_parameters):
-            values = sql.values(len(piece[0]), len(piece), question)
+            values = sql.values(len(piece[0]), len(piece), self.mark)
             yield Statement(f'INSERT INTO "tags" VALUES {values}', sql.flat(piece))
+
+    def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
+        """Return rows as statements of as many parameters as one may have, for one transaction."""
+        pieces = [
+            Statement(insert(m, len(piece), verb, self.mark), sql.flat(piece))
+            for piece in sql.chunks(rows, self.max_parameters)
+        ]
+        return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
 
 
 def key_of(tags: Mapping[str, Codes]) -> str:

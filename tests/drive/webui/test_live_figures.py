@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import tracemalloc
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.results.made import limit
+from tsbench.drive.webui import live_figures
 from tsbench.drive.webui.live_figures import Figures, Updates, supported_percentiles
 from tsbench.drive.webui.tabs import host_rows, latency_rows
 from tsbench.measure.hist import Histogram, Interval, SparseHistogram, write_interval, write_log_head
@@ -129,7 +133,7 @@ def test_after_the_checks_the_host_tab_says_what_the_verdict_says() -> None:
     figures = Figures()
     figures.begin("test")
     figures.host.append({"second": 1.0, "cpu_percent": 1.0})
-    figures.verdict = "database", {"hub_lag_p50_ns": 2 * MS, "hub_lag_p99_ns": 30 * MS, "hub_cpu_percent": 12.0}
+    figures.verdict = "database", limit(hub_lag_p50_ns=2 * MS, hub_lag_p99_ns=30 * MS, hub_cpu_percent=12.0)
     host, client, _ = host_rows(figures, 0)
     assert host["note"] == "the test was limited by: database"
     assert client["note"] == "its event loop ran 2.0 ms late (p50), 30.0 ms (p99), and used 12% of a core"
@@ -203,3 +207,51 @@ def test_seconds_that_workers_have_not_all_reported_are_not_yet_shown() -> None:
     shown = figures.since(0)
     assert (shown["from"], shown["until"]) == (101, 105), "in its first second a test began somewhere"
     assert figures.since(0, ended=True)["until"] == 109, "in its last second it ended somewhere"
+
+
+def sparse(least_ns: int, count: int) -> SparseHistogram:
+    return SparseHistogram.recorded(least_ns + np.arange(count) * least_ns // 1_000)
+
+
+@pytest.mark.parametrize("kind", ["op|service", "lag", "causes", "cpu", "processes"])
+def test_a_process_that_reports_without_end_makes_the_history_shorter_not_longer(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_figures, "MOST_KEPT", 20_000)
+    figures = Figures()
+    figures.begin("test")
+    tracemalloc.start()
+    try:
+        for number in range(3_000):
+            second = 1_000 + (600 if not number else number % 600)  # the newest first
+            news = Updates("test", f"worker-{number % 2 if kind != 'processes' else number % 900}")
+            if kind == "causes":
+                news.counted("write-1", second, {"done": 1, "causes": {f"{number % 900} {'x' * 900}": 1}})
+            elif kind == "cpu":
+                for more in range(100):
+                    news.used(number * 100 + more, 1, 2)
+            else:
+                news.saw(kind if kind != "processes" else "wait", second, sparse(10_000 * (1 + number % 50), 200))
+            figures.take(news)
+            assert figures._kept <= 20_000
+            if number == 900:
+                before = tracemalloc.get_traced_memory()[0]
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 700_000
+    histories: list[dict[Any, Any]] = [figures._seconds, *figures._own.values()]
+    assert figures._kept == sum(row.size for history in histories for row in history.values())
+
+
+def test_a_history_of_usual_length_is_whole() -> None:
+    figures = Figures()
+    figures.begin("test")
+    for second in range(2_000):
+        news = Updates("test", "worker-0")
+        news.saw("write-1|response", second, sparse(1_000_000, 300))
+        news.saw("lag", second, sparse(1_000, 100))
+        news.used(second, 1, 2)
+        figures.take(news)
+    assert len({second for second, _ in figures._seconds}) == live_figures.KEEP_S
+    assert len(figures._own["worker-0"]) == len(figures._cpu["worker-0"]) == 3 * live_figures.NOW_S

@@ -139,7 +139,7 @@ asked = {"SELECT 1": [(1,)], "SELECT 1 UNION ALL SELECT 2": [(1,), (2,)], none: 
 asked |= {"x": "statement", "DO 1": "protocol"}
 for text, records in asked.items():
     Counted.calls = 0
-    timed = Direct.call(session.arrival, session.query, Statement(text), ("x",))
+    timed = Direct.call(session.arrival, session.query, (Statement(text), ("x",)))
     assert (timed.error.cause if isinstance(records, str) else timed.value.records) == records, timed
     print("thread" if Counted.calls else "none")
 session.close()

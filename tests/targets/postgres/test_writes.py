@@ -59,6 +59,17 @@ def test_what_a_write_sends_was_encoded_before() -> None:
         assert payload.nbytes == sum(map(len, payload.data))
 
 
+def test_the_round_trip_that_prepares_a_statement_is_not_taken_for_an_interrupted_send(session: Session) -> None:
+    arrival = session.arrival
+    assert arrival is not None
+    is_timed = []
+    for _ in range(2):
+        arrival.begin()
+        assert session.write(points(1, WriteMode.SINGLE)) == 1
+        is_timed.append(arrival.sent_ns > arrival.began_ns)
+    assert is_timed == [False, True]
+
+
 @pytest.mark.parametrize("forget", ["DEALLOCATE ALL", "DISCARD ALL", "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"])
 def test_a_statement_that_the_server_forgot_is_prepared_again(
     session: Session, postgres_endpoint: str, forget: str

@@ -219,19 +219,21 @@ class StandaloneTest:
         """End a running test, and wait until it is checked; a second quit ends that wait."""
         runner = self._environment.runner
         assert runner is not None  # noqa: S101 - this is its end
-        # Locust quits because its runner has ended, which leaves none of its greenlets, or because the user wants it.
-        skips_checks = self._checks is not None and not self._checks.ready() and len(runner.greenlet) > 0
+        checks = self._checks
+        # Locust quits by itself when its runner has ended, which leaves none of its greenlets; else the user wants it.
+        user_quits = len(runner.greenlet) > 0
         try:
-            if not skips_checks:
+            if checks is not None and not checks.ready() and user_quits:
+                checks.kill()
+            else:
                 if runner.state in {STATE_SPAWNING, STATE_RUNNING}:
                     runner.stop()
                 self.coordinator.stop()
                 gevent.joinall([self._checks] if self._checks is not None else [])
         except KeyboardInterrupt:
-            skips_checks = True
-        if skips_checks and self._checks is not None:
-            with suppress(KeyboardInterrupt):
-                self._checks.kill()
+            if self._checks is not None:
+                with suppress(KeyboardInterrupt):
+                    self._checks.kill()
         self.give_up("Locust ended before the test did", state="interrupted")
 
     def say_last(self) -> None:

@@ -188,12 +188,12 @@ class HelperProcess:
 
 
 def _ended(spec: RunSpec, found: dict[str, Any]) -> Ended:
-    summary = Summary.from_json(found["summary"]) if found["summary"] else _nothing(spec, found["error"])
+    summary = Summary.model_validate(found["summary"]) if found["summary"] else _nothing(spec, found["error"])
     return Ended(found["state"], found["error"], Path(found["directory"]), summary, found["users_mistake"])
 
 
 def _nothing(spec: RunSpec, reason: str) -> Summary:
-    return Summary.of(assessment.heading(spec, spec.target.schema_ or ""), Validity("inconclusive", reason), ())
+    return Summary(**assessment.heading(spec, spec.target.schema_ or ""), validity=Validity("inconclusive", reason))
 
 
 # --- in its own -------------------------------------------------------------------------------------------------------
@@ -288,10 +288,10 @@ def carry_out(job: dict[str, Any], channel: Channel, parts_of: PartsOf | None = 
         summary = run_cell(spec, results, outside, driven_outside)
         run = RunDir(results / spec.id) if (results / spec.id).exists() else run
         status = run.status()
-        done |= {"state": status["state"], "error": status["error"], "summary": summary.to_json()}
+        done |= {"state": status.state, "error": status.error, "summary": summary.to_json()}
     except KeyboardInterrupt:
-        summary_json = run.read_json("summary.json") if run.has("summary.json") else None
-        done |= {"state": "interrupted", "error": run.status()["error"], "summary": summary_json}
+        summary_json = Summary.read(run).to_json() if run.has("summary.json") else None
+        done |= {"state": "interrupted", "error": run.status().error, "summary": summary_json}
     except (UserMistake, Broken, OSError) as error:
         done |= {"error": one_line(error), "users_mistake": isinstance(error, UserMistake)}
     channel.send(done={**done, "directory": str(run.path)})

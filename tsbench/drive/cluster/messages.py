@@ -38,6 +38,7 @@ _Count = Annotated[int, Field(strict=True, ge=0, le=LIMITS.counted)]
 _Number = Annotated[float, Field(strict=True, gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)]
 _Second = Annotated[int, Field(strict=True), AfterValidator(_near)]
 _Name = Annotated[str, Field(strict=True, max_length=LIMITS.name)]
+_Key = Annotated[str, Field(strict=True, max_length=LIMITS.json_key)]
 _Text = Annotated[str, Field(strict=True, max_length=LIMITS.text_bytes)]
 _Users = Annotated[dict[_Name, _Count], Field(max_length=LIMITS.entries)]
 _Numbers = Annotated[dict[_Number, _Number], Field(max_length=LIMITS.entries)]
@@ -69,7 +70,7 @@ class _Counts(BaseModel):
     unknown: _Count = 0
     partial: _Count = 0
     points: _Count = 0
-    causes: Annotated[dict[_Text, _Count], Field(max_length=LIMITS.causes)] = {}
+    causes: Annotated[dict[_Key, _Count], Field(max_length=LIMITS.causes)] = {}
 
 
 class _Update(BaseModel):

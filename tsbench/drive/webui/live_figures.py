@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.bottleneck import LoadProfile, limited_by
@@ -23,11 +23,15 @@ from tsbench.results.reading import Room
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tsbench.results.figures import Limit
+
 
 KEEP_S = 900
 """Length of the charts' history in seconds."""
 NOW_S = 10
 """Length of "now": the mean of this many seconds, before the last ones that all workers have reported."""
+MOST_KEPT = 10_000_000
+"""Used counters of histograms in the history, 16 bytes each; beyond it is shorter than KEEP_S."""
 WRITE = "write-"
 """Prefix of the names of write ops."""
 
@@ -98,6 +102,12 @@ class _Second:
         self.times[kind] = sparse if before is None else SparseHistogram.sum([before, sparse])
         self.percentiles[kind] = supported_percentiles(self.times[kind])
 
+    @property
+    def size(self) -> int:
+        """Memory that the row takes, in counters of histograms."""
+        texts = sum(10 + len(cause) // 8 for cause in self.counts.causes)
+        return 100 + texts + sum(50 + sparse.index.size for sparse in self.times.values())
+
 
 def supported_percentiles(histogram: Histogram | SparseHistogram) -> list[int | None]:
     """Return the percentiles of PERCENTS in ns, None for those that need more values."""
@@ -131,11 +141,14 @@ class Figures:
         self.test = test
         self.window = Window()
         """The measured window, whose start is set once it is known; before, all seconds are in it."""
-        self.verdict: tuple[str, Mapping[str, float]] | None = None
+        self.verdict: tuple[str, Limit | None] | None = None
         """The limit of a test that was checked, and the part `limit` of its summary: of the whole measured window."""
         self.host.clear()
         self._seconds: dict[tuple[int, str], _Second] = {}
-        self._own: dict[str, deque[tuple[int, str, SparseHistogram]]] = defaultdict(deque)
+        self._kept = 0
+        """Sum of the sizes of all rows."""
+        self._own: dict[str, dict[int, _Second]] = defaultdict(lambda: defaultdict(_Second))
+        """What each process has seen of itself, by second."""
         self._cpu: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
         self._names: set[str] = set()
 
@@ -150,25 +163,35 @@ class Figures:
         self.window.end_s = end_s
 
     def take(self, updates: Updates) -> None:
-        """Merge the updates of a process; raises ValueError for more ops than a run has."""
+        """Merge the updates of a process; raises ValueError for more ops or processes than a run has."""
         if updates.test != self.test:
             return
-        self._names |= {tag for tag, _, _ in updates.histograms} | {op for op, _, _ in updates.counts}
-        if len(self._names) > LIMITS.tags + LIMITS.ops:
+        names = self._names.union((tag for tag, _, _ in updates.histograms), (op for op, _, _ in updates.counts))
+        if len(names) > LIMITS.tags + LIMITS.ops:
             raise ValueError(f"live updates of more than {LIMITS.ops} ops")
+        if len(self._cpu.keys() | {updates.process}) > LIMITS.entries:
+            raise ValueError(f"live updates of more than {LIMITS.entries:,} processes")
+        self._names = names
         self._revision += 1
-        for tag, second, sparse in updates.histograms:
-            op, _, kind = tag.rpartition("|")
-            self._row(second, op).see(kind, sparse)
-            if op:
-                self.window.see(second, op, kind, sparse)
-            else:
-                self._own[updates.process].append((second, kind, sparse))
-        for op, second, counts in updates.counts:
-            self._row(second, op).counts.count(counts)
-            self.window.count(second, op, counts)
-        for second, cpu_ns, wall_ns in updates.cpu:
-            self._cpu[updates.process][second] = (cpu_ns, wall_ns)
+        own, used = self._own[updates.process], self._cpu[updates.process]
+        touched = {(second, tag.rpartition("|")[0]) for tag, second, _ in updates.histograms}
+        touched |= {(second, op) for op, second, _ in updates.counts}
+        before = sum(row.size for row in [*filter(None, map(self._seconds.get, touched)), *own.values()])
+        rows = [self._row(*key) for key in touched]
+        try:
+            for tag, second, sparse in updates.histograms:
+                op, _, kind = tag.rpartition("|")
+                self._seconds[second, op].see(kind, sparse)
+                if op:
+                    self.window.see(second, op, kind, sparse)
+                else:
+                    own[second].see(kind, sparse)
+            for op, second, counts in updates.counts:
+                self._seconds[second, op].counts.count(counts)
+                self.window.count(second, op, counts)
+        finally:
+            self._kept += sum(row.size for row in [*rows, *own.values()]) - before
+        used.update({second: (cpu_ns, wall_ns) for second, cpu_ns, wall_ns in updates.cpu})
         self._forget()
 
     def _row(self, second: int, op: str) -> _Second:
@@ -177,15 +200,26 @@ class Figures:
         return row
 
     def _forget(self) -> None:
-        newest = max((second for second, _ in self._seconds), default=0)
+        newest = max(chain((second for second, _ in self._seconds), *self._cpu.values()), default=0)
         for key in [key for key in self._seconds if key[0] <= newest - KEEP_S]:
-            del self._seconds[key]
-        for seen in self._own.values():
-            while seen and seen[0][0] <= newest - 3 * NOW_S:
-                seen.popleft()
-        for used in self._cpu.values():
+            self._kept -= self._seconds.pop(key).size
+        for process, used in self._cpu.items():
+            own = self._own[process]
+            for second in [second for second in own if second <= newest - 3 * NOW_S]:
+                self._kept -= own.pop(second).size
             for second in [second for second in used if second <= newest - 3 * NOW_S]:
                 del used[second]
+        if self._kept > MOST_KEPT:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """Forget the oldest rows until a quarter of MOST_KEPT is free."""
+        histories: list[dict[Any, _Second]] = [self._seconds, *self._own.values()]
+        for history in histories:
+            for key in sorted(history):
+                if self._kept <= MOST_KEPT * 3 // 4:
+                    return
+                self._kept -= history.pop(key).size
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -270,8 +304,8 @@ class Figures:
         found = []
         for process, seen in self._own.items():
             own = SelfObservation()
-            for second, kind, sparse in seen:
-                if first <= second < end:
+            for second, row in seen.items():
+                for kind, sparse in row.times.items() if first <= second < end else ():
                     own.see(kind, sparse)
             for second, (cpu_ns, wall_ns) in self._cpu[process].items():
                 if first <= second < end:

@@ -169,7 +169,7 @@ class WebPage:
         """Show the result of a test that was checked; `results` is its directory."""
         self._state.end(results)
         if summary.limited_by is not None:
-            self.figures.verdict = summary.limited_by, summary.parts.get("limit") or {}
+            self.figures.verdict = summary.limited_by, summary.limit
 
     def _on_began(self, process: LoadProcess) -> None:
         self._updates = _attach(str(process.files.directory), process)

@@ -76,8 +76,8 @@ def host_rows(figures: Figures, users: int) -> list[Row]:
         limited, verb = f"the test is limited by: {figures.limit(users)[0]}" if users else "", ("runs", "uses")
     else:
         name, seen = figures.verdict
-        late_ns = [seen.get(f"hub_lag_{part}_ns", 0) for part in ("p50", "p99")]
-        busy = seen.get("hub_cpu_percent", 0) / 100
+        late_ns = [seen.hub_lag_p50_ns, seen.hub_lag_p99_ns] if seen else [0, 0]
+        busy = seen.hub_cpu_percent / 100 if seen else 0.0
         limited, verb = f"the test was limited by: {name}", ("ran", "used")
     p50, p99 = (_digits(ns / MS) for ns in late_ns)
     loop = f"its event loop {verb[0]} {p50} ms late (p50), {p99} ms (p99), and {verb[1]} {busy:.0%} of a core"

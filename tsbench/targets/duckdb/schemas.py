@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tsbench.encode import pgcopy, sql
 from tsbench.model import WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported, expressible
-from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, column_names, fields, insert, inserts, names, quoted
+from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, column_names, fields, insert, names, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ class DuckdbSchema(SqlSchema):
             return (_columns(one) for one in slices)
         writes = sql.writes(_python(batch), points)
         if points > 1:
-            return (inserts(m, rows, nbytes, self.max_parameters) for rows, nbytes in writes)
+            return (self.inserts(m, rows, nbytes) for rows, nbytes in writes)
         text = insert(m, 1)
         return (Payload(mode, m.name, text, [Statement(text, rows[0])], 1, nbytes) for rows, nbytes in writes)
 

@@ -115,9 +115,10 @@ class Connection:
             return self._alone(self._ask_and_answer, text)
         if len(text) > self._sent_at_once:
             return self.in_thread(self._alone, self._ask_and_answer, text)
-        self._arrival.sending()
+        is_first = self._arrival.sending()
         self._alone(self._raw.send_query, text)
-        self._arrival.sent()
+        if is_first:
+            self._arrival.sent()
         if self._is_answered(waiter):
             return self._alone(self._answer)
         return self.in_thread(self._alone, self._answer, self._arrival.confirm)
@@ -161,9 +162,13 @@ class Connection:
             raise
         finally:
             self._is_waiting = False
+        arrival = self._arrival
+        if arrival.is_watching:
+            if is_end(arrival.peeked, arrival.peek()):
+                return True
+            arrival.look()
+            return False
         try:
-            if self._arrival.is_watching:
-                return self._arrival.peek(is_end)
             return is_whole(self._socket.recv(PEEKED_BYTES, _socket.MSG_PEEK | _socket.MSG_DONTWAIT), PEEKED_BYTES)
         except OSError:
             return False

@@ -32,7 +32,7 @@ _DONE, _ROWS = ExecStatus.COMMAND_OK.value, ExecStatus.TUPLES_OK.value
 _FAILED, _COPY_IN = ExecStatus.FATAL_ERROR.value, ExecStatus.COPY_IN.value
 _NO_SUCH_STATEMENT = b"26000"
 _READY = b"Z\0\0\0\5"
-"""Kind and length of the message; a byte follows."""
+"""Kind and length of the message that ends every answer, ready for a query; a byte follows."""
 _MESSAGE_BYTES = 1 << 20
 """Largest message of a COPY: libpq copies each into a buffer, which is never made smaller again."""
 
@@ -139,9 +139,10 @@ class Statements:
         """Execute a prepared statement, again if the server has forgotten it; return its result, also an error."""
         known = text, types
         name = self._names.get(known) or self._prepare(known)
-        self._arrival.sending()
+        is_first = self._arrival.sending()
         self._pgconn.send_query_prepared(name, values, formats, _BINARY)
-        self._arrival.sent()
+        if is_first:
+            self._arrival.sent()
         result = self._result()
         if result.status == _FAILED and result.error_field(DiagnosticField.SQLSTATE) == _NO_SUCH_STATEMENT:
             self._names.clear()
@@ -163,13 +164,21 @@ class Statements:
 
         An INSERT is committed after its result was sent, so that an error may follow.
         """
-        self._flush()
+        pgconn = self._pgconn
+        if pgconn.flush():
+            self._flush()
         found: PGresult | None = None
         try:
-            while (result := self._next()) is not None:
-                if found is None or result.status == _FAILED:
+            while True:
+                while pgconn.is_busy():
+                    self._read()
+                result = pgconn.get_result()
+                if result is None:
+                    break
+                status = result.status
+                if found is None or status == _FAILED:
                     found = result
-                if result.status == _COPY_IN:
+                if status == _COPY_IN:
                     break
         except psycopg.OperationalError:  # the connection's end; the server may have said why before
             if found is None or found.status != _FAILED:
@@ -180,13 +189,17 @@ class Statements:
             raise psycopg.InternalError("the server sent no result")
         return found
 
-    def _next(self) -> PGresult | None:
-        pgconn = self._pgconn
-        while pgconn.is_busy():
-            self._waiter.readable(self._connection.deadline)
-            self._is_seen = self._arrival.peek(_is_end)
-            pgconn.consume_input()
-        return pgconn.get_result()
+    def _read(self) -> None:
+        """Wait for bytes and let libpq read them, after a look at when they arrived."""
+        self._waiter.readable(self._connection.deadline)
+        arrival = self._arrival
+        nbytes = arrival.peek()
+        if nbytes > 5 and arrival.peeked.startswith(_READY, nbytes - 6):
+            self._is_seen = True
+        else:
+            self._is_seen = False
+            arrival.look()
+        self._pgconn.consume_input()
 
     def _flush(self) -> None:
         """Send everything that libpq has buffered; it reads meanwhile, or a server that waits for us would never."""
@@ -195,11 +208,6 @@ class Statements:
             self._arrival.look()
             self._is_seen = False
             self._pgconn.consume_input()
-
-
-def _is_end(buffer: bytearray, nbytes: int) -> bool:
-    """Return whether the bytes end with the message that ends every answer: the server is ready for a query."""
-    return nbytes > 5 and buffer.startswith(_READY, nbytes - 6)
 
 
 def _rows(result: PGresult) -> int:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Command, Inventory, Payload, Schema
     from tsbench.targets.target import Endpoint
 
+_SINGLE = WriteMode.SINGLE  # a member of an enum takes 0.1 us to look up
+
 
 class _Nanoseconds(Loader):
     """Loads a timestamptz as ns since 1970: Python's datetimes end at the year 9999 and have no infinity."""
@@ -117,13 +119,17 @@ class PostgresSession(NetworkSession[Connection]):
 
     def write(self, payload: Payload) -> int:
         """Send a payload; it is committed on return."""
-        with self._op() as connection:
-            if payload.mode is WriteMode.SINGLE:
+        connection = self.begin(self._timeout_s)
+        try:  # as `_op`, which would be a tenth of what a write of one row costs
+            if payload.mode is _SINGLE:
                 return connection.statements.execute_prepared(payload.text, payload.data)
             if payload.mode is WriteMode.MULTI:
                 # It has thousands of parameters; keeping its plan would cost more than parsing it.
                 return connection.statements.execute_once(payload.text, payload.data)
             return connection.statements.copy_in(payload.text, payload.data)
+        except BaseException as error:
+            self.end(connection, error, self._timeout_s)
+            raise
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Execute a compiled query, prepared, and fetch every row (in binary form, without parsing floats)."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tsbench.encode import sql
 from tsbench.model import WriteMode
 from tsbench.targets.base import Operation, Payload, Statement
-from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, insert, inserts, key_of, quoted
+from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, insert, key_of, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ class SqliteSchema(SqlSchema):
         m, writes = batch.measurement, sql.writes(_columns(batch), points)
         verb = "INSERT OR REPLACE" if self.clustered else "INSERT"
         if mode is WriteMode.MULTI:
-            return (inserts(m, rows, nbytes, self.max_parameters, verb) for rows, nbytes in writes)
+            return (self.inserts(m, rows, nbytes, verb) for rows, nbytes in writes)
         text = insert(m, 1, verb)
         return (Payload(mode, m.name, text, rows, len(rows), nbytes) for rows, nbytes in writes)
 

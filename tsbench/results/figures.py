@@ -1,0 +1,279 @@
+"""Figures: the parts of a run's summary, what was measured, stored and checked; `summary` has the whole.
+
+A part that a run did not reach is None in its summary. Units are in the names: times are in ns or s, rates per second.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic.dataclasses import dataclass
+
+from tsbench.results.json_files import STRICT, Count, Flag, Named, Number, Part, Several, Text
+
+Kind: TypeAlias = Literal["write", "query"]
+
+
+# --- what was measured ------------------------------------------------------------------------------------------------
+
+
+class OpFigures(Part):
+    """Figures of an op in the measured window, or of all writes or queries together.
+
+    `count` ops were due in the window (open loop) or sent (closed loop) and have ended; `ok`, `failed`, `unknown` and
+    `partial` (writes that were refused in part) ended in it. Times are by percentile (`p99`, `max`) and `mean`;
+    `response_undelayed_ns` are those without the lateness of the load processes, `response_at_least` names percentiles
+    that are lower bounds, since `unsent` arrivals had not ended when the run did. `read` ops ended when their answer
+    was read, as the kernel had no stamp for it, and so did those in which the wall clock was set (`stepped`).
+    """
+
+    kind: Kind | None = None
+    count: Count
+    ok: Count
+    failed: Count
+    unknown: Count
+    partial: Count
+    read: Count
+    stepped: Count
+    points: Count
+    ops_per_s: Number
+    points_per_s: Number
+    unsent: Count
+    response_ns: Named[Number]
+    response_at_least: Several[Text]
+    response_undelayed_ns: Named[Number]
+    service_ns: Named[Number]
+    causes: Named[Count]
+
+    @property
+    def bad(self) -> int:
+        """Number of ops that failed, in whole or in part, or ended unknown."""
+        return self.failed + self.unknown + self.partial
+
+    @property
+    def ended(self) -> int:
+        """Number of ops that ended in the window; `count` is of ops that were due in it."""
+        return self.ok + self.bad
+
+
+class Window(Part):
+    """The measured window in epoch seconds, and the duration of the warm-up before it."""
+
+    start_s: Number
+    duration_s: Number
+    warmup_s: Number
+
+
+class Measured(Part):
+    """Figures of the measured window: by op, and of all ops of a kind together."""
+
+    duration_s: Number
+    window: Window
+    ops: Named[OpFigures]
+    write: OpFigures | None = None
+    query: OpFigures | None = None
+
+    def of_kind(self, kind: str) -> OpFigures | None:
+        """Return the figures of all ops of a kind; None without such ops."""
+        return self.write if kind == "write" else self.query if kind == "query" else None
+
+
+class Limit(Part):
+    """What the load processes and the host saw of themselves.
+
+    `in_flight` is the mean number of ops between send and arrival, `in_time_per_s` the rate of a closed loop had every
+    op been sent when it was due, `sent_in_bursts` a share of the ops (see `measure.latency`). Cores, other processes'
+    cores and `steal_percent` are None if the host was not sampled; `disturbed` says what used it meanwhile.
+    """
+
+    hub_lag_p50_ns: Number
+    hub_lag_p99_ns: Number
+    hub_cpu_percent: Number
+    pool_wait_p50_ns: Number
+    in_flight: Number
+    in_time_per_s: Number | None = None
+    sent_in_bursts: Number
+    cores: Count | None
+    others_cores: Number | None
+    steal_percent: Number | None
+    disturbed: Text
+
+
+@dataclass(frozen=True, slots=True, config=STRICT)
+class CounterRise:
+    """A counter that was high during a stall.
+
+    `panel`, `label`, `unit` and `kind` are those of `results.panels.Panel`; `usual` is the median of the run's other
+    seconds and `highest` the highest value in the stall, both per second if the kind is `rate`. `deviations` is the
+    distance between both in robust standard deviations.
+    """
+
+    counter: Text
+    panel: Text
+    label: Text
+    unit: Text
+    kind: Text
+    usual: Number
+    highest: Number
+    deviations: Number
+
+
+@dataclass(frozen=True, slots=True, config=STRICT)
+class Stall:
+    """Consecutive stalled seconds from `start_s` on; the slowest had the share `lowest` of the usual rate.
+
+    `counters` are the server's counters that were high meanwhile (see `measure.stall_counters`).
+    """
+
+    start_s: Count
+    length_s: Count
+    lowest: Number
+    counters: Several[CounterRise] = ()
+
+
+@dataclass(frozen=True, slots=True, config=STRICT)
+class Steadiness:
+    """How a rate went on. Seconds count from the start of the measured window; those of the warm-up are negative.
+
+    `settled_s` is the end of the start-up, None if the rate never settled. What follows is of the seconds from then on
+    (of all if it never settled): `median_per_s`; `variation`, the coefficient of variation of the seconds; `drift`, the
+    change from the first to the last second as a share of the median, 0 if it may be chance; `stalls`, the worst first,
+    of `stall_count` with `stalled_s` seconds.
+    """
+
+    settled_s: Count | None
+    median_per_s: Number
+    variation: Number
+    drift: Number
+    stalls: Several[Stall]
+    stall_count: Count
+    stalled_s: Count
+
+
+# --- what was stored and checked --------------------------------------------------------------------------------------
+
+
+class Load(Part):
+    """The load before the measurement; `encode_s` and `client_cpu_s` are sums over the workers."""
+
+    points: Count
+    values: Count
+    bytes: Count
+    duration_s: Number
+    encode_s: Number
+    client_cpu_s: Number
+    points_per_s: Number
+    workers: Count
+    batch: Count
+    mode: Text
+
+
+class Caps(Part):
+    """Caps on the server's resources, and what the kernel counted under them, as far as it did."""
+
+    cpu: Number | None
+    memory_bytes: Count | None
+    cpu_s: Number | None
+    throttled_percent: Number | None
+    memory_peak_bytes: Count | None
+    oom_kills: Count | None
+
+
+class Size(Part):
+    """Size of the data after it has settled, by part (table, index, log), and of the data directory."""
+
+    bytes: Count
+    points: Count
+    bytes_per_point: Number | None
+    parts: Named[Number]
+    directory_bytes: Count
+
+
+class FirstDifference(Part):
+    """The first answer of a kind of query with a difference."""
+
+    kind: Text
+    query: Text
+    difference: Text
+
+
+class AnswersThatDiffer(Part):
+    """Answers with one kind of difference."""
+
+    count: Count
+    first: FirstDifference
+
+
+class TornRow(Part):
+    """The first torn row, in an answer to a kind of query."""
+
+    kind: Text
+    row: Text
+
+
+class Torn(Part):
+    """Number of answers with torn rows, and of these rows."""
+
+    answers: Count
+    rows: Count
+    first: TornRow | None
+
+
+class Place(Part):
+    """One difference between stored and written points, and its place."""
+
+    measurement: Text
+    series: Text | None
+    time: Text
+    stored: Text
+    expected: Text
+
+
+class StoredDifference(Part):
+    """Stored points with one kind of difference: their number (or more), and the first of them."""
+
+    count: Count
+    at_least: Flag
+    first: Several[Place]
+
+
+class Answers(Part):
+    """Answers that were compared with gold: `sampled` of the `given` ones under load, and those to new queries."""
+
+    checked: Count
+    wrong: Count
+    rows_read_back: Count
+    by_kind: Named[Count]
+    unsupported: Named[Text]
+    first_wrong: FirstDifference | None
+    differences: Named[AnswersThatDiffer]
+    torn_reads: Torn
+    expired: Count | None = None
+    stored_differences: Named[StoredDifference]
+    sampled: Count
+    given: Count
+
+
+class Writes(Part):
+    """Points by outcome, as `check.audit.Account` has them."""
+
+    acknowledged: Count
+    expected: Count
+    stored: Count
+    unknown: Count
+    refused: Count
+    unrecorded: Count
+    expirable: Count | None = None
+    lost: Count
+    unexpected: Count
+    of_lost_processes: Count | None = None
+
+
+class PlanFigures(Part):
+    """How the database executed a query of a kind, as `targets.plans.Plan` has it, or why that is not known."""
+
+    access: Text | None = None
+    examined: Count | None = None
+    returned: Count | None = None
+    duration_ms: Number | None = None
+    error: Text | None = None
