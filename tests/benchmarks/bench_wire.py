@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 TARGETS = ("postgres", "mariadb", "mongodb", "influxdb1")
 LOOPS = ("closed", "open")
 SHARE, FLOOR_NS, WANTED = 0.02, 30_000, "38 of 40"
-SCALE = {"mongodb": 20}
+SCALE = {"mongodb": 4}
 """Hosts of a database that would take 30 s for quickstart's hundred: FerretDB's queries read all of a collection."""
 USER_OPS_PER_S = 2
 """A connection with fewer exchanges is not a user's: counters are sampled once a second."""
