@@ -12,10 +12,10 @@ from tests.run.test_lifecycle import leave_an_op
 from tsbench.errors import UserMistake
 from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
-from tsbench.run.examination import Examiner
+from tsbench.run.examination import examine
 from tsbench.run.lifecycle import real_parts, run_cell
 from tsbench.scenario.spec import Scenario
-from tsbench.workload.version import WORLD_VERSION
+from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def test_answers_are_not_checked_against_another_version_of_the_data(tmp_path: P
     Manifest(world_version=WORLD_VERSION + 1).write(run)
     unused: Any = None  # it is refused before anything is connected to
     with pytest.raises(UserMistake, match=f"world version {WORLD_VERSION + 1}, now {WORLD_VERSION}.*update tsbench"):
-        Examiner(run, unused, unused, unused, "", loaded_points=0)
+        examine(run, unused, unused, unused, "", loaded_points=0, directory_bytes=int)
 
 
 def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -> None:
