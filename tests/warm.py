@@ -24,7 +24,7 @@ LOCUST = "from locust.main import main; main()"
 _SERVER = """
 import json, os, sys
 import locust.main
-import tsbench.drive.load_process, tsbench.run.helper  # not what looks at the command line when it is imported
+import tsbench.drive.load_process, tsbench.drive.bare.helper  # not what looks at the command line when it is imported
 import gevent
 from gevent.monkey import get_original
 print("ready", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def shortened(text: str, most: int = _MOST) -> str:
     return line if len(line) <= most else f"{line[:head]}\N{HORIZONTAL ELLIPSIS}{line[-(most - head - 1) :]}"
 
 
-def listed(names: Collection[str], most: int = 10) -> str:
+def listed(names: Collection[object], most: int = 10) -> str:
     """Return the first names with commas between them, and the number of the others."""
-    first, others = [shortened(name) for name in [*names][:most]], len(names) - most
+    first, others = [shortened(str(name)) for name in islice(names, most)], len(names) - most
     return f"{', '.join(first)} and {others:,} others" if others > 0 else ", ".join(first)
 
 

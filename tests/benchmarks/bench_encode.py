@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.bench_load import START_NS
+from tsbench.drive.feed.encoder import WriteStreams, framed
 from tsbench.model import WriteMode
-from tsbench.run.encoder import WriteStreams, framed
 from tsbench.targets.base import encode_slices
 from tsbench.targets.registry import TARGETS
 from tsbench.workload.world import World, WorldSpec

@@ -4,13 +4,16 @@ One point per request with 50 users, in one process each, rounds in turn; ratios
 that a machine whose speed drifts favours nobody. wrk is C with an event loop: what the server can take. That is done
 twice, with the server's data on a disk, where writes wait for each other's fsync and no client can do more than the
 disk, and in memory, where it is the clients that differ. At half our rate an open loop's service times are put beside
-wrk's at the same rate: what is more is the client's own. Batches of 5,000 lines are loaded beside `tsbs_load_influx`
-(from a directory in TSBS_BIN, or from PATH), which reads what its own generator wrote before, while tsbench generates
-as it loads.
+those of wrk and of vegeta (in VEGETA, or on PATH: `go install github.com/tsenart/vegeta/v12@v12.12.0`) at the same
+rate; as root beside a capture of the packets, too, which says what either client added to the same server's times.
+Batches of 5,000 lines are loaded beside `tsbs_load_influx` (from a directory in TSBS_BIN, or from PATH), which reads
+what its own generator wrote before, while tsbench generates as it loads.
 """
 
 from __future__ import annotations
 
+import argparse
+import base64
 import contextlib
 import json
 import os
@@ -27,15 +30,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import numpy as np
 import psutil
 
 from tsbench.targets.influxdb.server import InfluxServer1
+from tsbench.units import NS_PER_S
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.benchmarks.bench_wire import Capture, captured, exchanges  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
 USERS, SECONDS, ROUNDS = 50, 8, 5
+PAIRS = 7
+"""Rounds at the same rate."""
 SCALE, HOURS, BATCH = 100, 48, 5_000
 ROWS = SCALE * HOURS * 360
 BIN = Path(sys.executable).parent
@@ -120,9 +131,18 @@ class Rate:
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     mean_ms: float = 0.0
+    wire_ms: tuple[float, float] | None = None
+    """p50 and p99 between the packets, if they could be captured."""
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", type=int, help="only compare open loops, at this rate, with data in memory")
+    asked = parser.parse_args()
+    if asked.rate:
+        with serving(MEMORY) as (endpoint, directory):
+            half_rate(endpoint, directory, asked.rate)
+        return
     with serving(DISK) as (endpoint, directory):
         print("data on disk:", end=" ")
         ours = single_points(endpoint, directory)
@@ -229,7 +249,7 @@ def run_wrk(endpoint: str, directory: Path, delay_ms: float | None = None) -> Ra
     requests, rate = (
         float(found[1]) for found in (find(r"(\d+) requests in", out), find(r"Requests/sec:\s+(\S+)", out))
     )
-    return Rate(rate, cpu_s / requests * 1e6, *(percentile(out, p) for p in ("50%", "99%")))
+    return Rate(rate, cpu_s / requests * 1e6, percentile(out, "50%"), percentile(out, "99%"))
 
 
 def percentile(out: str, which: str) -> float:
@@ -247,21 +267,77 @@ def find(pattern: str, text: str) -> re.Match[str]:
 
 
 def half_rate(endpoint: str, directory: Path, rate: float) -> None:
-    """Print our service times in an open loop, and wrk's at about the same rate."""
+    """Print our service times in an open loop, and those of wrk and vegeta at about the same rate."""
     print(f"open loop at half that rate, {rate:,.0f}/s")
-    ours, theirs = [], []
-    for _ in range(ROUNDS):
-        ours.append(run_open(endpoint, directory, rate))
+    found: dict[str, list[Rate]] = {"tsbench": [], "wrk": [], "vegeta": []}
+    vegeta = os.environ.get("VEGETA") or shutil.which("vegeta")
+    for _ in range(PAIRS):
+        found["tsbench"].append(run_open(endpoint, directory, rate))
         if shutil.which("wrk"):
             # Each of wrk's connections waits that long after an answer.
-            theirs.append(run_wrk(endpoint, directory, delay_ms=max(0.0, USERS / rate * 1e3 - ours[-1].mean_ms)))
-    for name, rates in (("tsbench", ours), ("wrk", theirs)):
+            delay_ms = max(0.0, USERS / rate * 1e3 - found["tsbench"][-1].mean_ms)
+            found["wrk"].append(run_wrk(endpoint, directory, delay_ms=delay_ms))
+        if vegeta:
+            found["vegeta"].append(run_vegeta(vegeta, endpoint, directory, round(rate)))
+    for name, rates in found.items():
         for r in rates:
-            print(f"  {name:8} {r.per_s:>8,.0f}/s   p50 {r.p50_ms:6.2f} ms   p99 {r.p99_ms:6.2f} ms")
-    if theirs:
-        for name in ("p50_ms", "p99_ms"):
-            ratio = median(getattr(o, name) / getattr(t, name) for o, t in zip(ours, theirs, strict=True))
-            print(f"  tsbench / wrk, {name[:3]}: {ratio:.2f}   (wanted: 0.8 to 1.2)")
+            seen = "   on the wire {:6.2f}, {:6.2f} ms".format(*r.wire_ms) if r.wire_ms else ""
+            print(f"  {name:8} {r.per_s:>8,.0f}/s   p50 {r.p50_ms:6.2f} ms   p99 {r.p99_ms:6.2f} ms{seen}")
+    for peer, wanted in (("wrk", "0.8 to 1.2"), ("vegeta", "0.9 to 1.15")):
+        for name in ("p50_ms", "p99_ms") if found[peer] else ():
+            ratio = median(
+                getattr(o, name) / getattr(t, name) for o, t in zip(found["tsbench"], found[peer], strict=True)
+            )
+            print(f"  tsbench / {peer}, {name[:3]}: {ratio:.2f}   (wanted: {wanted})")
+    for client, rates in found.items():
+        ratios = [(r.p50_ms / r.wire_ms[0], r.p99_ms / r.wire_ms[1]) for r in rates if r.wire_ms]
+        if ratios:
+            p50, p99 = (median(side) for side in zip(*ratios, strict=True))
+            print(f"  {client} / wire: p50 {p50:.2f}, p99 {p99:.2f}")
+
+
+def run_vegeta(vegeta: str, endpoint: str, directory: Path, rate: int) -> Rate:
+    """Let vegeta send as many requests as fall into the time; its times are from the send, too."""
+    url = f"http://{urlsplit(endpoint).netloc}/write?db=tsbench&rp=tsbench&precision=ns"
+    lines = (
+        b"temperature,device_id=%d value=21.5 %d" % (10_001 + n % 100, 1_451_606_400 * 10**9 + 1_000 * n)
+        for n in range(rate * (SECONDS + 1))
+    )
+    targets, seen = directory / "targets.json", directory / "vegeta.bin"
+    targets.write_text(
+        "\n".join(json.dumps({"method": "POST", "url": url, "body": base64.b64encode(line).decode()}) for line in lines)
+    )
+    command = [
+        vegeta, "attack", "-format=json", "-lazy", f"-targets={targets}", f"-rate={rate}/1s", f"-duration={SECONDS}s",
+        f"-workers={USERS}", f"-max-workers={USERS}", f"-connections={USERS}", f"-output={seen}",
+    ]  # fmt: skip
+    with wire(endpoint) as capture:
+        _, cpu_s = measured(command, directory)
+    out, _ = measured([vegeta, "report", "-type=json", str(seen)], directory)
+    report = json.loads(out)
+    assert report["success"] == 1, report["errors"]
+    p50_ms, p99_ms, mean_ms = (report["latencies"][name] / 1e6 for name in ("50th", "99th", "mean"))
+    cpu_us = cpu_s / report["requests"] * 1e6
+    return Rate(report["throughput"], cpu_us, p50_ms, p99_ms, mean_ms, on_the_wire(capture))
+
+
+def wire(endpoint: str) -> contextlib.AbstractContextManager[Capture | None]:
+    return captured(urlsplit(endpoint).port or 0) if os.geteuid() == 0 else contextlib.nullcontext()
+
+
+def on_the_wire(capture: Capture | None, start_s: int | None = None) -> tuple[float, float] | None:
+    """Return p50 and p99 in ms of the ops from that second on, or from the first whole one."""
+    if capture is None or capture.lost:
+        return None
+    start_s = start_s or capture.packets[0].time_ns // NS_PER_S + 1
+    end_s = start_s + SECONDS - 1
+    times_ms = [
+        (ended_ns - began_ns) / 1e6
+        for began_ns, ended_ns in exchanges(capture.packets, start_s, end_s)
+        if start_s * NS_PER_S <= began_ns < end_s * NS_PER_S
+    ]
+    p50_ms, p99_ms = np.percentile(times_ms, (50, 99))
+    return float(p50_ms), float(p99_ms)
 
 
 def run_open(endpoint: str, directory: Path, rate: float) -> Rate:
@@ -269,11 +345,17 @@ def run_open(endpoint: str, directory: Path, rate: float) -> Rate:
     scenario.write_text(OPEN.format(rate=round(rate), users=USERS, seconds=SECONDS, endpoint=endpoint))
     results = directory / "open-results"
     shutil.rmtree(results, ignore_errors=True)
-    _, cpu_s = measured([str(BIN / "tsbench"), "run", str(scenario), "--out", str(results)], directory)
-    (summary,) = results.glob("*/influxdb1*/summary.json")
-    op = json.loads(summary.read_text())["measured"]["ops"]["write-1"]
+    with wire(endpoint) as capture:
+        _, cpu_s = measured(
+            [str(BIN / "tsbench"), "run", str(scenario), "--no-report", "--out", str(results)], directory
+        )
+    (found,) = results.glob("*/influxdb1*/summary.json")
+    summary = json.loads(found.read_text())["measured"]
+    op = summary["ops"]["write-1"]
     service = op["service_ns"]
-    return Rate(op["ops_per_s"], cpu_s / op["count"] * 1e6, *(service[k] / 1e6 for k in ("p50", "p99", "mean")))
+    p50_ms, p99_ms, mean_ms = (service[k] / 1e6 for k in ("p50", "p99", "mean"))
+    seen = on_the_wire(capture, summary["window"]["start_s"])
+    return Rate(op["ops_per_s"], cpu_s / op["count"] * 1e6, p50_ms, p99_ms, mean_ms, seen)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

@@ -17,9 +17,14 @@ def test_commands_start_without_drivers_reports_and_locust() -> None:
 
 
 def test_a_load_process_imports_nothing_of_reports_and_no_driver() -> None:
-    found = imported_by("import tsbench.drive.standalone_run")
+    found = imported_by("import tsbench.drive.bare.standalone")
     assert "locust" in found
     assert not found & (DRIVERS | HEAVY)
+
+
+def test_the_processes_beside_a_load_process_run_without_its_event_loop() -> None:
+    found = imported_by("import tsbench.drive.bare.helper, tsbench.drive.feed.encoder")
+    assert not found & {"locust", "gevent", "greenlet"}
 
 
 PREPARED = """
@@ -27,12 +32,13 @@ from gevent.monkey import patch_all
 patch_all()
 from pathlib import Path
 from tsbench.drive.cluster.clocks import Timebase
-from tsbench.drive.load_process import LoadProcess, Share
+from tsbench.drive.load_process import LoadProcess
+from tsbench.results.process import Share
 from tsbench.results.rundir import RunDir
 from tsbench.scenario.spec import Scenario
 (spec,) = Scenario.load(Path({scenario!r})).expand()
 run = RunDir.create(Path({place!r}), spec.id)
-process = LoadProcess(spec, Share("a", 0, 1, (0,)), "duckdb://" + {place!r} + "/x.duckdb", run.path, Timebase())
+process = LoadProcess(spec, Share("a", 0, 1, 1), "duckdb://" + {place!r} + "/x.duckdb", run.path, Timebase())
 process.close()
 """
 

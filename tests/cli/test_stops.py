@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.support import (
-    LONG,
     POSTGRES,
     PROGRAMS,
     Command,
     complaint,
     content,
-    disturbances,
-    failed_gates,
     only,
     says,
     started,
@@ -59,21 +56,6 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     assert content(only(place, "results/*/sqlite/status.json"))["state"] == "complete"
     assert len(content(only(place, "results/*/summary.json"))["cells"]) == 1
     assert not partial.exists()
-
-
-@pytest.mark.postgres
-def test_a_killed_server_fails_its_gate_and_what_was_measured_until_then_stands(place: Path, embedded: None) -> None:
-    command = started(place, *POSTGRES, *LONG)
-    command.until_measured()
-    command.child("postgres").kill()
-    assert command.wait() == 1, command.stderr
-    says(complaint(command.stderr), "postgres")
-    run = only(place, "results/*/postgres")
-    summary = content(run / "summary.json")
-    disturbances(summary)  # else valid
-    assert failed_gates(summary)["server deaths<=0"].startswith("the server died during the run")
-    assert measured_ops(run / "summary.json")["write-1"] > 10
-    assert (run / "ops.parquet").exists()
 
 
 def test_an_unreachable_server_is_named_with_its_url(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import polars as pl
@@ -21,7 +22,8 @@ def run_at(results: Path, name: str, go_s: float, *, seconds: int = 4) -> RunDir
     """Return a run whose load began at a moment, with a second of warm-up."""
     run = RunDir.create(results, name)
     run.write_json("spec.json", {"cell": name})
-    write_json(run / "process/clock.json", {"go_s": go_s, "start_s": go_s + 1, "end_s": go_s + 1 + seconds})
+    start_s = math.ceil(go_s + 1)
+    write_json(run / "process/clock.json", {"go_s": go_s, "start_s": start_s, "end_s": start_s + seconds})
     return run.finish("complete")
 
 
@@ -40,7 +42,7 @@ def test_rows_are_put_on_the_runs_own_time_axis(tmp_path: Path) -> None:
 def test_a_file_that_covers_a_part_says_how_much(tmp_path: Path) -> None:
     run_at(tmp_path, "one", FIRST_S - 2.5, seconds=4)
     (done,) = attach_sar(tmp_path, DATA / "recorded.json")
-    assert (done.covered_s, done.whole_s) == (2.5, 5.0)
+    assert (done.covered_s, done.whole_s) == (3.0, 5.5)
 
 
 def test_files_for_cpu_and_disk_are_joined_and_a_second_time_changes_nothing(tmp_path: Path) -> None:

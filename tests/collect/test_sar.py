@@ -44,12 +44,12 @@ def test_what_sadc_records_is_on_the_scale_of_what_is_sampled_beside_it(tmp_path
         begun = time.time()
         recorded.start()
         sampled.start()
-        process = recorded._process
+        process = recorded._child
         assert process is not None
         until_recorded(recorded, 2)
         rows, others = recorded.stop(), sampled.stop()
         ended = time.time()
-    assert process.poll() is not None
+    assert not process.alive
     assert recorded.trouble == ""
     assert all(begun - 1.1 < float(row["second"]) < ended for row in rows)
     idle = [float(row["cpu_idle_percent"]) + float(row["cpu_iowait_percent"]) for row in rows]
@@ -80,11 +80,11 @@ def test_a_recorder_that_does_not_stop_is_killed_and_named_and_its_samples_are_k
     monkeypatch.setattr(sar, "STOP_S", 0.3)
     collector = SarCollector(tmp_path / "sar.data")
     collector.start()
-    process = collector._process
-    assert process is not None
+    child = collector._child
+    assert child is not None
     until_recorded(collector, 1)
-    process.send_signal(signal.SIGSTOP)  # it does not hear SIGINT now
+    child.send_signal(signal.SIGSTOP)  # it does not hear SIGINT now
     rows = collector.stop()
-    assert process.returncode == -signal.SIGKILL
+    assert child.ended() == "killed by SIGKILL"
     assert collector.trouble == "sadc did not end within 0.3 s and was killed; its last seconds may be missing"
     assert len(rows) >= 1

@@ -193,7 +193,7 @@ def test_a_killed_helper_process_is_named_and_what_was_measured_is_kept(
 ) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", target="postgres")
     run.until_measured()
-    (helper,) = (p for p in run.command.family() if "tsbench.run.helper" in p.cmdline())
+    (helper,) = (p for p in run.command.family() if "bare.helper" in " ".join(p.cmdline()))
     helper.kill()
     run.stop_soon()
     code, status, summary = run.ended()

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import psutil
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 PATIENCE_S = 300.0
+MIDDLE = {"loading": ("load", 0.5), "checking": ("check", 1.0)}
+"""Phases, and the seconds after which they have certainly begun to send or ask."""
 SHORT = {"drive.duration": "1s", "load.window": "10m", "check.answers": "5"}
 """Settings of a resumed run, where the interrupted one had longer ones."""
 AGAIN, KEPT, STARTS_ANEW = "runs again, valid", "kept as it is", "nothing to resume"
@@ -57,7 +59,7 @@ class Fault:
 
     `act` makes it while the command runs. `says` are patterns that the command's one line must match, `validity` is the
     state in the cell's summary, also a pattern ("" if there must be none). `known` is why a row is not yet as
-    expected.
+    expected. `make test` carries out the `quick` ones, and resumes only those that are `quick_resumed`.
     """
 
     name: str
@@ -74,6 +76,10 @@ class Fault:
     """Ends the fault before the set is resumed."""
     resumed: str = AGAIN
     known: str = ""
+    holds: Callable[[Stand], None] = lambda stand: None
+    """Asserts what else must hold when the command has ended."""
+    quick: bool = False
+    quick_resumed: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,13 @@ class Stand:
         (found,) = self.place.glob("results/*/*.partial")
         return found
 
+    @property
+    def cell(self) -> dict[str, Any]:
+        """The only cell of the set's summary."""
+        (path,) = self.place.glob("results/*/summary.json")
+        (found,) = content(path)["cells"]
+        return dict(found)
+
     def endpoint(self) -> tuple[str, ...]:
         """Return the words that name the server, if it is ours."""
         if self.database.server is None:
@@ -161,11 +174,13 @@ class Stand:
             self._command.end()
 
     def until(self, moment: str) -> None:
-        """Wait for a phase of the run, or for `measured`: two seconds were recorded."""
+        """Wait for a phase of the run, the middle of one (MIDDLE), or `measured`: two recorded seconds."""
         if moment == "measured":
             self.command.until_measured()
         else:
-            self.command.until_phase(moment)
+            phase, seconds = MIDDLE.get(moment, (moment, 0.0))
+            self.command.until_phase(phase)
+            time.sleep(seconds)
 
     def served(self) -> psutil.Process:
         """Return the server's first process."""
@@ -258,6 +273,7 @@ def _examine(stand: Stand, fault: Fault, result: Result, *, resume: bool) -> Non
     if "Traceback" in stderr or stderr.count("\ntsbench:") > 1:
         result.wrong.append(f"more than one line: {stderr[-300:]}")
     result.wrong += [f"no '{pattern}'" for pattern in fault.says if not re.search(pattern, result.line)]
+    fault.holds(stand)
     if fault.code >= 0:  # what a killed tsbench leaves is deleted when the set is resumed
         result.left = left_behind(stand.place, command.process.pid)
     if resume:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tests.cli.support import failed_gates
 from tests.faults.bench import Skipped, Stand
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LOADING = ("--set", "load.window=3000h")
 CHECKING = ("--set", "drive.duration=3s", "--set", "check.answers=1000000")
+SETTLING = ("--set", "load.window=500h")
 """Settings with which a phase takes until the fault."""
 FIVE_SECONDS = ("--set", "drive.duration=5s")
 
@@ -49,12 +51,26 @@ def suspended(moment: str) -> Act:
 
     def act(stand: Stand) -> None:
         stand.until(moment)
-        head = stand.served()
-        for process in (head, *head.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                process.suspend()
+        suspend(stand)
 
     return act
+
+
+def suspend(stand: Stand) -> None:
+    for process in _family(stand):
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()
+
+
+def wake(stand: Stand) -> None:
+    for process in _family(stand):
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+
+
+def _family(stand: Stand) -> list[psutil.Process]:
+    head = stand.served()
+    return [head, *head.children(recursive=True)]
 
 
 def told(*numbers: signal.Signals, at: str) -> Act:
@@ -143,3 +159,30 @@ def refusing(stand: Stand) -> None:
     """Refuse every connection from the start."""
     assert stand.proxy is not None
     stand.proxy.refuse()
+
+
+# --- what must hold afterwards ----------------------------------------------------------------------------------------
+
+
+def some_measured(stand: Stand) -> None:
+    """Verify that the figures of what was measured before the fault are kept."""
+    assert stand.cell["measured"]["ops"]["write-1"]["count"] > 10
+
+
+def writes_counted(stand: Stand) -> None:
+    """Verify that the measured figures and the count of stored points are kept, although the checks broke off."""
+    some_measured(stand)
+    assert stand.cell["writes"]["stored"] == stand.cell["writes"]["acknowledged"]
+    assert stand.cell["size"] is None
+
+
+def gate_failed(gate: str, text: str) -> Act:
+    """Return an assertion that a gate failed with this text, beside figures that are kept."""
+
+    def holds(stand: Stand) -> None:
+        some_measured(stand)
+        assert text in failed_gates(stand.cell)[gate]
+        (run,) = stand.place.glob("results/*/*/ops.parquet")
+        assert run.exists()
+
+    return holds

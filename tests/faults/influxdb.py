@@ -21,6 +21,7 @@ from tests.faults.hands import (
     server,
     signalled,
     small_disk,
+    some_measured,
     suspended,
 )
 from tests.faults.proxy import Proxy
@@ -66,11 +67,12 @@ def _some_fail(name: str, act: Callable[[Stand], None], *says: str) -> Fault:
 
 FAULTS = (
     Fault("server killed in the measurement", signalled(server, signal.SIGKILL, "measured"),
-          (DIED, r"killed by SIGKILL"), validity="valid"),
+          (DIED, r"killed by SIGKILL"), validity="valid", quick=True),
     Fault("server killed in the checks", signalled(server, signal.SIGKILL, "check"),
           (DIED, r"killed by SIGKILL"), validity="valid", words=CHECKING),
-    Fault("server suspended in the checks", suspended("check"), (r"answers could not be checked", r"timeout\.check=2s"),
-          words=(*CHECKING, *limits(check=1, connect=2)), resumed=KEPT),
+    Fault("server suspended in the checks", suspended("checking"),
+          (r"answers could not be checked", r"--set timeout\.check=4s", r'FROM "cpu"'),
+          words=(*CHECKING, *limits(check=2, connect=5)), resumed=KEPT, holds=some_measured, quick=True),
     Fault("disk full in the load", nothing, (r"no space left|No space left|disk full",),
           words=LOADING, before=small_disk("20m")),
     Fault("database dropped by somebody else in the measurement", _influxql("measured", "DROP DATABASE tsbench"),
@@ -91,7 +93,7 @@ FAULTS = (
     Fault("answers later than the limit", behaves("measured", lambda: proxy.Delay(2.5)),
           (r"timeout|no answer|could not be reached",), validity="valid", words=IMPATIENT, at="proxied"),
     Fault("answers cut in the middle", behaves("measured", proxy.Cut), (r"could not be reached any more",),
-          validity="valid", words=IMPATIENT, at="proxied"),
+          validity="valid", words=IMPATIENT, at="proxied", quick=True),
     Fault("garbage in place of answers", behaves("measured", lambda: proxy.Replace(b"SSH-2.0-OpenSSH_9.2\r\n")),
           (r"could not be reached any more|protocol|HTTP",), validity="valid", words=IMPATIENT, at="proxied"),
     _some_fail("HTTP 500 for writes", _answers("500 Internal Server Error", b'{"error":"engine is closed"}'),
@@ -112,5 +114,5 @@ FAULTS = (
     Fault("lie: writes stored twice, which is idempotent here", behaves("measure", lambda: proxy.Twice(proxy.writes)),
           code=0, validity="valid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: the answers of another query", behaves("measure", lambda: proxy.Replay(proxy.queries)),
-          (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
+          (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT, quick=True),
 )  # fmt: skip

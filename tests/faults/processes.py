@@ -52,13 +52,13 @@ def _new_encoder(stand: Stand) -> None:
     """Kill the encoder as soon as it was started."""
     stand.until("measure")
     stand.command.wait_until(
-        lambda: [one for one in stand.command.family() if any("run.encoder" in word for word in one.cmdline())]
+        lambda: [one for one in stand.command.family() if any("feed.encoder" in word for word in one.cmdline())]
     )
     _encoder(stand).kill()
 
 
 def _encoder(stand: Stand) -> psutil.Process:
-    return next(child for child in stand.command.family() if any("run.encoder" in word for word in child.cmdline()))
+    return next(child for child in stand.command.family() if any("feed.encoder" in word for word in child.cmdline()))
 
 
 def _sadc(stand: Stand) -> psutil.Process:
@@ -100,7 +100,7 @@ def _histograms_damaged(stand: Stand) -> None:
 FAULTS = (
     Fault(
         "load process killed (SIGKILL)", signalled(_load, signal.SIGKILL, "measured"),
-        (r"the load process was killed by SIGKILL", r"for lack of memory"),
+        (r"the load process was killed by SIGKILL", r"for lack of memory"), quick=True, quick_resumed=True,
     ),
     Fault(
         "load process crashes (SIGSEGV)", signalled(_load, signal.SIGSEGV, "measured"),
@@ -108,7 +108,7 @@ FAULTS = (
     ),
     Fault(
         "load process told to end (SIGTERM)", signalled(_load, signal.SIGTERM, "measured"),
-        (r"the load process ended after \d+ of 60 s: somebody sent it SIGTERM",),
+        (r"the load process ended after \d+ of 60 s: somebody sent it SIGTERM",), quick=True,
     ),
     Fault(
         "load process suspended (SIGSTOP)", signalled(_load, signal.SIGSTOP, "measured"),
@@ -119,7 +119,7 @@ FAULTS = (
     Fault(
         "1 of 2 workers crashes (SIGSEGV)", signalled(_worker, signal.SIGSEGV, "measured"),
         (r"1 of 2 workers ended early: worker-", r"killed by SIGSEGV"),
-        validity="invalid", words=TWO_PROCESSES, resumed=KEPT,
+        validity="invalid", words=TWO_PROCESSES, resumed=KEPT, quick=True,
     ),
     Fault(
         "1 of 2 workers suspended (SIGSTOP)", signalled(_worker, signal.SIGSTOP, "measured"),
@@ -142,7 +142,8 @@ FAULTS = (
     Fault("Ctrl-C in the measurement", told(signal.SIGINT, at="measured"), (r"interrupted", r"--resume"), code=130),
     Fault("Ctrl-C in the checks", told(signal.SIGINT, at="check"), (r"interrupted", r"--resume"),
           code=130, words=CHECKING),
-    Fault("SIGTERM in the measurement", told(signal.SIGTERM, at="measured"), (r"interrupted", r"--resume"), code=130),
+    Fault("SIGTERM in the measurement", told(signal.SIGTERM, at="measured"), (r"interrupted", r"--resume"), code=130,
+          quick=True),
     Fault("SIGHUP in the load", told(signal.SIGHUP, at="load"), (r"interrupted", r"--resume"),
           code=130, words=LOADING),
     Fault("tsbench killed (SIGKILL) in the load", told(signal.SIGKILL, at="load"),
@@ -154,7 +155,7 @@ FAULTS = (
     Fault("histograms damaged in the measurement", _histograms_damaged,
           (r"what the load processes recorded is damaged", r"hlog"), words=FIVE_SECONDS),
     Fault("disk full in the load", nothing, (r"disk full", r"free some room", r"--out"),
-          words=("--set", "load.window=100h"), before=small_disk("6m")),
+          words=("--set", "load.window=100h"), before=small_disk("6m"), quick=True),
     Fault("disk full in the measurement", disk_full("measured"), (r"disk full|No space left",),
           words=FIVE_SECONDS, before=small_disk("20m"), cure=room),
     Fault("disk full in the checks", disk_full("check"), (r"disk full|No space left",),

@@ -32,6 +32,20 @@ def _locked(moment: str) -> Callable[[Stand], None]:
     return act
 
 
+def _read_on(stand: Stand) -> None:
+    """Hold the write-ahead log by a transaction that has read."""
+    stand.until("measure")
+    with _other(stand) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM cpu").fetchall()
+        stand.command.wait(PATIENCE_S)
+
+
+def _size_unknown(stand: Stand) -> None:
+    assert stand.cell["validity"]["checks"]["answers"]["state"] == "valid"
+    assert stand.cell["size"] is None
+
+
 def _sql(text: str, moment: str) -> Callable[[Stand], None]:
     def act(stand: Stand) -> None:
         stand.until(moment)
@@ -68,8 +82,11 @@ FAULTS = (
           words=IMPATIENT, at="own", resumed=KEPT),
     Fault("file locked by another process in the load", _locked("load"), (r"locked", r"own\.db", r"timeout\.load"),
           words=("--set", "load.window=100h", *limits(load=1)), at="own"),
+    Fault("file read by another process until the end", _read_on,
+          (r"the size of the data is not known", r"settling", r"--set timeout\.settle=10s"),
+          words=limits(settle=5), at="own", resumed=KEPT, holds=_size_unknown, quick=True),
     Fault("file damaged by another process in the measurement", _damaged, (r"malformed|damaged",),
-          words=FIVE_SECONDS, at="own", cure=_no_longer, resumed=KEPT),
+          words=FIVE_SECONDS, at="own", cure=_no_longer, resumed=KEPT, quick=True, quick_resumed=True),
     Fault("file deleted in the measurement", _deleted, (r"own\.db|no such table|stored",),
           words=FIVE_SECONDS, at="own", resumed=KEPT),
     Fault("file that is no database", nothing, (r"own\.db", r"not a database"),

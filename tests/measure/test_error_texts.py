@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tsbench.measure.error_texts import MOST_TEXTS, OTHERS, ErrorTexts
+from tsbench.results.limits import LIMITS
 
 
 def test_of_too_many_different_texts_the_others_are_counted_together() -> None:
@@ -25,3 +26,13 @@ def test_the_most_common_texts_come_first_and_none_is_lost() -> None:
     assert list(texts.most_common().items()) == [("b", 3), ("c", 2), ("a", 1)]
     assert list(texts.most_common(1).items()) == [("b", 3), (OTHERS, 3)]
     assert ErrorTexts().most_common() == {}
+
+
+def test_a_long_text_fits_into_a_key_of_a_file_and_counts_of_many_processes_stay_few() -> None:
+    texts = ErrorTexts()
+    texts.add(ValueError("x" * 100_000 + "\x1b[31m\n"))
+    ((text, count),) = texts.most_common().items()
+    assert (len(text), text.isprintable(), count) == (LIMITS.json_key, True, 1)
+    merged = ErrorTexts({f"no series {number}": 1 for number in range(50 * MOST_TEXTS)}).most_common()
+    assert len(merged) == MOST_TEXTS + 1
+    assert sum(merged.values()) == 50 * MOST_TEXTS

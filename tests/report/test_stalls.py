@@ -58,7 +58,7 @@ def stalled(tmp_path: Path) -> Path:
         for second, value in enumerate(column, -5)
     ]
     (run / "process").mkdir(exist_ok=True)
-    write_json(run / "process/clock.json", {"start_s": 0.0, "end_s": 20.0})
+    write_json(run / "process/clock.json", {"go_s": 0, "start_s": 0, "end_s": 20})
     write_rows(run, "counters", rows)
     return results
 

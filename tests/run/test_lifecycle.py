@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,14 +15,17 @@ import pytest
 
 from tests.cli.support import failed_gates
 from tests.drive.support import Quiet, document
+from tsbench.drive.bare.helper import carry_out
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
+from tsbench.results.process import MASTER, TIMES, MasterReport, Times
 from tsbench.results.rundir import write_json
-from tsbench.run.helper import Channel, carry_out
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
+from tsbench.servers.base import Server
+from tsbench.servers.children import Channel
 from tsbench.targets.base import Access, Driver, KeepsAll
 from tsbench.targets.memory.schemas import KEEP
 from tsbench.targets.memory.session import MemorySession, Store
@@ -118,7 +122,7 @@ class LoggedTarget(KeepsAll):
         return LoggedSession(self._log, self._store)
 
 
-class LoggedServer:
+class LoggedServer(Server):
     endpoint = "nowhere"
 
     def __init__(self, log: Log, *, dies: bool = False) -> None:
@@ -194,8 +198,8 @@ def leave_an_op(directory: Path) -> None:
     recorder = Recorder(directory, "local", start_ns=now_s * 10**9)
     recorder.op("raw-one", due_ns=now_s * 10**9, end_ns=now_s * 10**9 + 10**6, service_ns=10**6, outcome=Outcome.OK)
     recorder.close()
-    write_json(directory / "process/clock.json", {"go_s": now_s, "start_s": now_s, "end_s": now_s + 1})
-    write_json(directory / "process/locust.json", {"requests": 1, "failures": 0, "users": 1})
+    write_json(directory / TIMES, asdict(Times(now_s, now_s, now_s + 1)))
+    write_json(directory / MASTER, asdict(MasterReport(1, 0, 1, 1, 1, [])))
 
 
 def run_from_locust(spec: RunSpec, results: Path, log: Log, server: LoggedServer) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,8 @@ from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, cell, parts_of
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.locust_process import end
-from tsbench.servers.base import hurry, put_away
+from tsbench.servers.base import kill_processes, stop_and_delete
+from tsbench.servers.children import Child
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import ServerProcess
 
@@ -72,8 +72,8 @@ def test_an_interrupt_while_a_server_stops_kills_it_and_still_deletes_its_data(t
     log = Log()
     server = Deaf(log)
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), Deferral(lambda: hurry(server)):
-        put_away(server, None)
+    with pytest.raises(KeyboardInterrupt), Deferral(lambda: kill_processes(server)):
+        stop_and_delete(server, None)
     assert time.monotonic() - began < 50  # without the interrupt it is waited for a minute
     assert log == ["server.remove"]
     assert not process.alive()
@@ -95,9 +95,8 @@ def test_an_interrupt_during_a_runs_cleanup_leaves_no_data(tmp_path: Path, fail:
 def test_an_interrupt_while_load_processes_end_kills_all_of_them() -> None:
     forking = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); {DEAF}"
     command = [sys.executable, "-u", "-c", forking]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
-    assert child.stdout is not None
-    with child.stdout as said:
+    child = Child(command, talk=True)
+    with os.fdopen(os.dup(child.incoming), "rb") as said:
         assert [said.readline().strip(), said.readline().strip()] == [b"deaf", b"deaf"]
         family = [psutil.Process(child.pid), *psutil.Process(child.pid).children()]
         interrupt_soon(1.0)
@@ -107,3 +106,4 @@ def test_an_interrupt_while_load_processes_end_kills_all_of_them() -> None:
     assert time.monotonic() - began < 300
     _, alive = psutil.wait_procs(family, timeout=60)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+    child.close()

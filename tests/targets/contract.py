@@ -25,6 +25,7 @@ from tests.targets.contract_base import ALL, Action, Alteration, ContractBase, P
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.check.stored_rows import Flaw
 from tsbench.collect.counters import Counting
+from tsbench.drive.feed.encoder import Inbox, framed
 from tsbench.errors import UserMistake
 from tsbench.model import (
     Batch,
@@ -43,7 +44,6 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.model import Kind as FieldKind
-from tsbench.run.encoder import Inbox, framed
 from tsbench.targets.base import Access, Operation, Schema, Session, Statement, Target, Unsupported
 from tsbench.targets.registry import TARGETS
 from tsbench.units import format_time

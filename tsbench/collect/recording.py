@@ -14,7 +14,8 @@ from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake, missing, typed_line
 from tsbench.results.manifest import Manifest
 from tsbench.results.panels import FILE as PANELS_FILE
-from tsbench.results.reading import TABLES, damaged, keeps_tables
+from tsbench.results.process import TIMES, Times, read_as
+from tsbench.results.reading import TABLES, keeps_tables
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
 from tsbench.text import listed
 from tsbench.units import NS_PER_S, format_time
@@ -85,7 +86,7 @@ def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]
         return
     from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
-    zero_s = run.read_json("process/clock.json")["start_s"] if run.has("process/clock.json") else 0.0
+    zero_s = read_as(run / TIMES, Times).start_s if run.has(TIMES) else 0.0
     write_parquet(_frame(name, rows, zero_s), run / f"{name}.parquet")
 
 
@@ -163,13 +164,10 @@ def _attach(run: RunDir, clock: tuple[float, float, float], rows: Sequence[Row])
 
 def _clock(run: RunDir) -> tuple[float, float, float] | None:
     """Return the start of the load, and start and end of the measured window; None if nothing was measured."""
-    if not run.has("process/clock.json"):
+    if not run.has(TIMES):
         return None
-    clock = run.read_json("process/clock.json")
-    if clock.get("start_s") is None or clock.get("end_s") is None:
-        raise damaged(run / "process/clock.json", "it has no window")
-    start_s, end_s = float(clock["start_s"]), float(clock["end_s"])
-    return float(clock.get("go_s") or start_s), start_s, end_s
+    times = read_as(run / TIMES, Times)
+    return times.go_s, times.start_s, times.end_s
 
 
 def _covered_s(rows: Sequence[Row], begin_s: float, end_s: float) -> float:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.collect import sadf
 from tsbench.errors import UserMistake
-from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.servers.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,7 @@ class SarCollector:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self.trouble = ""
 
     def start(self) -> None:
@@ -44,34 +43,21 @@ class SarCollector:
         program = recorder()
         if program is None:
             return
-        self._process = subprocess.Popen(
-            [program, "1", str(self._file)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - one system call, prepared before the fork
-        )
+        quiet = subprocess.DEVNULL
+        self._child = Child([program, "1", str(self._file)], stdout=quiet, stderr=quiet)
 
     def stop(self) -> Sequence[Row]:
         """Stop recording and return the rows; the file remains."""
-        if self._process is None:
+        if self._child is None:
             return []
-        ended = self._process.poll()
-        if ended is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                with suppress(subprocess.TimeoutExpired):  # one that waits for a broken disk never ends
-                    self._process.wait(STOP_S)
-                self.trouble = f"sadc did not end within {STOP_S:g} s and was killed; its last seconds may be missing"
-        if ended is not None:
-            self.trouble = f"sadc ended early ({how_it_ended(ended)}); the seconds after that are missing"
+        ended = self._child.ended()
+        if ended:
+            self.trouble = f"sadc ended early ({ended}); the seconds after that are missing"
+        elif not self._child.end(signal.SIGINT, within_s=STOP_S):
+            self.trouble = f"sadc did not end within {STOP_S:g} s and was killed; its last seconds may be missing"
         try:
             return sadf.read(self._file)
         except UserMistake as mistake:
-            early = f" (it ended early: {how_it_ended(ended)})" if ended is not None else ""
+            early = f" (it ended early: {ended})" if ended else ""
             self.trouble = f"sar recorded nothing that can be read{early}: {mistake}"
             return []

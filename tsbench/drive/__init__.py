@@ -7,7 +7,7 @@ The two names are imported lazily: importing locust patches the whole process fo
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tsbench.drive.standalone_run import standalone
+    from tsbench.drive.bare.standalone import standalone
     from tsbench.drive.user import TimeSeriesUser
 
 __all__ = ["TimeSeriesUser", "standalone"]
@@ -15,7 +15,7 @@ __all__ = ["TimeSeriesUser", "standalone"]
 
 def __getattr__(name: str) -> Any:
     if name == "standalone":
-        from tsbench.drive.standalone_run import standalone
+        from tsbench.drive.bare.standalone import standalone
 
         return standalone
     if name == "TimeSeriesUser":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,16 @@ from gevent.lock import RLock
 from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.drive import locust_internals
-from tsbench.drive.asked_queries import may_write
+from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.cluster.clocks import Timebase
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.due_times import Clock
-from tsbench.drive.load_process import LoadProcess, Share
+from tsbench.drive.load_process import LoadProcess
 from tsbench.drive.locust_stats import LocustStats, UserCounts
-from tsbench.drive.settling_watch import FILE, SettlingWatch
+from tsbench.drive.settling_watch import SettlingWatch
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
+from tsbench.results.process import MASTER, TIMES, WARMUP, MasterReport, Share, Times
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
 from tsbench.targets.op_context import caused_line
@@ -57,7 +59,7 @@ class Coordinator:
     def __init__(self, environment: Environment, plan: Callable[[Environment], RunPlan]) -> None:
         self.environment = environment
         self.process: LoadProcess | None = None
-        self.tally = LocustStats(environment)
+        self.locust_stats = LocustStats(environment)
         self.began: list[Callable[[LoadProcess], None]] = []
         self.running: list[Callable[[int], None]] = []
         """Callback when it is known when a test's users begin to work (epoch ns); not in a worker."""
@@ -65,11 +67,11 @@ class Coordinator:
         """Callback when a test has ended, with the reason if its files are not complete."""
         self.failed: list[Callable[[str], None]] = []
         """Callback when a test could not begin, with the reason."""
-        self.trouble = ""
+        self.start_error = ""
         """Reason why the last test could not begin, "" if it could."""
         self.end_s: int | None = None
         """End of the last test's measured window in epoch seconds, once it is known."""
-        self.patient = False
+        self.keeps_running = False
         """True if the process continues after such a test: the user of a web UI can correct its start form."""
         self._plan = plan
         self._run: RunPlan | None = None
@@ -83,8 +85,8 @@ class Coordinator:
         locust_internals.parse_defaults_once()
         locust_internals.sleep_once()
         runner = environment.runner
-        self._team = MasterProtocol(runner, self.user_started) if isinstance(runner, MasterRunner) else None
-        self._member = WorkerProtocol(runner, self) if isinstance(runner, WorkerRunner) else None
+        self._master = MasterProtocol(runner, self.user_started) if isinstance(runner, MasterRunner) else None
+        self._worker = WorkerProtocol(runner, self) if isinstance(runner, WorkerRunner) else None
         events = environment.events
         events.test_start.add_listener(self._on_test_start)
         events.spawning_complete.add_listener(self._on_spawning_complete)
@@ -116,32 +118,32 @@ class Coordinator:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _on_test_start(self, **_: Any) -> None:
-        self.trouble = ""
+        self.start_error = ""
         try:
-            if self._member is not None:
-                self._expect_share(self._member)
+            if self._worker is not None:
+                self._expect_share(self._worker)
                 return
             self.process, self._clock, self._stopped_ns, self._unrecorded = None, None, None, ""
             self.end_s = None
             self._drained.clear()
             run = self._run = self._plan(self.environment)
-            if self._team is not None:
-                self._team.share_out(run)
+            if self._master is not None:
+                self._master.share_out(run)
             else:
-                own = Share(_LOCAL, 0, 1, tuple(range(run.spec.world.spec().streams)))
+                own = Share(_LOCAL, 0, 1, run.spec.world.spec().streams)
                 self.begin(run.spec, run.endpoint, run.directory, own, 0)
             if not run.timed:
                 gevent.spawn(self._await_first_user, run)
         except Exception as error:  # noqa: BLE001 - Locust would log a traceback and go on without us
             self._give_up(caused_line(error), code=2 if isinstance(error, UserMistake) else 1)
-            if self._goes_on:
+            if self._survives:
                 raise gevent.GreenletExit from None  # quietly: this greenlet would start users without a run
 
     def user_started(self) -> None:
         """Start the clock of a test that begins with its first user, on whichever worker that is."""
         run = self._run
-        if self._member is not None:
-            self._member.user_started()
+        if self._worker is not None:
+            self._worker.user_started()
         elif run is not None and not run.timed and self._clock is None:
             self._start_clock(run)
 
@@ -156,9 +158,9 @@ class Coordinator:
                 return
 
     @property
-    def _goes_on(self) -> bool:
+    def _survives(self) -> bool:
         """True if this process survives a test that cannot begin; one with --autostart does not."""
-        return self.patient and self._member is None and gevent.getcurrent().parent is not None
+        return self.keeps_running and self._worker is None and gevent.getcurrent().parent is not None
 
     def abandon(self) -> None:
         """End a test that is being prepared, before any of its users has been started."""
@@ -166,10 +168,10 @@ class Coordinator:
         self.close_process()
         self.process = self._run = None
 
-    def _expect_share(self, member: WorkerProtocol) -> None:
-        if member.has_share or self.patient:  # a patient one's master could not begin either and has said why
+    def _expect_share(self, worker: WorkerProtocol) -> None:
+        if worker.has_share or self.keeps_running:  # with a web UI the master reports the error
             return
-        if not member.unable:
+        if not worker.unable:
             raise UserMistake("this worker joined after the run had begun, so that no streams are left for it")
         gevent.spawn(self._runner.quit)
 
@@ -178,13 +180,13 @@ class Coordinator:
 
         The master then ends the test, and its request to quit may come before a test has begun in this worker.
         """
-        if not self.patient:
+        if not self.keeps_running:
             logger.error("tsbench: this worker cannot take part: %s", reason)
             self.environment.process_exit_code = 2
 
     def _give_up(self, reason: str, *, code: int) -> None:
         """End a test that could not begin."""
-        self.trouble, self._run = reason, None
+        self.start_error, self._run = reason, None
         for listener in self.failed:
             listener(reason)
         # A load shape would try again and again.
@@ -199,7 +201,7 @@ class Coordinator:
     def _end_early(self, reason: str, code: int, stop: Callable[[], None]) -> None:
         """Log the reason and call `stop`, or end the process with the exit code if it does not survive the test."""
         logger.error("tsbench: %s", reason)
-        if self._goes_on:
+        if self._survives:
             gevent.spawn(stop)
             return
         self.environment.process_exit_code = code
@@ -215,32 +217,32 @@ class Coordinator:
     def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Prepare this process's share of a run: make its first payloads and its files."""
         self.close_process()  # left by a test that another worker could not take part in
-        process = self.process = LoadProcess(spec, share, endpoint, directory, Timebase(clock_offset_ns))
-        process.failed = self._cannot_record
+        timebase = Timebase(clock_offset_ns)
+        process = self.process = LoadProcess(spec, share, endpoint, directory, timebase, self._cannot_record)
         if not spec.op and may_write(self.environment.user_classes):  # the tasks of a bare locustfile
             process.feed.begin()
-        self.tally.start()
+        self.locust_stats.start()
         if spec.drive.finds_steady_state:
-            process.report_rate(self._report_rate)
-        process.drained.rawlink(lambda _: self._tell_drained())
+            process.files.report_rate(self._report_rate)
+        process.drained.rawlink(lambda _: self._report_drained())
         for listener in self.began:
             listener(process)
 
     def _report_rate(self, counts: list[tuple[int, int]], through_s: int) -> None:
-        if self._member is not None:
-            self._member.report_rate(counts, through_s)
+        if self._worker is not None:
+            self._worker.report_rate(counts, through_s)
         elif self._watch is not None:
             self._watch.add(_LOCAL, counts, through_s)
 
-    def _tell_drained(self) -> None:
-        if self._member is not None:
-            self._member.drained()
+    def _report_drained(self) -> None:
+        if self._worker is not None:
+            self._worker.drained()
         else:
             self._drained.set()
 
     def _on_spawning_complete(self, **_: Any) -> None:
         run = self._run
-        if self._member is None and run is not None and run.timed and self._clock is None:
+        if self._worker is None and run is not None and run.timed and self._clock is None:
             self._start_clock(run)
 
     def _start_clock(self, run: RunPlan) -> None:
@@ -258,8 +260,8 @@ class Coordinator:
             listener(go_ns)
         if run.spec.drive.finds_steady_state:
             self._watch = SettlingWatch(go_ns // NS_PER_S + 1, run.spec.drive.duration // NS_PER_S)
-            if self._team is not None:
-                self._team.watch = self._watch
+            if self._master is not None:
+                self._master.watch = self._watch
             gevent.spawn(self._measure_when_settled, run, clock, self._watch)
         elif clock.end_ns is not None:
             gevent.spawn(self._end_in_time, run, clock.end_ns)
@@ -268,8 +270,8 @@ class Coordinator:
         """Let the measured window of all processes begin at an epoch second."""
         end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
         clock = self._clock = Clock(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
-        if self._team is not None:
-            self._team.go(clock)
+        if self._master is not None:
+            self._master.go(clock)
         self.go(clock)
         return clock
 
@@ -282,13 +284,13 @@ class Coordinator:
                 return
             if self._stopped_ns is not None:
                 return
-            settled = watch.has_settled(self._team.present() if self._team is not None else {_LOCAL})
+            settled = watch.has_settled(self._master.present() if self._master is not None else {_LOCAL})
         start_s = -(-(epoch_ns() + LEAD_NS) // NS_PER_S) if settled else clock.start_ns // NS_PER_S
         clock = self._set_clock(run, clock.go_ns, min(start_s, clock.start_ns // NS_PER_S))
         warmup_s, limit_s = (clock.start_ns - clock.go_ns) / NS_PER_S, run.spec.drive.longest_warmup / NS_PER_S
         try:
-            found = watch.to_json(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
-            write_json(run.directory / "process" / FILE, found)
+            found = watch.ended(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
+            write_json(run.directory / WARMUP, asdict(found))
         except Broken as error:
             self._cannot_record(str(error))
             return
@@ -297,7 +299,7 @@ class Coordinator:
 
     @property
     def _all_drained(self) -> Event:
-        return self._drained if self._team is None else self._team.drained
+        return self._drained if self._master is None else self._master.drained
 
     def go(self, clock: Clock) -> None:
         """Start the clock of this process."""
@@ -327,8 +329,8 @@ class Coordinator:
         with self._stopping:  # a second call waits for the first one
             first = self._stopped_ns is None
             self._stopped_ns = self._stopped_ns or epoch_ns()
-            if first and self._team is not None and self._run is not None:
-                self._team.stop(self._run)
+            if first and self._master is not None and self._run is not None:
+                self._master.stop(self._run)
             self.close_process()
 
     def close_process(self) -> None:
@@ -339,14 +341,14 @@ class Coordinator:
                 return
             process.quiesce()
             for op in process.abandon():
-                self.tally.add(*op)
-            self.tally.stop()
+                self.locust_stats.add(*op)
+            self.locust_stats.stop()
             process.close()
 
     def _on_test_stop(self, **_: Any) -> None:
         self.process = None
         run, self._run = self._run, None
-        if run is None or self.trouble:  # also a master or a single process whose test could not begin
+        if run is None or self.start_error:  # also a master or a single process whose test could not begin
             return
         try:
             if self._clock is not None:
@@ -361,22 +363,12 @@ class Coordinator:
         """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
         end_ns = min(clock.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
         self.end_s = max(end_ns, clock.start_ns + NS_PER_S) // NS_PER_S
-        times = {
-            "go_s": clock.go_ns / NS_PER_S,
-            "start_s": clock.start_ns // NS_PER_S,
-            "end_s": self.end_s,
-            "stopped_s": stopped_ns / NS_PER_S,
-        }
-        write_json(run.directory / "process" / "clock.json", times)
-        runner = self._runner
-        total = runner.stats.total
-        counts = {
-            "requests": total.num_requests,
-            "failures": total.num_failures,
-            **self._users.to_json(runner.target_user_count),
-            "shares": self._team.shares if self._team is not None else [],
-        }
-        write_json(run.directory / "process" / "locust.json", counts)
+        times = Times(clock.go_ns / NS_PER_S, clock.start_ns // NS_PER_S, self.end_s, stopped_ns / NS_PER_S)
+        write_json(run.directory / TIMES, asdict(times))
+        total, users = self._runner.stats.total, self._users.totals(self._runner.target_user_count)
+        workers = self._master.workers if self._master is not None else []
+        report = MasterReport(total.num_requests, total.num_failures, *users, workers)
+        write_json(run.directory / MASTER, asdict(report))
 
 
 _coordinators: dict[int, Coordinator] = {}

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from gevent.event import Event
+
 from tsbench.drive.fine_timer import FineTimer
 from tsbench.measure.pacing import Arrivals, Stripe
+from tsbench.results.process import Schedule
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -27,21 +30,6 @@ class Clock:
     go_ns: int
     start_ns: int
     end_ns: int | None
-
-
-@dataclass(slots=True)
-class Schedule:
-    """Counts of an open loop's measured arrivals by how they ended; `scheduled` = done + late + dropped + unfinished.
-
-    `generator_late` counts late ones that had a session in time: the load process itself woke up late.
-    """
-
-    scheduled: int = 0
-    done: int = 0
-    late: int = 0
-    generator_late: int = 0
-    dropped: int = 0
-    unfinished: int = 0
 
 
 @dataclass(slots=True)
@@ -80,7 +68,9 @@ class DueTimes:
         self._drive, self._seed = spec.drive, spec.world.seed
         self._timebase, self._drained = timebase, drained
         self._timer = FineTimer()
-        self._clock: Clock | None = None
+        self.clock: Clock | None = None
+        """The measured window, once the run has begun; the one of a closed loop may be moved."""
+        self._started = Event()
         self._stripe: Stripe | None = None
         self._waiting: dict[int, int] = {}
         self._begun: dict[int, int] = {}
@@ -95,15 +85,18 @@ class DueTimes:
 
     def begin(self, clock: Clock, index: int, of: int) -> None:
         """Start the schedule as process `index` of `of`."""
-        self._clock = clock
+        self.clock = clock
         if self._drive.loop == "open" and self._drive.rate is not None:
             length = None if clock.end_ns is None else clock.end_ns - clock.go_ns
             arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._seed, length)
             self._stripe = Stripe(arrivals, index=index, of=of)
+        self._started.set()
 
-    def measure(self, clock: Clock) -> None:
-        """Move the measured window of a closed loop."""
-        self._clock = clock
+    def wait_for_go(self) -> None:
+        """Block the calling user until the run begins."""
+        self._started.wait()
+        while self.clock is not None and self._timebase.now_ns() < self.clock.go_ns:
+            self.sleep_until_ns(self.clock.go_ns)  # again if gevent's timer ends early, where that is used
 
     def stop(self) -> None:
         """Stop assigning turns: from now on `wait` returns False."""
@@ -113,7 +106,7 @@ class DueTimes:
         """Wait until the user's next op is due and set its turn. Return False if the schedule or the run has ended."""
         if self._is_stopping:
             return False
-        if self._stripe is None or self._clock is None:
+        if self._stripe is None or self.clock is None:
             turn.due_ns, turn.next_ns = turn.next_ns or perf_counter_ns() + self._timebase.origin_ns, 0
             return True
         since_go_ns = self._stripe.take()
@@ -121,8 +114,8 @@ class DueTimes:
             self._is_exhausted = True
             self._look_for_the_end()
             return False
-        turn.due_ns = due_ns = self._clock.go_ns + since_go_ns
-        is_measured = due_ns >= self._clock.start_ns
+        turn.due_ns = due_ns = self.clock.go_ns + since_go_ns
+        is_measured = due_ns >= self.clock.start_ns
         self.schedule.scheduled += is_measured
         _add(self._waiting, due_ns, 1)
         self.sleep_until_ns(due_ns)
@@ -162,7 +155,7 @@ class DueTimes:
         not ready before; that does not make the encoder too slow.
         """
         now_ns = self._timebase.now_ns()
-        measured_ns = now_ns if self._clock is None else self._clock.start_ns
+        measured_ns = now_ns if self.clock is None else self.clock.start_ns
         if not is_first:
             self.payload_wait_ns += max(0, now_ns - max(since_ns, measured_ns))
         if self._stripe is None:
@@ -179,10 +172,10 @@ class DueTimes:
 
     def ended(self, turn: Turn, started_ns: int) -> None:
         """Count a measured arrival that has ended: as late if it began too long after it was due, else as done."""
-        if self._stripe is None or self._clock is None:
+        if self._stripe is None or self.clock is None:
             return
         _add(self._begun, turn.due_ns, -1)
-        if turn.due_ns >= self._clock.start_ns:
+        if turn.due_ns >= self.clock.start_ns:
             self.schedule.unfinished -= 1
             if started_ns - turn.due_ns > self._drive.late_after:
                 self.schedule.late += 1
@@ -204,17 +197,17 @@ class DueTimes:
         """
         self._timer.close()
         now_ns = self._timebase.now_ns()
-        if self._stripe is None or self._clock is None:
+        if self._stripe is None or self.clock is None:
             return [], now_ns
-        until_ns = min(now_ns, self._clock.end_ns or now_ns)
-        left = list(self._left(self._stripe, self._clock, until_ns))
+        until_ns = min(now_ns, self.clock.end_ns or now_ns)
+        left = list(self._left(self._stripe, self.clock, until_ns))
         self.schedule.scheduled += len(left)
         left += self._measured(self._waiting)
         self.schedule.dropped = len(left)
         return [*left, *self._measured(self._begun)], until_ns
 
     def _measured(self, counts: Mapping[int, int]) -> list[int]:
-        start_ns = self._clock.start_ns if self._clock is not None else 0
+        start_ns = self.clock.start_ns if self.clock is not None else 0
         return [due_ns for due_ns, count in counts.items() if due_ns >= start_ns for _ in range(count)]
 
     def _left(self, stripe: Stripe, clock: Clock, until_ns: int) -> Iterator[int]:

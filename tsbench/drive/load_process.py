@@ -1,34 +1,26 @@
-"""One load process's share of a run: its streams, its sessions' calls, its clock and its files."""
+"""One load process's share of a run: the ops of its sessions, from its queue of writes into its files."""
 
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import time
+from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple
 
-import gevent
 from gevent.event import Event
 
-from tsbench.drive.answer_sample import AnswerSample
 from tsbench.drive.due_times import Clock, DueTimes, Turn
-from tsbench.drive.first_ops import FirstOps
+from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.greenlet_waiter import GreenletWaiter
-from tsbench.drive.loop_monitor import LoopMonitor
-from tsbench.drive.payload_queue import PayloadQueue, Write
+from tsbench.drive.process_files import ProcessFiles
 from tsbench.drive.session_calls import Timed, caller_for
-from tsbench.drive.settling_watch import SucceededOps
-from tsbench.measure.error_texts import ErrorTexts
-from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported, require_driver
 from tsbench.targets.registry import get as get_target
-from tsbench.units import NS_PER_S, format_duration
+from tsbench.units import format_duration
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -38,6 +30,7 @@ if TYPE_CHECKING:
     from tsbench.drive.cluster.clocks import Timebase
     from tsbench.model import Rows, WriteMode
     from tsbench.net.stamps import Arrival
+    from tsbench.results.process import Share
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Session
 
@@ -56,23 +49,6 @@ TIMEOUT = "timeout"
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The part of a run that a process does: it is process `index` of `of`, and the only writer of its streams."""
-
-    name: str
-    index: int
-    of: int
-    streams: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class _State:
-    asked: dict[str, int] = field(default_factory=dict)
-    failures: ErrorTexts = field(default_factory=ErrorTexts)
-    unconnected: ErrorTexts = field(default_factory=ErrorTexts)
-
-
 class LoadProcess:
     """One process's share of a run: the streams, clock and files that all of its users have in common.
 
@@ -80,71 +56,53 @@ class LoadProcess:
     ----------
     directory
         The run directory; files named after the process are written below it.
+    failed
+        Callback when writes can no longer be encoded, or results recorded, with the reason.
     """
 
-    def __init__(self, spec: RunSpec, share: Share, endpoint: str, directory: Path, timebase: Timebase) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        share: Share,
+        endpoint: str,
+        directory: Path,
+        timebase: Timebase,
+        failed: Callable[[str], None] = logger.error,
+    ) -> None:
         self.spec, self.share, self.endpoint = spec, share, endpoint
         self.target = get_target(spec.target.name)
         require_driver(self.target)
         self.schema = schema_of(spec, self.target)
         self.world = spec.world_at()
-        self.loaded_ticks, _ = spec.write_ticks(self.world)
         self.timebase = timebase
-        self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
-        self.probe = LoopMonitor(directory, share.name, timebase)
+        self.files = ProcessFiles(spec, share, directory, timebase, failed)
+        self.recorder, self.loop_monitor = self.files.recorder, self.files.loop_monitor
         self.caller = caller_for(cooperative=self.target.cooperative)
         if not self.target.cooperative:
             self._import_driver()
-        self.feed = self._make_feed()
-        self.clock: Clock | None = None
+        self.feed = PayloadQueue(spec, share.streams, failed)
+        if spec.writes:  # those of a bare locustfile are known only when it makes them
+            self.feed.prepare([(op.write or 1, op.write_mode) for op in spec.writes])
         self.drained = Event()
         self.due_times = DueTimes(spec, timebase, self.drained.set)
-        self.failed: Callable[[str], None] = logger.error
-        """Callback when results can no longer be recorded, with the reason."""
-        self._reporter: Callable[[list[tuple[int, int]], int], None] | None = None
-        self.directory = directory
-        self._state = _State()
-        self._sample = AnswerSample(spec.world.seed, spec.check.sample, directory / "process")
-        self._succeeded = SucceededOps()
-        self._firsts = FirstOps() if spec.target.cold else None
-        self._started = Event()
+        self._asked: Counter[str] = Counter()
+        """Number of queries that were asked, by kind."""
         self._in_flight: dict[int, tuple[str, Turn, Place | None]] = {}
         """Ops and connections that have begun and not ended, by their user's turn."""
         self._idle: Event | None = None
         """Set when no op is in flight; only while somebody waits for that, because an event costs as much as an op."""
         self.closed = False
         """True once nothing is recorded any more; what ends later has been counted as unknown."""
-        self._flusher = gevent.spawn(self._flush_every_second)
-
-    def _make_feed(self) -> PayloadQueue:
-        feed = PayloadQueue(self.spec, self.share.streams, self._cannot_encode)
-        if self.spec.writes:  # those of a bare locustfile are known only when it makes them
-            feed.prepare([(op.write or 1, op.write_mode) for op in self.spec.writes])
-        return feed
-
-    def _cannot_encode(self, reason: str) -> None:
-        self.failed(reason)  # which is set after this object was made
-
-    # --- time ---------------------------------------------------------------------------------------------------------
 
     def go(self, clock: Clock) -> None:
         """Start the clock: users that wait for it begin at `clock.go_ns`. A second call moves the measured window."""
-        if self.clock is not None:
-            self.clock = clock
-            self.due_times.measure(clock)
-            self.recorder.observer, self._reporter = None, None
+        if self.due_times.clock is not None:
+            self.due_times.clock = clock
+            self.files.end_reports()
             return
         gc.collect()
         gc.freeze()  # Locust and numpy alone are 100,000 objects, and going through them takes longer than most ops
-        self.clock = clock
         self.due_times.begin(clock, self.share.index, self.share.of)
-        self._started.set()
-
-    def wait_for_go(self) -> None:
-        """Block the calling user until the run begins."""
-        self._started.wait()
-        while self.clock is not None and self.timebase.now_ns() < self.clock.go_ns:
-            self.due_times.sleep_until_ns(self.clock.go_ns)  # again if gevent's timer ends early, where that is used
 
     # --- ops ----------------------------------------------------------------------------------------------------------
 
@@ -160,7 +118,7 @@ class LoadProcess:
         outcome, cause = _sort(error)
         now_ns = self.timebase.now_ns()
         self.recorder.op(CONNECT, due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
-        self._state.unconnected.add(error)
+        self.files.unconnected.add(error)
 
     def _import_driver(self) -> None:
         """Open and close a session in this thread, so that the threads of the pool find all modules imported.
@@ -172,7 +130,6 @@ class LoadProcess:
             self._open().close()
 
     def _open(self) -> Session:
-        # In a thread of the pool a session may be used by another thread than the one that opened it.
         waiter = GreenletWaiter if self.target.cooperative else None
         timeout_s = self.spec.drive.timeout / 1e9
         return self.target.connect(self.endpoint, self.schema, timeout_s=timeout_s, waiter=waiter)
@@ -222,9 +179,8 @@ class LoadProcess:
 
     def query(self, session: Session, kind: str, turn: Turn) -> Timed[Rows]:
         """Ask the next question of a kind; one that the schema cannot express is a failed op."""
-        asked = self._state.asked.get(kind, 0)
-        self._state.asked[kind] = asked + 1
-        number = asked * self.share.of + self.share.index
+        number = self._asked[kind] * self.share.of + self.share.index
+        self._asked[kind] += 1
         result: Timed[Rows]
         try:
             query = queries.make(kind, self.world, self.loaded, self.spec.world.seed, number)
@@ -240,11 +196,11 @@ class LoadProcess:
         if result.value is not None and self._is_measured(turn):
             origin_ns = self.timebase.origin_ns
             times_ns = result.began_ns + origin_ns, result.ended_ns + origin_ns
-            self._sample.add(kind, number, query, result.value, times_ns)
+            self.files.sample.add(kind, number, query, result.value, times_ns)
         return result
 
     def _is_measured(self, turn: Turn) -> bool:
-        clock = self.clock
+        clock = self.due_times.clock
         return clock is not None and clock.start_ns <= turn.due_ns and (not clock.end_ns or turn.due_ns < clock.end_ns)
 
     @property
@@ -258,7 +214,7 @@ class LoadProcess:
         if result.error is not None:
             outcome, cause = _sort(result.error)
             acknowledged = result.error.acknowledged if isinstance(result.error, PartialWrite) else 0
-            self._state.failures.add(result.error)
+            self.files.failures.add(result.error)
             if cause == TIMEOUT:
                 result.end_by(result.began_ns + self.spec.drive.timeout)
         elif type(result.value) is int:  # a session knows better than its payload
@@ -268,10 +224,10 @@ class LoadProcess:
         result.response_ns = end_ns - due_ns
         delayed_ns = turn.ended(started_ns, end_ns, result.held_up_ns, result.lain_ns)
         self.recorder.op(name, due_ns, end_ns, service_ns, acknowledged, outcome, cause, delayed_ns, result.source)
-        if self._firsts is not None:
-            self._firsts.ended(name, started_ns, end_ns - due_ns, service_ns, outcome)
+        if self.files.firsts is not None:
+            self.files.firsts.ended(name, started_ns, end_ns - due_ns, service_ns, outcome)
         if result.wait_ns:
-            self.probe.waited(result.wait_ns)
+            self.loop_monitor.waited(result.wait_ns)
         self.due_times.ended(turn, started_ns)
         return outcome
 
@@ -310,69 +266,22 @@ class LoadProcess:
                 yield CONNECT, name, 0, 0, error
             elif not self.due_times.is_open_loop:
                 waited_ns = now_ns - turn.due_ns
-                self._state.failures.add(error)
+                self.files.failures.add(error)
                 self.recorder.op(name, turn.due_ns, now_ns, waited_ns, 0, error.outcome, error.cause)
                 yield "query" if place is None else "write", name, waited_ns, 0, error
         self._in_flight.clear()
 
-    def _flush_every_second(self) -> None:
-        # Not for 0 s: gevent runs all callbacks for up to 5 ms before it polls. Nor gevent.idle: a busy loop never is.
-        let_others_run = partial(gevent.sleep, 0.001)
-        while True:
-            gevent.sleep(1.0)
-            now_s = self.timebase.now_ns() // NS_PER_S
-            try:
-                self.recorder.flush(let_others_run)
-                self._report(now_s - 1)
-                self.probe.flush(let_others_run)
-            except OSError as error:  # a full disk: what cannot be recorded need not be measured
-                self._cannot_write(error)
-                return
-
-    def report_rate(self, reporter: Callable[[list[tuple[int, int]], int], None]) -> None:
-        """Call `reporter` once a second, until `go` moves the measured window.
-
-        It gets the numbers of ops that succeeded by second, and the second up to which they are whole.
-        """
-        self.recorder.observer = self._succeeded
-        self._reporter = reporter
-
-    def _report(self, through_s: int) -> None:
-        if self._reporter is not None:
-            self._reporter(self._succeeded.take(), through_s)
-
-    def _cannot_write(self, error: OSError) -> None:
-        self.failed(f"cannot write results to {self.directory}: {error.strerror}; free some room")
-
     def close(self) -> None:
         """Stop, count the remaining schedule, and write the files that are complete only at the end."""
-        try:
-            self._close()
-        except OSError as error:
-            self._cannot_write(error)
-
-    def _close(self) -> None:
         gc.unfreeze()  # or the interpreter cannot take its modules apart at its end, and DuckDB prints what it leaks
-        self._flusher.kill()
         self.feed.close()
-        self.recorder.unsent(*self.due_times.end())
-        self.recorder.close()
-        self.probe.close()
-        place = self.directory / "process"
-        self._sample.write(place / f"{self.share.name}.answers.jsonl")
-        content = {
-            **asdict(self.share),
-            "ops": self.recorder.total,
-            "answers": self._sample.given,
-            "firsts": self._firsts.to_json() if self._firsts is not None else {},
-            "encode_ns": self.feed.encode_ns,
-            "payload_wait_ns": self.due_times.payload_wait_ns,
-            "clock_offset_ns": self.timebase.offset_ns,
-            "schedule": asdict(self.due_times.schedule) if self.due_times.is_open_loop else None,
-            "unconnected": self._state.unconnected.most_common(),
-            "failures": self._state.failures.most_common(20),
-        }
-        (place / f"{self.share.name}.json").write_text(json.dumps(content), encoding="utf-8")
+        unsent, due = self.due_times.end(), self.due_times
+        self.files.close(
+            unsent,
+            encode_ns=self.feed.encode_ns,
+            payload_wait_ns=due.payload_wait_ns,
+            schedule=due.schedule if due.is_open_loop else None,
+        )
 
 
 def _sort(error: Exception) -> tuple[Outcome, str]:

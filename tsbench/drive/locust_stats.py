@@ -121,8 +121,7 @@ class UserCounts:
                 self._seen[count()] += 1
             gevent.sleep(COUNT_S)
 
-    def to_json(self, wanted: int) -> dict[str, float]:
+    def totals(self, wanted: int) -> tuple[int, int, float]:
         """Return the highest, lowest and mean number; `wanted` if the window ended before the first sample."""
         seen = self._seen or Counter({wanted: 1})
-        mean = sum(number * times for number, times in seen.items()) / seen.total()
-        return {"users": max(seen), "users_least": min(seen), "users_mean": mean}
+        return max(seen), min(seen), sum(number * times for number, times in seen.items()) / seen.total()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.drive.cluster.clocks import Timebase
-    from tsbench.drive.webui.live_updates import Outbox
+    from tsbench.drive.webui.live_figures import Updates
 
 PERIOD_S = 0.005
 """Period at which the event loop's lateness is sampled; 200 samples a second cost about 1 % of a core."""
@@ -32,7 +32,7 @@ class LoopMonitor:
     """
 
     def __init__(self, directory: Path, process: str, timebase: Timebase) -> None:
-        self.outbox: Outbox | None = None
+        self.observer: Updates | None = None
         """Receives everything that is written, too."""
         self._timebase = timebase
         self._log = (directory / "process" / f"{process}.self.hlog").open("w", encoding="utf-8")
@@ -80,13 +80,13 @@ class LoopMonitor:
             for second in sorted(seen):
                 histogram = SparseHistogram.recorded(seen.pop(second))
                 write_interval(self._log, Interval(tag, second, 1.0, histogram))
-                if self.outbox is not None:
-                    self.outbox.saw(tag, second, histogram)
+                if self.observer is not None:
+                    self.observer.saw(tag, second, histogram)
                 pause()
         for second, cpu_ns, wall_ns in self._used:
             self._cpu.write(json.dumps({"second": second, "cpu_ns": cpu_ns, "wall_ns": wall_ns}) + "\n")
-            if self.outbox is not None:
-                self.outbox.used(second, cpu_ns, wall_ns)
+            if self.observer is not None:
+                self.observer.used(second, cpu_ns, wall_ns)
         self._used.clear()
         self._log.flush()
         self._cpu.flush()

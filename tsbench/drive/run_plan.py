@@ -1,4 +1,4 @@
-"""The plan of a test: the specification, the endpoint and the run directory."""
+"""The plan of a test."""
 
 from __future__ import annotations
 

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.measure.settling import settling
+from tsbench.results.process import WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tsbench.measure.hist import SparseHistogram
     from tsbench.measure.settling import Settling
-
-FILE = "warmup.json"
-"""Name of the file with the last judgement in the run's directory `process`."""
 
 
 class SucceededOps:
@@ -74,7 +72,7 @@ class SettlingWatch:
         self.last = settling(per_s, self._measured_s)
         return self.last is not None and self.last.settled
 
-    def to_json(self, *, settled: bool, warmup_s: float, limit_s: float) -> dict[str, Any]:
-        """Return the part `warmup` of a run's summary, by which the warm-up ended after `warmup_s` seconds."""
-        figures = asdict(self.last) if self.last is not None else {}
-        return {**figures, "settled": settled, "duration_s": warmup_s, "limit_s": limit_s}
+    def ended(self, *, settled: bool, warmup_s: float, limit_s: float) -> WarmUp:
+        """Return the figures by which the warm-up ended after `warmup_s` seconds."""
+        figures = {**asdict(self.last), "settled": settled} if self.last is not None else {"settled": settled}
+        return WarmUp(**figures, duration_s=warmup_s, limit_s=limit_s)

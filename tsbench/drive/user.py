@@ -96,9 +96,9 @@ class TimeSeriesUser(User):
         except Exception as error:  # noqa: BLE001 - Locust would only log it, and no count would have the user
             if not process.closed:
                 process.unconnected(error)
-                self._coordinator.tally.add(CONNECT, CONNECT, 0, 0, error)
+                self._coordinator.locust_stats.add(CONNECT, CONNECT, 0, 0, error)
             raise gevent.GreenletExit from None
-        process.wait_for_go()
+        process.due_times.wait_for_go()
 
     def on_stop(self) -> None:
         """Close the session, outside the event loop if its driver blocks: SQLite's last one writes a checkpoint."""
@@ -139,7 +139,7 @@ class TimeSeriesUser(User):
     def _done(self, process: LoadProcess, request_type: str, name: str, length: int, result: Timed[Any]) -> None:
         if process.closed:  # it was counted as unknown
             return
-        self._coordinator.tally.add(request_type, name, result.response_ns, length, result.error)
+        self._coordinator.locust_stats.add(request_type, name, result.response_ns, length, result.error)
         if result.error is not None and not process.due_times.is_open_loop:
             gevent.sleep(FAILURE_PAUSE_S)
             self._turn.ended_ns += int(FAILURE_PAUSE_S * NS_PER_S)

@@ -51,6 +51,12 @@ class LoadProfile:
     late: int = 0
     dropped: int = 0
 
+    @classmethod
+    def of_users(cls, users: float, duration_s: float, done: int, response_ns: float, **more: float) -> LoadProfile:
+        """Return the profile of users who ended `done` ops: the time outside responses was think time."""
+        each_ns = users * duration_s * 1e9 / max(1, done)
+        return cls(max(0.0, each_ns - response_ns), response_ns, **more)  # type: ignore[arg-type]
+
     @property
     def unsent_share(self) -> float:
         """By how much a closed loop's rate would be higher if every op had been sent when its think time was over."""

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
+
+from tsbench.results.limits import LIMITS
+from tsbench.text import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MOST_TEXTS = 100
 """Different texts that are counted apart; a text may name a series or a time, so that no two are the same."""
@@ -13,13 +20,13 @@ OTHERS = "other errors"
 class ErrorTexts:
     """Number of errors by text: by each of the first `MOST_TEXTS` texts, and of all others together."""
 
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self._counts: Counter[str] = Counter(counts)
         self._others = 0
 
     def add(self, error: Exception) -> None:
         """Count an error by its text."""
-        text = str(error)
+        text = shortened(str(error), LIMITS.json_key)
         if text in self._counts or len(self._counts) < MOST_TEXTS:
             self._counts[text] += 1
         else:

@@ -24,18 +24,10 @@ _COUNTED = (*COUNTS[1:], "read", "stepped")
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 
-@dataclass(slots=True)
-class OpTotals:
-    """Histograms and counts of one op over the measured window."""
+@dataclass(slots=True, kw_only=True)
+class OpCounts:
+    """Counts of the ops of one name that ended: by outcome, with acknowledged points and causes of failures."""
 
-    response: Histogram = field(default_factory=Histogram)
-    service: Histogram = field(default_factory=Histogram)
-    response_undelayed: Histogram = field(default_factory=Histogram)
-    """Response times less how late the load processes sent, op by op."""
-    lateness: Histogram = field(default_factory=Histogram)
-    """How late ops were sent, of those that the load processes sent noticeably late."""
-    unsent: Histogram = field(default_factory=Histogram)
-    """Waiting times of arrivals whose ops had not ended when the run did; their response times would be longer."""
     done: int = 0
     failed: int = 0
     unknown: int = 0
@@ -47,14 +39,6 @@ class OpTotals:
     stepped: int = 0
     """Ops in which the wall clock was set; they ended when their answer was read, too."""
 
-    def add(self, other: OpTotals) -> None:
-        """Add another op's histograms and counts."""
-        for name in HISTOGRAMS:
-            getattr(self, name).add(getattr(other, name))
-        for name in _COUNTED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.causes.update(other.causes)
-
     def count(self, line: Mapping[str, Any]) -> None:
         """Add the counters of one op and second, by name."""
         for name in _COUNTED:
@@ -62,6 +46,34 @@ class OpTotals:
         self.causes.update(line.get("causes", {}))
         if len(self.causes) > LIMITS.causes:
             raise ValueError(f"an op has more than {LIMITS.causes:,} causes of errors")
+
+    def remove(self, other: OpCounts) -> None:
+        """Take away counts that were added."""
+        for name in _COUNTED:
+            setattr(self, name, getattr(self, name) - getattr(other, name))
+        self.causes -= other.causes
+
+
+@dataclass(slots=True)
+class OpTotals(OpCounts):
+    """Histograms and counts of one op over the measured window."""
+
+    response: Histogram = field(default_factory=Histogram)
+    service: Histogram = field(default_factory=Histogram)
+    response_undelayed: Histogram = field(default_factory=Histogram)
+    """Response times less how late the load processes sent, op by op."""
+    lateness: Histogram = field(default_factory=Histogram)
+    """How late ops were sent, of those that the load processes sent noticeably late."""
+    unsent: Histogram = field(default_factory=Histogram)
+    """Waiting times of arrivals whose ops had not ended when the run did; their response times would be longer."""
+
+    def add(self, other: OpTotals) -> None:
+        """Add another op's histograms and counts."""
+        for name in HISTOGRAMS:
+            getattr(self, name).add(getattr(other, name))
+        for name in _COUNTED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.causes.update(other.causes)
 
     def summary(self, duration_s: float, percents: Mapping[str, float] | None = None) -> dict[str, Any]:
         """Return the op's part of summary.json: counts, rates per second, percentiles in ns.
@@ -114,6 +126,32 @@ class OpTotals:
 HISTOGRAMS = tuple(each.name for each in fields(OpTotals) if each.default_factory is Histogram)
 
 
+class Window:
+    """Totals by op of the measured window [start_s, end_s), from the seconds of all load processes in any order.
+
+    The report's are fed from their files, the live page's from their messages. An end that is None is open.
+    """
+
+    def __init__(self, start_s: int | None = None, end_s: int | None = None) -> None:
+        self.start_s, self.end_s = start_s, end_s
+        self.totals: dict[str, OpTotals] = defaultdict(OpTotals)
+
+    def includes(self, second: int) -> bool:
+        """Return True if a second of the epoch is in the window."""
+        return (self.start_s is None or second >= self.start_s) and (self.end_s is None or second < self.end_s)
+
+    def see(self, second: int, op: str, kind: str, histogram: SparseHistogram) -> None:
+        """Add the times of one op in one second, if it is in the window and a summary has times of that kind."""
+        name = kind.replace("-", "_")
+        if name in HISTOGRAMS and self.includes(second):
+            histogram.add_to(getattr(self.totals[op], name))
+
+    def count(self, second: int, op: str, line: Mapping[str, Any]) -> None:
+        """Add the counters of one op in one second, if it is in the window."""
+        if self.includes(second):
+            self.totals[op].count(line)
+
+
 @dataclass(slots=True)
 class Merged:
     """The merged result of all processes.
@@ -142,13 +180,8 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     ValueError
         If a histogram log is damaged.
     """
-    totals: dict[str, OpTotals] = defaultdict(OpTotals)
-
-    def add(second: int, op: str, line: Mapping[str, Any]) -> None:
-        if start_s <= second < end_s:
-            totals[op].count(line)
-
-    counters = [read_counters(path, add) for path in files_of(directory / "process", "*.ops.jsonl")]
+    window = Window(start_s, end_s)
+    counters = [read_counters(path, window.count) for path in files_of(directory / "process", "*.ops.jsonl")]
     logs = LogIndex(files_of(directory / "latency", "*.hlog"))
     table = SecondTable([logs, *counters])
     for part in counters:
@@ -156,22 +189,19 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     recorded, unsent = 0, Histogram()
     unsent_per_s = Counter[int]()
     for second, op, kind, histogram in logs.histograms():
-        is_measured = start_s <= second < end_s
         if f"{op}|{kind}" == UNSENT:
-            if is_measured:
+            if window.includes(second):
                 histogram.add_to(unsent)
                 unsent_per_s[second - start_s] += len(histogram)
             continue
         if kind in TIMES:
             table.set_latencies(second, op, kind, histogram.percentiles_ns(tuple(LATENCIES.values())))
-        name = kind.replace("-", "_")
-        if is_measured and name in HISTOGRAMS:
-            histogram.add_to(getattr(totals[op], name))
+        window.see(second, op, kind, histogram)
         recorded += len(histogram) if kind == "response" else 0
-    _distribute(unsent, totals)
+    _distribute(unsent, window.totals)
     counted = sum(int(part.numbers[:, COUNTS.index("done")].sum()) for part in counters)
     per_second = table.frame(start_s) if keeps_tables() else None
-    return Merged(dict(totals), per_second, recorded, counted, unsent_per_s)
+    return Merged(dict(window.totals), per_second, recorded, counted, unsent_per_s)
 
 
 def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
@@ -186,29 +216,43 @@ def _distribute(unsent: Histogram, totals: Mapping[str, OpTotals]) -> None:
         given = so_far
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class SelfObservation:
-    """A load process's own delays in the measured window."""
+    """A load process's own delays, and the CPU time of its event loop, in the seconds that were added."""
 
-    evidence: Evidence
-    lag: Histogram
+    lag: Histogram = field(default_factory=Histogram)
+    wait: Histogram = field(default_factory=Histogram)
+    cpu_ns: int = 0
+    wall_ns: int = 0
+
+    def see(self, kind: str, histogram: SparseHistogram) -> None:
+        """Add the delays of one second: `lag` of the event loop, or `wait` for a thread."""
+        if kind in {"lag", "wait"}:
+            histogram.add_to(getattr(self, kind))
+
+    def used(self, cpu_ns: int, wall_ns: int) -> None:
+        """Add the CPU time of one second, and its length."""
+        self.cpu_ns += cpu_ns
+        self.wall_ns += wall_ns
+
+    @property
+    def evidence(self) -> Evidence:
+        """The figures by which the process is judged."""
+        lag_p50, lag_p99 = self.lag.percentiles_ns((50, 99))
+        share = self.cpu_ns / self.wall_ns if self.wall_ns else 0.0
+        return Evidence(share, lag_p50, lag_p99, self.wait.percentile_ns(50))
 
 
 def observation(directory: Path, process: str, *, start_s: int, end_s: int) -> SelfObservation:
     """Return the delays and the CPU use of a load process in the measured window."""
-    seen = {"lag": Histogram(), "wait": Histogram()}
-    path = directory / "process" / f"{process}.self.hlog"
-    for line in scan_log(path):
-        if line.tag in seen and start_s <= int(line.start_s) < end_s:
-            line.decode().add_to(seen[line.tag])
-    used = passed = 0
+    found = SelfObservation()
+    for line in scan_log(directory / "process" / f"{process}.self.hlog"):
+        if line.tag in {"lag", "wait"} and start_s <= int(line.start_s) < end_s:
+            found.see(line.tag, line.decode())
     for usage in read_objects(directory / "process" / f"{process}.cpu.jsonl"):
         if start_s <= usage["second"] < end_s:
-            used += whole(usage, "cpu_ns")
-            passed += whole(usage, "wall_ns")
-    lag_p50, lag_p99 = seen["lag"].percentiles_ns((50, 99))
-    evidence = Evidence(used / passed if passed else 0.0, lag_p50, lag_p99, seen["wait"].percentile_ns(50))
-    return SelfObservation(evidence, seen["lag"])
+            found.used(whole(usage, "cpu_ns"), whole(usage, "wall_ns"))
+    return found
 
 
 def _joined(one: Histogram, other: Histogram) -> Histogram:

@@ -30,7 +30,7 @@ LEDGER_DTYPE = np.dtype(
         ("ended_ns", "<i8"),
     ]
 )
-"""One write: which rows of which block of which stream (see `run.encoder`), and how and when it ended.
+"""One write: which rows of which block of which stream (see `drive.feed.encoder`), and how and when it ended.
 
 Of its `points` so many were acknowledged and so many refused; nobody knows of the rest. A write whose refused points
 are known by their rows has several records, of rows that were all acknowledged or all refused. Between `sent_ns` and

@@ -147,8 +147,7 @@ def _parsed(path: Path, _state: tuple[int, int, int]) -> dict[str, Any]:
         raise damaged(path, error) from None
     if not isinstance(content, dict):
         raise damaged(path, "not an object")
-    others = shapes.PROCESS if path.parent.name == "process" else {}
-    shape = shapes.SET_SUMMARY if "cells" in content else shapes.FILES.get(path.name, others)
+    shape = shapes.SET_SUMMARY if "cells" in content else shapes.FILES.get(path.name, {})
     wrong = shapes.misfit(content, shape)
     if wrong:
         raise damaged(path, wrong)

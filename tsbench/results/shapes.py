@@ -86,20 +86,8 @@ FILES: dict[str, dict[str, Shape]] = {
     "spec.json": {"world": {}, "load": {}, "drive": {}, "target": {}},
     "counters.json": {"panels": ["any"]},
     "env.json": {"created": {"endpoint": "text", "found": {"*": "text"}, "made": {"*": "text"}}},
-    "clock.json": dict.fromkeys(("go_s", "start_s", "end_s", "stopped_s"), "number"),
-    "locust.json": {
-        **dict.fromkeys(("requests", "failures", "users"), "number"),
-        "shares": [dict.fromkeys(("name", "client", "ended", "refused"), "text")],
-    },
 }
 """Other files, by name."""
-PROCESS: dict[str, Shape] = {
-    "name": "text",
-    "firsts": {"*": {"outcome": "text", "*": "number"}},
-    **dict.fromkeys(("answers", "schedule", "unconnected", "failures"), _COUNTS),
-    **dict.fromkeys(("ops", "encode_ns", "payload_wait_ns", "clock_offset_ns"), "number"),
-}
-"""The last report of a load process, `process/<name>.json`."""
 
 
 def misfit(content: Any, shape: Shape, place: str = "") -> str:

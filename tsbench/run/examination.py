@@ -119,10 +119,12 @@ class _Subject:
         with recorded():
             ledger = read_ledgers(files_of(run / "process", "*.ledger"))
         missing = Processes.read(run).missing()
-        written = _with_unrecorded(feed, ledger, [stream for share in missing for stream in share["streams"]], server)
+        written = _with_unrecorded(
+            feed, ledger, [stream for worker in missing for stream in worker.share.streams], server
+        )
         unrecorded = int(written["points"][len(ledger) :].sum(dtype=np.int64))
         gold = Gold(feed, written, keeps_duplicates=schema.keeps_duplicates, expiry=expiry)
-        return cls(run, spec, schema, server, gold, ledger, [share["name"] for share in missing], unrecorded)
+        return cls(run, spec, schema, server, gold, ledger, [worker.share.name for worker in missing], unrecorded)
 
 
 def _with_unrecorded(

@@ -12,6 +12,7 @@ import numpy as np
 
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
+from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.latency import sent_in_bursts
@@ -19,11 +20,14 @@ from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
+from tsbench.results.limits import LIMITS
 from tsbench.results.panels import read_panels
+from tsbench.results.process import MASTER, TIMES, WARMUP, MasterReport, ProcessReport, Times, WarmUp, read_as
 from tsbench.results.reading import damaged, files_of
 from tsbench.results.rundir import COUNTER_COLUMNS
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
+from tsbench.text import listed
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from tsbench.results.process import FirstOp, Worker
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import RunSpec
@@ -38,95 +43,83 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Final reports of the load processes and of Locust's master, and the measured window (epoch s).
+    """What the load processes and Locust's master reported at their end.
 
-    `go_s` is the first op's time.
+    `master` is None if Locust did not end by itself.
     """
 
-    go_s: float
-    start_s: int
-    end_s: int
-    stopped_s: float
-    shares: list[dict[str, Any]]
-    locust_requests: int | None
-    users: dict[str, float]
-    """The number of users: `users` at most, `users_least`, and `users_mean`; empty if Locust did not end by itself."""
-    planned: list[dict[str, Any]]
+    times: Times
+    master: MasterReport | None
+    reports: list[ProcessReport]
 
     @classmethod
     def read(cls, run: RunDir) -> Processes:
         """Read the run's process files; a process that was killed has not written its own."""
-        clock = run.read_json("process/clock.json")
-        locust = run.read_json("process/locust.json") if run.has("process/locust.json") else {}
+        times = read_as(run / TIMES, Times)
+        if times.end_s - times.start_s > LIMITS.span_s:
+            raise damaged(run / TIMES, f"its window has more than {LIMITS.span_s // 86_400} days")
         names = [path.stem for path in files_of(run / "latency", "*.hlog")]
-        shares = [_share(run, name) for name in names if run.has(f"process/{name}.json")]
-        if clock.get("start_s") is None or clock.get("end_s") is None:
-            raise damaged(run / "process/clock.json", "it has no measured window")
-        if any(share.get("name") is None or share.get("streams") is None for share in locust.get("shares") or ()):
-            raise damaged(run / "process/locust.json", "a share has no name or no streams")
-        window = int(clock["start_s"]), int(clock["end_s"])
-        return cls(
-            clock.get("go_s", window[0]),
-            *window,
-            clock.get("stopped_s", window[1]),
-            shares,
-            locust.get("requests"),
-            {key: locust[key] for key in ("users", "users_least", "users_mean") if key in locust},
-            locust.get("shares") or [],
-        )
+        reports = [_report(run, name) for name in names if run.has(f"process/{name}.json")]
+        return cls(times, read_as(run / MASTER, MasterReport) if run.has(MASTER) else None, reports)
+
+    @property
+    def duration_s(self) -> int:
+        """Duration of the measured window."""
+        return self.times.end_s - self.times.start_s
+
+    @property
+    def stopped_s(self) -> float:
+        """When the test was stopped, in epoch s."""
+        return self.times.end_s if self.times.stopped_s is None else self.times.stopped_s
 
     @property
     def mean_users(self) -> float:
         """Mean number of users in the measured window; 0 if it is not known."""
-        return self.users.get("users_mean", self.users.get("users", 0))
+        return self.master.users_mean if self.master is not None else 0
 
-    def missing(self) -> list[dict[str, Any]]:
-        """Return the shares of the workers that did not finish, or that were not heard any more."""
-        ended = {share["name"] for share in self.shares}
-        return [share for share in self.planned if share["name"] not in ended or share.get("refused")]
+    @property
+    def workers(self) -> list[Worker]:
+        """The workers that had a share in the run; none without a master."""
+        return self.master.workers if self.master is not None else []
+
+    def missing(self) -> list[Worker]:
+        """Return the workers that did not finish, or that were not heard any more."""
+        ended = {report.share.name for report in self.reports}
+        return [worker for worker in self.workers if worker.share.name not in ended or worker.refused]
 
     @property
     def window(self) -> dict[str, float]:
         """The measured window, and the duration of the warm-up before it."""
         return {
-            "start_s": self.start_s,
-            "duration_s": self.end_s - self.start_s,
-            "warmup_s": max(0.0, self.start_s - self.go_s),
+            "start_s": self.times.start_s,
+            "duration_s": self.duration_s,
+            "warmup_s": self.times.start_s - self.times.go_s,
         }
 
     @property
     def answers(self) -> int:
         """Number of answers in the measured window."""
-        return sum(sum(share["answers"].values()) for share in self.shares)
+        return sum(sum(report.answers.values()) for report in self.reports)
 
     def verdict(self) -> Verdict:
         """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""
         texts = [
-            f"{share['name']} with streams {', '.join(map(str, share['streams']))}"
-            + (f" ({why})" if (why := share.get("refused") or share.get("ended")) else "")
-            for share in self.missing()
+            f"{worker.share.name} with streams {listed(worker.share.streams)}"
+            + (f" ({why})" if (why := worker.refused or worker.ended) else "")
+            for worker in self.missing()
         ]
         if texts:
-            return Verdict(False, f"{len(texts)} of {len(self.planned)} workers ended early: {'; '.join(texts)}")
-        return Verdict(True, "", {"workers": max(1, len(self.planned))})
+            return Verdict(False, f"{len(texts)} of {len(self.workers)} workers ended early: {'; '.join(texts)}")
+        return Verdict(True, "", {"workers": max(1, len(self.workers))})
 
 
-_LISTED = ("answers", "unconnected", "failures", "firsts", "streams")
-_COUNTED = ("encode_ns", "payload_wait_ns")
-
-
-def _share(run: RunDir, name: str) -> dict[str, Any]:
-    """Return the last report of a process, which may have been sent by another machine; raises UserMistake."""
-    share = run.read_json(f"process/{name}.json")
-    lacking = [key for key in (*_LISTED, *_COUNTED) if share.get(key) is None]
-    firsts = [first for first in (share.get("firsts") or {}).values() if not (first or {}).get("began_ns")]
-    schedule = share.get("schedule") or dict.fromkeys(_SCHEDULE, 0)
-    if share.get("name") != name or lacking or firsts or {*schedule} != {*_SCHEDULE} or None in schedule.values():
-        raise damaged(run / f"process/{name}.json", f"not the whole report of {name}")
-    return share
-
-
-_SCHEDULE = ("scheduled", "done", "late", "generator_late", "dropped", "unfinished")
+def _report(run: RunDir, name: str) -> ProcessReport:
+    """Return the report of a process, which may have been sent by another machine; raises UserMistake."""
+    path = run / f"process/{name}.json"
+    report = read_as(path, ProcessReport)
+    if report.share.name != name:
+        raise damaged(path, f"not the report of {name}")
+    return report
 
 
 @contextmanager
@@ -151,12 +144,12 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     with _regular_files(run, "latency"):
-        merged = merge(run.path, start_s=processes.start_s, end_s=processes.end_s)
+        merged = merge(run.path, start_s=processes.times.start_s, end_s=processes.times.end_s)
     if merged.per_second is not None:
         from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
         write_parquet(merged.per_second, run / "ops.parquet")
-    duration_s = processes.end_s - processes.start_s
+    duration_s = processes.duration_s
     percents = PERCENTS | percents_of_gates(spec.demands)
     of_kind, sums, everything = _by_kind(merged, spec)
     with _regular_files(run, "process"):
@@ -167,8 +160,8 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
 
     summary = {
-        **{key: number for key, number in processes.users.items() if key != "users_mean"},
-        "processes": max(1, len(processes.planned)),  # a spec from bare Locust's options does not know the workers
+        **_users(processes.master),
+        "processes": max(1, len(processes.workers)),  # a spec from bare Locust's options does not know the workers
         "measured": {
             "duration_s": duration_s,
             "window": processes.window,
@@ -186,12 +179,12 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
             "sent_in_bursts": sent_in_bursts(everything.lateness, len(everything.response), duration_s),
             **disturbed.summary(),
         },
-        "encode_s": sum(share["encode_ns"] for share in processes.shares) / 1e9,
+        "encode_s": sum(report.encode_ns for report in processes.reports) / 1e9,
         "steadiness": steadiness_with_counters(
             run,
             merged.per_second,
             of_kind,
-            min(duration_s, int(processes.stopped_s) - processes.start_s),
+            min(duration_s, int(processes.stopped_s) - processes.times.start_s),
             merged.unsent if spec.drive.loop == "open" else None,
         ),
         **_warmup(run),
@@ -218,9 +211,16 @@ def _by_kind(merged: Merged, spec: RunSpec) -> tuple[dict[str, str], dict[str, O
     return of_kind, sums, everything
 
 
+def _users(master: MasterReport | None) -> dict[str, int]:
+    return {"users": master.users, "users_least": master.users_least} if master is not None else {}
+
+
 def _warmup(run: RunDir) -> dict[str, Any]:
     """Return the part `warmup` of a run's summary: by which figures a warm-up ended that looked for a steady rate."""
-    return {"warmup": run.read_json("process/warmup.json")} if run.has("process/warmup.json") else {}
+    if not run.has(WARMUP):
+        return {}
+    figures = asdict(read_as(run / WARMUP, WarmUp))
+    return {"warmup": {name: figure for name, figure in figures.items() if figure is not None}}
 
 
 def steadiness_with_counters(
@@ -255,10 +255,8 @@ def steadiness_with_counters(
 
 
 def _schedule(processes: Processes) -> dict[str, int] | None:
-    parts = [share["schedule"] for share in processes.shares if share["schedule"]]
-    if not parts:
-        return None
-    return {key: sum(int(part[key]) for part in parts) for key in parts[0]}
+    parts = [asdict(report.schedule) for report in processes.reports if report.schedule is not None]
+    return {key: sum(part[key] for part in parts) for key in parts[0]} if parts else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +269,11 @@ class _ClientDelays:
     @classmethod
     def read(cls, run: RunDir, processes: Processes) -> _ClientDelays:
         evidence, lag = [], Histogram()
-        window = {"start_s": processes.start_s, "end_s": processes.end_s}
-        users_ns = processes.mean_users * (processes.end_s - processes.start_s) * 1e9 / max(1, len(processes.shares))
-        for share in processes.shares:
-            seen = observation(run.path, share["name"], **window)
-            waited = share["payload_wait_ns"] / max(1.0, users_ns)
+        window = {"start_s": processes.times.start_s, "end_s": processes.times.end_s}
+        users_ns = processes.mean_users * processes.duration_s * NS_PER_S / max(1, len(processes.reports))
+        for report in processes.reports:
+            seen = observation(run.path, report.share.name, **window)
+            waited = report.payload_wait_ns / max(1.0, users_ns)
             evidence.append(replace(seen.evidence, payload_wait_share=waited))
             lag.add(seen.lag)
         return cls(evidence, lag)
@@ -306,12 +304,12 @@ def _load_profile(
     spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Mapping[str, int] | None
 ) -> LoadProfile:
     response_ns = everything.response.mean_ns
-    users = processes.mean_users or spec.drive.users
-    each_ns = users * (processes.end_s - processes.start_s) * 1e9 / max(1, everything.done)  # of a user's time, per op
     counts = schedule or {}
-    return LoadProfile(
-        think_ns=max(0.0, each_ns - response_ns),
-        response_ns=response_ns,
+    return LoadProfile.of_users(
+        processes.mean_users or spec.drive.users,
+        processes.duration_s,
+        everything.done,
+        response_ns,
         delayed_ns=response_ns - everything.response_undelayed.mean_ns,
         scheduled=counts.get("scheduled", 0),
         late=counts.get("late", 0) - counts.get("generator_late", 0),
@@ -321,12 +319,12 @@ def _load_profile(
 
 def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, int] | None) -> Verdict:
     counts = {"histograms": merged.recorded, "counters": merged.counted}
-    if processes.locust_requests is not None:
-        counts["locust"] = processes.locust_requests
+    if processes.master is not None:
+        counts["locust"] = processes.master.requests
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         return Verdict(False, f"the counts of ops disagree: {text}", counts)
-    if processes.locust_requests is None:
+    if processes.master is None:
         return Verdict(None, "Locust ended without saying how many requests it counted", counts)
     if schedule and schedule["scheduled"] != sum(schedule[k] for k in ("done", "late", "dropped", "unfinished")):
         return Verdict(False, f"the schedule does not add up: {json.dumps(dict(schedule))}", counts)
@@ -336,32 +334,31 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Mapping[str, i
 def _some_ended(everything: OpTotals, processes: Processes) -> Verdict:
     if everything.done:
         return Verdict(True)
-    early_s = processes.start_s - processes.stopped_s
+    early_s = processes.times.start_s - processes.stopped_s
     why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
     return Verdict(None, f"no op ended in the measured window{why}")
 
 
 def _built_in_gates(ops: OpTotals, allowed: float, processes: Processes) -> tuple[GateResult, ...]:
     unconnected = Counter[str]()
-    for share in processes.shares:
-        unconnected.update(share["unconnected"])
+    for report in processes.reports:
+        unconnected.update(report.unconnected)
     failed = failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
     return failed, failed_connections(unconnected)
 
 
 def _firsts(processes: Processes) -> dict[str, Any]:
     """Return the first op of each name of a cold run, over all processes."""
-    found: dict[str, Any] = {}
-    for share in processes.shares:
-        for name, first in share["firsts"].items():
-            if name not in found or first["began_ns"] < found[name]["began_ns"]:
+    found: dict[str, FirstOp] = {}
+    for report in processes.reports:
+        for name, first in report.firsts.items():
+            if name not in found or first.began_ns < found[name].began_ns:
                 found[name] = first
-    return dict(sorted(found.items()))
+    return {name: asdict(first) for name, first in sorted(found.items())}
 
 
 def _failures(processes: Processes) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for share in processes.shares:
-        for text, count in share["failures"].items():
-            found[text] = found.get(text, 0) + count
-    return found
+    found = Counter[str]()
+    for report in processes.reports:
+        found.update(report.failures)
+    return ErrorTexts(found).most_common()

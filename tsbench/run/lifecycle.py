@@ -3,8 +3,8 @@
     server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect
     -> audit -> check -> commit
 
-`tsbench run` calls it, and so does the helper process of bare `locust -f` (see `run.helper`): only the part that drives
-the load differs. No step knows which database it deals with.
+`tsbench run` calls it, and so does the helper process of bare `locust -f` (see `drive.bare.helper`): only the part that
+drives the load differs. No step knows which database it deals with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tsbench.run.preparation import create, expect_plausible, is_durable, load, 
 from tsbench.run.server_limits import GroupCounters, capped
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
-from tsbench.servers.base import death, hurry, put_away
+from tsbench.servers.base import death, kill_processes, stop_and_delete
 from tsbench.servers.external import ExternalServer
 from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
@@ -128,7 +128,7 @@ def run_cell(
         with run.held(), capped(spec.server, run) as group:
             parts = parts_of(spec, run, group)
             server = parts.server
-            with _put_away_at_the_end(server, run):
+            with _stopped_at_the_end(server, run):
                 summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:
         is_gone = isinstance(error, Unreachable)
@@ -158,13 +158,13 @@ def run_cell(
 
 
 @contextmanager
-def _put_away_at_the_end(server: Server, run: RunDir) -> Iterator[None]:
+def _stopped_at_the_end(server: Server, run: RunDir) -> Iterator[None]:
     """Stop the server and delete its data after a `with` block; Ctrl-C then only kills the server, to save time."""
     try:
         yield
     finally:
-        with Deferral(lambda: hurry(server)):
-            put_away(server, run / "server.log")
+        with Deferral(lambda: kill_processes(server)):
+            stop_and_delete(server, run / "server.log")
 
 
 def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Summary:

@@ -9,16 +9,17 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.run.listening import WEB_PASSWORD, secret_for
-from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.results.process import TIMES, Times, read_as
+from tsbench.servers.children import KILLED_S, Child, how_it_ended
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import free_port
 from tsbench.targets import credentials
+from tsbench.targets.credentials import WEB_PASSWORD, secret_for
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 LOCUSTFILE = Path(__file__).parent.parent / "drive" / "locustfile.py"
 LOCUSTFILES = (Path(__file__).parent.parent / "locustfiles", Path(__file__).parent.parent.parent / "locustfiles")
 """Directory of the locustfiles: in an installed package, or in a checkout."""
-KILLED_S = 30.0
-"""Time limit for a killed process to end, in seconds: one that waits for a broken disk never does."""
 _CAUSES_OF_DEATH = "somebody killed it, or the kernel for lack of memory (see dmesg)"
 START_S = 60.0
 """Time limit beyond the run itself for Locust's start, connecting all users and writing results, in seconds."""
@@ -54,23 +53,14 @@ def drive(
         If Locust fails, hangs, or never begins: one line with its last message.
     """
     with (run / "locust.log").open("wb") as log:
-        child = subprocess.Popen(
-            command(spec),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            cwd=run.path,
-            env=environment(run, endpoint),
-            start_new_session=True,
-            # SIGKILL: a process that hangs does not listen to anything else, and without us nobody needs its results.
-            preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - before any thread of ours touches it
-        )
+        # It is killed if we are: one that hangs listens to nothing else, and without us nobody needs its results.
+        child = Child(command(spec), stdout=log, stderr=subprocess.STDOUT, cwd=run.path, env=environment(run, endpoint))
     started = time.monotonic()
     patience_s = spec.drive.stop_timeout / NS_PER_S + 10
     stopped = ""
     limit_s = expected_s(spec) + spec.drive.stop_timeout / NS_PER_S + START_S
     try:
-        while child.poll() is None:
+        while child.alive:
             passed_s = time.monotonic() - started
             if passed_s > limit_s:
                 raise Broken(f"the load processes did not end within {limit_s:.0f} s; see {run / 'locust.log'}")
@@ -81,15 +71,16 @@ def drive(
             time.sleep(0.1)
     finally:
         end(child, patience_s=patience_s)
-    if stopped and not run.has("process/clock.json"):
+    if stopped and not run.has(TIMES):
         raise Broken(f"the load never began{stopped}")
-    if child.returncode < 0:
+    code = child.returncode or 0
+    if code < 0:
         if stopped:  # by ourselves, because it did not end within the time limit
             raise Broken(f"the load process did not stop within {patience_s:g} s and was killed; the server is gone")
-        raise Broken(f"the load process was {how_it_ended(child.returncode)}; {_CAUSES_OF_DEATH}")
-    if child.returncode:
+        raise Broken(f"the load process was {how_it_ended(code)}; {_CAUSES_OF_DEATH}")
+    if code:
         raise Broken(f"the load processes failed: {_last_words(run / 'locust.log')}")
-    if not run.has("process/clock.json"):
+    if not run.has(TIMES):
         raise Broken(f"the load never began: {_last_words(run / 'locust.log')}")
     if not stopped and spec.drive.window is None:  # with a window it ends early when all is written
         _expect_whole(spec, run)
@@ -97,8 +88,8 @@ def drive(
 
 def _expect_whole(spec: RunSpec, run: RunDir) -> None:
     """Raise `Broken` if the load ended more than a second before its time, which Locust's exit code hides."""
-    clock = run.read_json("process/clock.json")
-    measured_s, wanted_s = clock["end_s"] - clock["start_s"], spec.drive.duration / NS_PER_S
+    times = read_as(run / TIMES, Times)
+    measured_s, wanted_s = times.end_s - times.start_s, spec.drive.duration / NS_PER_S
     if measured_s < wanted_s - 1:
         log = (run / "locust.log").read_text(encoding="utf-8", errors="replace")
         why = "it ran out of memory" if "MemoryError" in log else "somebody sent it SIGTERM"
@@ -149,27 +140,12 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
     os.execv(sys.executable, [*command, "--web-host", host, "--web-port", str(port), *words])  # noqa: S606 - no shell
 
 
-def end(child: subprocess.Popen[bytes], *, patience_s: float) -> None:
+def end(child: Child, *, patience_s: float) -> None:
     """Ask the child to stop, wait, then kill it and everything that it started; an interrupt shortens the wait."""
-
-    def kill() -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)  # its session: also workers that outlived the master
-
-    with Deferral(kill):
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(patience_s)
-        kill()
-        _expect_end(child)
-
-
-def _expect_end(child: subprocess.Popen[bytes]) -> None:
-    try:
-        child.wait(KILLED_S)
-    except subprocess.TimeoutExpired:
-        raise Broken(f"the load process {child.pid} was killed but did not end within {KILLED_S:g} s") from None
+    with Deferral(partial(child.send_signal, signal.SIGKILL, session=True)):  # also workers that outlived the master
+        child.end(signal.SIGTERM, within_s=patience_s)
+    if child.alive:
+        raise Broken(f"the load process {child.pid} was killed but did not end within {KILLED_S:g} s")
 
 
 def _last_words(log: Path) -> str:

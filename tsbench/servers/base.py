@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     from tsbench.servers.cgroup import Group
 
 
-class Server(Protocol):
-    """A database server that a run owns (for an embedded database, its directory). Its files are in `directory`."""
+class Server:
+    """A database server that a run owns (for an embedded database, its directory). Its files are in `directory`.
+
+    What a class does not override is true of a server without a process of ours: it runs, and nothing is known of it.
+    """
 
     @property
     def endpoint(self) -> str:
         """URL for `Target.connect`."""
+        raise NotImplementedError
 
     def start(self) -> None:
         """Create the data directory if it is missing, start the server and wait until a connection succeeds.
@@ -35,47 +39,42 @@ class Server(Protocol):
         tsbench.errors.Broken
             If it does not start; the text ends with the last line of its log.
         """
-        ...
 
     def stop(self) -> None:
         """Shut down in order and wait; kill the server after a time limit. Do nothing if it is not running."""
-        ...
 
     def kill(self) -> None:
         """Kill the server (SIGKILL) and wait until its processes have ended."""
-        ...
 
     def remove(self) -> None:
         """Delete the data of a stopped server, unless it belongs to somebody else."""
-        ...
 
     def cold(self) -> None:
         """Stop the server, drop its files from the page cache, and start it again."""
-        ...
 
     def alive(self) -> bool:
         """Return True while the server runs."""
-        ...
+        return True
 
     def ended(self) -> str:
         """Return how the server's process ended, such as `killed by SIGKILL`; "" if it runs or has no process."""
-        ...
+        return ""
 
     def pids(self) -> Sequence[int]:
         """Return the ids of the server's processes; empty for an embedded database."""
-        ...
+        return ()
 
     def size(self) -> int:
-        """Return the bytes that the data directory takes on disk: allocated blocks, logs included."""
-        ...
+        """Return the bytes that the data directory takes on disk: allocated blocks, logs included; 0: not known."""
+        return 0
 
     def log(self) -> Path | None:
         """Return the path of the server's log, None if it has none."""
-        ...
+        return None
 
     def settings(self) -> Mapping[str, str]:
         """Return the server's configuration by tsbench (for the manifest)."""
-        ...
+        return {}
 
 
 def death(server: Server, *, within_s: float = 0.0) -> str:
@@ -95,14 +94,14 @@ def death(server: Server, *, within_s: float = 0.0) -> str:
     return "the server died during the run" + (f" ({how})" if how else "") + (f": {last}" if last else "")
 
 
-def hurry(server: Server) -> None:
+def kill_processes(server: Server) -> None:
     """Kill the server's processes (SIGKILL) without waiting, so that a `stop` in progress ends at once."""
     for pid in server.pids():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def put_away(server: Server, log_copy: Path | None) -> None:
+def stop_and_delete(server: Server, log_copy: Path | None) -> None:
     """Stop a server and delete its data; keep its log as `log_copy`."""
     server.stop()
     log = server.log()

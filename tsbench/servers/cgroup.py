@@ -21,7 +21,7 @@ from tsbench.errors import UserMistake
 from tsbench.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 PERIOD_US = 100_000
 """Period of the CPU cap: the group runs for its share of every 0.1 s (the kernel's default), then waits."""
@@ -100,23 +100,6 @@ class Group:
         else:
             (path / "memory.max").write_text(str(size), "ascii")
             _write_if_there(path / "memory.swap.max", "0")
-
-    @contextmanager
-    def spawn_hook(self) -> Iterator[Callable[[], None]]:
-        """Yield a function that moves a child process into the group, to be called between fork and exec.
-
-        The files are opened here and not in the child, which may have become another user by then: the kernel checks
-        the rights of the user who opened them (since 5.16 and the stable releases of January 2022, CVE-2021-4197).
-        """
-        with ExitStack() as stack:
-            files = [stack.enter_context((d / "cgroup.procs").open("wb", buffering=0)) for d in self.directories]
-            numbers = [file.fileno() for file in files]
-
-            def enter() -> None:
-                for number in numbers:
-                    os.write(number, b"0")  # 0 means the writing process
-
-            yield enter
 
     def pids(self) -> Sequence[int]:
         """Return the ids of the processes in the group."""
@@ -243,13 +226,16 @@ def missing() -> str:
 
 
 @contextmanager
-def spawn_hook(group: Group | None) -> Iterator[Callable[[], None]]:
-    """Yield the `preexec_fn` that moves a child into the group; without a group, one that does nothing."""
-    if group is None:
-        yield lambda: None
-        return
-    with group.spawn_hook() as enter:
-        yield enter
+def entries(group: Group | None) -> Iterator[list[int]]:
+    """Yield the open files into which a process writes 0 to move into the group; none without a group.
+
+    They are opened here and not in the child, which may have become another user by then: the kernel checks the rights
+    of the user who opened them (since 5.16 and the stable releases of January 2022, CVE-2021-4197).
+    """
+    with ExitStack() as stack:
+        directories = group.directories if group is not None else ()
+        files = [stack.enter_context((each / "cgroup.procs").open("wb", buffering=0)) for each in directories]
+        yield [file.fileno() for file in files]
 
 
 def _places(caps: Caps, proc: Path) -> dict[str, _Place]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, unquote, urlsplit
 
 from tsbench.errors import Broken, UserMistake, expect_regular
+from tsbench.servers.base import Server
 from tsbench.servers.files import allocated_bytes, evict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from tsbench.servers.cgroup import Group
 
@@ -55,7 +56,7 @@ def delete_file(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-class EmbeddedServer:
+class EmbeddedServer(Server):
     """The directory of a database in one file, without a process; subclasses set file name and URL scheme."""
 
     scheme: ClassVar[str]
@@ -73,17 +74,9 @@ class EmbeddedServer:
         return f"{self.scheme}://{quote(os.fsencode(self._directory / self.file))}"
 
     def start(self) -> None:
-        """Create the directory."""
         self._directory.mkdir(parents=True, exist_ok=True)
 
-    def stop(self) -> None:
-        """Do nothing: an embedded database has no process."""
-
-    def kill(self) -> None:
-        """Do nothing: an embedded database has no process."""
-
     def remove(self) -> None:
-        """Delete the directory."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def cold(self) -> None:
@@ -94,41 +87,19 @@ class EmbeddedServer:
         """Return True while the directory exists."""
         return self._directory.is_dir()
 
-    def ended(self) -> str:
-        return ""
-
-    def pids(self) -> Sequence[int]:
-        return ()
-
     def size(self) -> int:
-        """Return the allocated bytes, the write-ahead log included."""
         return allocated_bytes(self._directory)
-
-    def log(self) -> Path | None:
-        return None
-
-    def settings(self) -> Mapping[str, str]:
-        """Return no settings: each session sets its own."""
-        return {}
 
 
 class InMemoryServer(EmbeddedServer):
     """A database in the memory of this process: it needs no start, and has no files."""
 
     def cold(self) -> None:
-        """Raise an error, since nothing is stored on disk.
-
-        Raises
-        ------
-        tsbench.errors.Broken
-            Always.
-        """
+        """Raise `Broken`, since nothing is stored on disk."""
         raise Broken("a database in memory cannot be made cold: no files could leave the page cache")
 
     def alive(self) -> bool:
-        """Return True: it lives as long as this process."""
         return True
 
     def size(self) -> int:
-        """Return 0: it has no bytes on disk."""
         return 0

@@ -19,12 +19,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Deferral:
     """A `with` block that Ctrl-C, SIGTERM and SIGHUP do not interrupt: their handlers run at its end, once.
 
-    Signals without a Python handler keep their effect. `hurry` is called at each signal, so that a second Ctrl-C
+    Signals without a Python handler keep their effect. `at_signal` is called at each signal, so that a second Ctrl-C
     shortens what the block waits for. In other threads than the main one, which no signal interrupts, it does nothing.
     """
 
-    def __init__(self, hurry: Callable[[], object] = lambda: None) -> None:
-        self._hurry = hurry
+    def __init__(self, at_signal: Callable[[], object] = lambda: None) -> None:
+        self._at_signal = at_signal
         self._before: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {}
         self._received: int | None = None
 
@@ -45,7 +45,7 @@ class Deferral:
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._received = number
-        self._hurry()
+        self._at_signal()
 
 
 @contextmanager

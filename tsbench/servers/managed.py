@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
+from tsbench.servers.base import Server
 from tsbench.servers.children import how_it_ended
 from tsbench.servers.files import allocated_bytes, evict
 from tsbench.servers.logs import error_lines, telling_line
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _PREPARE_S = 300.0  # some seconds, and a minute or two on a small device
 
 
-class ManagedServer(ABC):
+class ManagedServer(Server, ABC):
     """A server process whose files are in `directory`, listening on a port of 127.0.0.1.
 
     Its process starts in `group`, whose caps then apply to it. If tsbench runs as root, the server runs as `nobody`,
@@ -51,7 +52,6 @@ class ManagedServer(ABC):
         return self.place / "data"
 
     def start(self) -> None:
-        """Create the server's files, start it and wait until it answers."""
         if self.alive():
             return
         programs = self._programs()
@@ -126,7 +126,6 @@ class ManagedServer(ABC):
             self._process.stop()
 
     def kill(self) -> None:
-        """Kill the server (SIGKILL) and wait until it and its children have ended."""
         if self._process is not None:
             self._process.kill()
 
@@ -135,31 +134,24 @@ class ManagedServer(ABC):
         unprivileged.remove(self._directory)
 
     def cold(self) -> None:
-        """Stop the server, drop its files from the page cache, and start it again."""
         self.stop()
         evict(self.data)
         self.start()
 
     def alive(self) -> bool:
-        """Return True while the server runs."""
         return self._process is not None and self._process.alive()
 
     def ended(self) -> str:
-        """Return how the server's process ended, such as `killed by SIGKILL`; "" if it runs or was never started."""
         return self._process.ended() if self._process is not None else ""
 
     def pids(self) -> Sequence[int]:
-        """Return the ids of the server's process and its children at this moment."""
         return self._process.pids() if self._process is not None else ()
 
     def size(self) -> int:
-        """Return the allocated bytes of the data directory, the write-ahead log included."""
         return allocated_bytes(self.data)
 
     def log(self) -> Path | None:
-        """Return the path of the server's log."""
         return self._directory / self.log_name
 
     def settings(self) -> Mapping[str, str]:
-        """Return the settings by tsbench, the data directory and the server's user."""
         return {**self._settings, "data_directory": str(self.data), "user": unprivileged.user() or "the caller"}

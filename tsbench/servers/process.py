@@ -15,7 +15,7 @@ import psutil
 
 from tsbench.errors import Broken
 from tsbench.servers import cgroup
-from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.servers.children import Child
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.logs import telling_line
 
@@ -40,10 +40,8 @@ class NotReady(Exception):  # noqa: N818 - not an error yet
 class ServerProcess:
     """One server process and its children.
 
-    The kernel sends it `death_signal` when the thread that started it ends (PR_SET_PDEATHSIG), so that it does not
-    outlive a killed tsbench: **start it from a thread that lives as long as the server**, the main one. With `user` the
-    child changes to that user (as root only); CPython runs `preexec_fn` after that, which matters because the kernel
-    clears the signal when the user changes. Caps apply from its first instruction: see `cgroup`.
+    It does not outlive a killed tsbench: see `children.Child`, also for `user` and `death_signal`. Caps apply from its
+    first instruction: see `cgroup`.
     """
 
     def __init__(
@@ -64,7 +62,7 @@ class ServerProcess:
         self._user = user
         self._stop_signal = stop_signal
         self._death_signal = death_signal
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
 
     @property
     def log(self) -> Path:
@@ -96,32 +94,26 @@ class ServerProcess:
         """
         if self.alive():
             return
-        bind = bind_to_parent(self._death_signal)
         # An interrupt between the fork and the assignment would leave a process that nobody knows.
-        with self._log.open("ab") as log, cgroup.spawn_hook(group) as enter, Deferral():
-            self._process = subprocess.Popen(
+        with self._log.open("ab") as log, cgroup.entries(group) as groups, Deferral():
+            self._process = Child(
                 self._command,
-                stdin=subprocess.DEVNULL,
+                death_signal=self._death_signal,
+                user=self._user,
+                groups=groups,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._directory,
                 env=dict(self._environment) if self._environment is not None else None,
-                user=self._user,
-                group=_group_of(self._user),
-                extra_groups=[] if self._user else None,
-                start_new_session=True,  # Ctrl-C in the terminal must reach only tsbench, which then stops it
-                preexec_fn=lambda: (bind(), enter()),  # noqa: PLW1509 - a few system calls, prepared before the fork
             )
         try:
             self._wait_until(ready, timeout_s, every_s)
         except Exception as error:
-            with suppress(subprocess.TimeoutExpired):  # another server, which has the port, may have answered
-                self._process.wait(_ENDING_S)
-            ended = self._process.poll()
+            ended = self._process.ended(within_s=_ENDING_S)  # another server, which has the port, may have answered
             self.kill()
-            if ended is None:
+            if not ended:
                 raise
-            raise Broken(f"{self.name} ended at start ({how_it_ended(ended)}): {self._last_words()}") from error
+            raise Broken(f"{self.name} ended at start ({ended}): {self._last_words()}") from error
 
     def _wait_until(self, ready: Callable[[], object], timeout_s: float, every_s: float) -> None:
         give_up = time.monotonic() + timeout_s
@@ -144,9 +136,7 @@ class ServerProcess:
         for process in family:  # a suspended process (SIGSTOP) would not handle the signal
             with suppress(psutil.NoSuchProcess):
                 process.resume()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
+        if not self._process.wait(timeout_s):
             self.kill()
         _wait_gone(family)
 
@@ -161,19 +151,16 @@ class ServerProcess:
         if self._process is None:
             return
         family = self._family()
-        self._process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE_S)
+        self._process.kill(within_s=_PATIENCE_S)
         _wait_gone(family)
 
     def alive(self) -> bool:
         """Return True while the process runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.alive
 
     def ended(self) -> str:
         """Return how the process ended, such as `killed by SIGKILL`; "" if it runs or was never started."""
-        code = self._process.poll() if self._process is not None else None
-        return how_it_ended(code) if code is not None else ""
+        return self._process.ended() if self._process is not None else ""
 
     def pids(self) -> Sequence[int]:
         """Return the ids of the process and its children; empty if it is not running."""
@@ -214,14 +201,6 @@ def free_port(host: str = "127.0.0.1") -> int:
     if len(_HELD) > _MOST_HELD:
         _HELD.popleft().close()
     return int(holder.getsockname()[1])
-
-
-def _group_of(user: str | None) -> int | None:
-    if user is None:
-        return None
-    import pwd  # noqa: PLC0415 - not on every platform, and only needed as root
-
-    return pwd.getpwnam(user).pw_gid
 
 
 def _wait_gone(family: Sequence[psutil.Process], *, patience_s: float = _PATIENCE_S) -> None:

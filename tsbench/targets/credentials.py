@@ -1,16 +1,18 @@
-"""The only loader of secrets, and the rule for the endpoints to which they may be sent.
+"""The only loader of secrets, and the rules for the endpoints to which they may be sent and for ports that need one.
 
 A secret comes from an environment variable (`TSBENCH_PASSWORD`) or from the file that `<variable>_FILE` names, never
 from a URL. The environment variable TSBENCH_CREDENTIALS_FOR lists the endpoints to which it may be sent: `none`, or,
 one per line, those that the user passed when the process was started. Child processes inherit both. Without that
 variable, a process may send secrets to all endpoints that it connects to: its user chose them. While a process
-connects to an endpoint that may receive none, its environment holds none (`shed`).
+connects to an endpoint that may receive none, its environment holds none (`shed`). A port that tsbench opens can only
+be reached from this machine, or requires a secret (`secret_for`).
 """
 
 from __future__ import annotations
 
 import os
 import re
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,6 +20,7 @@ from tsbench.errors import UserMistake, expect_regular
 
 DATABASE = ("TSBENCH_PASSWORD", "TSBENCH_TOKEN")
 """Environment variables with secrets for databases."""
+WEB_PASSWORD = "TSBENCH_WEB_PASSWORD"  # noqa: S105 - the variable's name
 ENTITLED = "TSBENCH_CREDENTIALS_FOR"
 _NOBODY = "none"
 
@@ -119,6 +122,35 @@ def cure(endpoint: str, variables: str) -> str:
     if is_entitled(endpoint):
         return f"set {variables}"
     return "no secret was sent, since secrets are for the endpoint given at the start; start tsbench with this one"
+
+
+# --- ports that tsbench opens -----------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach an address; an empty one and `*` mean all interfaces."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def secret_for(host: str, variable: str, option: str) -> str | None:
+    """Return the secret for a port on this address; None if no secret is set and only this machine can reach it.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If other machines can reach it and no secret is set, or if the secret's file cannot be read.
+    """
+    found = read(variable)
+    if found is None and not is_loopback(host):
+        where = f"{host} is" if host not in {"", "*"} else "all interfaces are"
+        text = f"{where} open to other machines; set {variable} (or {variable}_FILE), or use 127.0.0.1"
+        raise UserMistake(f"{option}: {text}")
+    return found
 
 
 # --- endpoints that may receive secrets -------------------------------------------------------------------------------

@@ -22,8 +22,7 @@ from tests.drive.cluster.test_encryption import (
     worker,
 )
 from tsbench.drive.cluster import messages
-from tsbench.drive.webui.live_figures import Figures
-from tsbench.drive.webui.live_updates import News
+from tsbench.drive.webui.live_figures import Figures, Updates
 from tsbench.measure.hist import Histogram
 from tsbench.results.limits import LIMITS
 from tsbench.servers.process import free_port
@@ -116,12 +115,12 @@ def test_whatever_comes_has_the_shape_of_its_kind_or_is_a_value_error(kind: Any,
 def test_live_updates_of_more_ops_than_a_run_has_or_that_unpack_to_more_are_refused() -> None:
     figures = Figures()
     figures.begin("a")
-    figures.take(News.unpacked(UPDATE))
+    figures.take(Updates.unpacked(UPDATE))
     with pytest.raises(ValueError, match="more than 100 ops"):
-        figures.take(News("a", "b", counts=[(f"{n}", NOW, {"done": 1}) for n in range(LIMITS.tags + LIMITS.ops)]))
+        figures.take(Updates("a", "b", counts=[(f"{n}", NOW, {"done": 1}) for n in range(LIMITS.tags + LIMITS.ops)]))
     packed = Histogram(range(1, 3_000_000, 100)).encode()
     with pytest.raises(ValueError, match="not an HdrHistogram V2 text"):
-        News.unpacked({**UPDATE, "histograms": [["a|service", NOW, packed[:-9]]]})
+        Updates.unpacked({**UPDATE, "histograms": [["a|service", NOW, packed[:-9]]]})
 
 
 def test_a_master_outlives_each_bad_message_and_runs_with_an_honest_worker(start: Callable[..., Command]) -> None:  # noqa: F811

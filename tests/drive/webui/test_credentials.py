@@ -122,7 +122,7 @@ def test_the_password_goes_to_the_endpoint_of_the_start_and_another_one_of_the_f
         locust.start(4, endpoint=form, host="")
         wait_until(lambda: locust.live()["trouble"] or (locust.live()["running"] and locust.rows("writes")), "writes")
         assert locust.live()["trouble"] == ""
-        helpers = [c for c in psutil.Process(locust.child.pid).children() if "tsbench.run.helper" in c.cmdline()]
+        helpers = [c for c in psutil.Process(locust.child.pid).children() if "bare.helper" in " ".join(c.cmdline())]
         assert helpers
         assert SENTINEL not in str([helper.environ() for helper in helpers])
         locust.post("/stop")

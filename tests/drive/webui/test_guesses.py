@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsbench.drive.webui.guesses import FORGOTTEN_S, LONGEST_S, SOURCES, Guesses
+from tsbench.drive.webui.login import FORGOTTEN_S, LONGEST_S, SOURCES, Guesses
 
 
 class Clock:

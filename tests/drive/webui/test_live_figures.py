@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tsbench.drive.webui.live_figures import Figures, supported_percentiles
-from tsbench.drive.webui.live_updates import News, Outbox
+from tsbench.drive.webui.live_figures import Figures, Updates, supported_percentiles
 from tsbench.drive.webui.tabs import host_rows
-from tsbench.measure.hist import Histogram, SparseHistogram
-from tsbench.measure.merge import PERCENTS, merge
+from tsbench.measure.hist import Histogram, Interval, SparseHistogram, write_interval, write_log_head
+from tsbench.measure.merge import PERCENTS, merge, observation
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 
@@ -25,8 +24,8 @@ S = 1_000_000_000
 MS = 1_000_000
 
 
-def through_the_wire(news: News) -> News:
-    return News.unpacked(json.loads(json.dumps(news.packed())))
+def through_the_wire(news: Updates) -> Updates:
+    return Updates.unpacked(json.loads(json.dumps(news.packed())))
 
 
 @examples(25)
@@ -34,7 +33,7 @@ def through_the_wire(news: News) -> News:
 def test_the_merged_news_of_several_processes_are_one_histogram_of_all(ops: list[tuple[int, int, int]]) -> None:
     figures = Figures()
     figures.begin("test")
-    boxes = [Outbox("test", f"worker-{n}") for n in range(3)]
+    boxes = [Updates("test", f"worker-{n}") for n in range(3)]
     for process, second, took_ns in ops:
         boxes[process].saw("write-1|response", second, SparseHistogram.recorded([took_ns]))
         if took_ns % 2:
@@ -54,9 +53,9 @@ def test_what_is_shown_after_a_run_is_what_its_files_say(tmp_path: Path) -> None
         (tmp_path / place).mkdir()
     figures = Figures()
     figures.begin("test")
-    figures.start_s = 101
+    figures.window.start_s = 101
     recorders = [Recorder(tmp_path, f"worker-{n}", start_ns=100 * S) for n in range(2)]
-    boxes = [Outbox("test", f"worker-{n}") for n in range(2)]
+    boxes = [Updates("test", f"worker-{n}") for n in range(2)]
     for number in range(400):
         recorder, box = recorders[number % 2], boxes[number % 2]
         recorder.observer = box
@@ -77,14 +76,46 @@ def test_what_is_shown_after_a_run_is_what_its_files_say(tmp_path: Path) -> None
     for recorder, box in zip(recorders, boxes, strict=True):
         recorder.close()
         figures.take(box.take())
-    truth = merge(tmp_path, start_s=101, end_s=200).totals["write-10"]
+    assert_shown(figures, tmp_path, end_s=200)
+    figures.end(103)  # what the results leave out is not shown any more, either
+    assert_shown(figures, tmp_path, end_s=103)
+
+
+def assert_shown(figures: Figures, place: Path, end_s: int) -> None:
+    truth = merge(place, start_s=101, end_s=end_s).totals["write-10"]
     shown = {kind: (count, values) for _, kind, count, values in figures.latency()}
     assert shown["response"] == (len(truth.response), supported_percentiles(truth.response))
     assert shown["service"] == (len(truth.service), supported_percentiles(truth.service))
     ((op, tally, _),) = figures.writes()
     assert op == "write-10"
     assert (tally.done, tally.failed, tally.points) == (truth.done, truth.failed, truth.points)
-    assert tally.causes == truth.causes == {"timeout": 7}
+    assert tally.causes == truth.causes == {"timeout": 7 if end_s == 200 else 5}
+
+
+def test_a_process_is_judged_now_by_the_figures_by_which_the_report_judges_it(tmp_path: Path) -> None:
+    (tmp_path / "process").mkdir()
+    draw = np.random.default_rng(3)
+    figures, box = Figures(), Updates("test", "local")
+    figures.begin("test")
+    with (
+        (tmp_path / "process/local.self.hlog").open("w") as log,
+        (tmp_path / "process/local.cpu.jsonl").open("w") as cpu,
+    ):
+        write_log_head(log, start_s=100)
+        for second in range(100, 112):
+            for tag in ("lag", "wait"):
+                times = SparseHistogram.recorded(draw.integers(0, 10**8, 50))
+                write_interval(log, Interval(tag, second, 1.0, times))
+                box.saw(tag, second, times)
+            used_ns = int(draw.integers(0, S))
+            cpu.write(json.dumps({"second": second, "cpu_ns": used_ns, "wall_ns": S}) + "\n")
+            box.used(second, used_ns, S)
+            box.saw("write-1|response", second, SparseHistogram.recorded([MS]))
+    figures.take(through_the_wire(box.take()))
+    (own,) = figures._observations()
+    truth = observation(tmp_path, "local", start_s=101, end_s=111)
+    assert own.evidence == truth.evidence
+    assert figures.itself() == (truth.lag.percentiles_ns(PERCENTS.values()), truth.evidence.hub_cpu_share)
 
 
 def test_a_percentile_of_fewer_ops_than_it_needs_is_not_shown() -> None:
@@ -107,7 +138,7 @@ def test_after_the_checks_the_host_tab_says_what_the_verdict_says() -> None:
 
 
 def test_a_late_op_changes_its_second_and_only_that_is_sent_again() -> None:
-    figures, box = Figures(), Outbox("test", "local")
+    figures, box = Figures(), Updates("test", "local")
     figures.begin("test")
     for second in (100, 101, 102):
         box.saw("write-1|response", second, SparseHistogram.recorded([MS]))
@@ -122,7 +153,7 @@ def test_a_late_op_changes_its_second_and_only_that_is_sent_again() -> None:
 
 
 def test_news_of_another_test_are_passed_over() -> None:
-    figures, box = Figures(), Outbox("the one before", "local")
+    figures, box = Figures(), Updates("the one before", "local")
     figures.begin("this one")
     box.saw("write-1|response", 100, SparseHistogram.recorded([MS]))
     figures.take(box.take())
@@ -131,7 +162,7 @@ def test_news_of_another_test_are_passed_over() -> None:
 
 def test_a_busy_event_loop_is_what_limits_now() -> None:
     for cpu_ns, expected in ((S // 10, "database"), (S * 95 // 100, "load generator")):
-        figures, box = Figures(), Outbox("test", "local")
+        figures, box = Figures(), Updates("test", "local")
         figures.begin("test")
         for second in range(100, 106):
             box.saw("lag", second, SparseHistogram.recorded([1000] * 200))
@@ -146,7 +177,7 @@ def test_a_busy_event_loop_is_what_limits_now() -> None:
 
 
 def test_seconds_that_workers_have_not_all_reported_are_not_yet_shown() -> None:
-    figures, box = Figures(delay_s=4), Outbox("test", "worker-0")
+    figures, box = Figures(delay_s=4), Updates("test", "worker-0")
     figures.begin("test")
     for second in range(100, 110):
         box.counted("write-1", second, {"done": 1})

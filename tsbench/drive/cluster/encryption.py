@@ -72,13 +72,35 @@ _WRONG_KEY = 0x11000001
 _OTHER_PORT = "choose another with --master-bind-port and --master-port"
 
 
-class _Server(locust_internals.RpcServer):
+class _Secured:
+    """One end of the connections: encrypts Locust's socket before it is used, and listens to what becomes of it."""
+
     socket = locust_internals.prepared_socket("_secure")
+    _secure_end: Callable[[Any], None]
+    """Sets the end's keys on its socket."""
+    _heard: Callable[[int, int], None]
+
+    def _secure(self, socket: Any) -> None:
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
+        self._secure_end(socket)
+        self._monitor = _Monitor(socket, self._heard)
+
+    def close(self, linger: int | None = None) -> None:
+        self._monitor.close()
+        super().close(linger)  # type: ignore[misc]  # Locust's
+
+    def expect_secured(self) -> None:
+        """Exit with 2 if Locust keeps its socket where it cannot be prepared: nothing may be sent in the clear."""
+        if not locust_internals.is_prepared(self):
+            logger.error("tsbench: this version of Locust cannot encrypt its messages; install one that tsbench allows")
+            sys.exit(2)
+
+
+class _Server(_Secured, locust_internals.RpcServer):
     has_listened: ClassVar[bool] = False
-    _monitor: _Monitor
 
     def __init__(self, host: str, port: int) -> None:
-        self._keys = _or_exit(lambda: keys_for(host, "--master-bind-host"))
+        self._secure_end = _or_exit(lambda: keys_for(host, "--master-bind-host")).secure_master
         self._warned: dict[str, float] = {}
         self.refused: dict[str, str] = {}
         """The workers that are not heard any more, and why."""
@@ -89,13 +111,8 @@ class _Server(locust_internals.RpcServer):
                 raise
             logger.error("tsbench: the master cannot listen on port %d: %s; %s", port, error, _OTHER_PORT)  # noqa: TRY400
             sys.exit(2)
-        _expect_secured(self)
+        self.expect_secured()
         _Server.has_listened = True
-
-    def _secure(self, socket: Any) -> None:
-        socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
-        self._keys.secure_master(socket)
-        self._monitor = _Monitor(socket, self._heard)
 
     def _heard(self, event: int, value: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -131,10 +148,6 @@ class _Server(locust_internals.RpcServer):
         with suppress(RPCError):
             self.send_to_client(Message("quit", None, worker))
 
-    def close(self, linger: int | None = None) -> None:
-        self._monitor.close()
-        super().close(linger)
-
 
 def _read(worker: str, content: list[bytes]) -> Message:
     """Return the message in the frames of a worker, in its name; raises ValueError for what no worker sends."""
@@ -150,21 +163,13 @@ def _read(worker: str, content: list[bytes]) -> Message:
     return message
 
 
-class _Client(locust_internals.RpcClient):
-    socket = locust_internals.prepared_socket("_secure")
-    _monitor: _Monitor
-
+class _Client(_Secured, locust_internals.RpcClient):
     def __init__(self, host: str, port: int, identity: str) -> None:
-        self._keys = _or_exit(lambda: keys_for(host, "--master-host"))
+        self._secure_end = _or_exit(lambda: keys_for(host, "--master-host")).secure_worker
         self._place = f"{host}:{port}"
         self._refusals = 0
         super().__init__(host, port, identity)
-        _expect_secured(self)
-
-    def _secure(self, socket: Any) -> None:
-        socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
-        self._keys.secure_worker(socket)
-        self._monitor = _Monitor(socket, self._heard)
+        self.expect_secured()
 
     def _heard(self, event: int, _: int) -> None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
@@ -182,17 +187,6 @@ class _Client(locust_internals.RpcClient):
             logger.error("tsbench: what answers at %s %s", self._place, what)
             sys.exit(2)
         self._refusals = min(self._refusals, 0)
-
-    def close(self, linger: int | None = None) -> None:
-        self._monitor.close()
-        super().close(linger)
-
-
-def _expect_secured(end: object) -> None:
-    """Exit with 2 if Locust keeps its socket where it cannot be prepared: nothing may be sent in the clear."""
-    if not locust_internals.is_prepared(end):
-        logger.error("tsbench: this version of Locust cannot encrypt its messages; install one that tsbench allows")
-        sys.exit(2)
 
 
 def _or_exit(make: Callable[[], Keys]) -> Keys:

@@ -17,7 +17,8 @@ import gevent
 import psutil
 
 from tsbench.drive import locust_internals
-from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.servers.children import how_it_ended
+from tsbench.servers.launch import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -36,13 +37,10 @@ class _Binding:
     """State of the forking process for its forks."""
 
     def __init__(self) -> None:
-        os.register_at_fork(before=self._prepare, after_in_child=self._bind)
+        os.register_at_fork(before=self._prepare, after_in_child=lambda: bind(self._parent, signal.SIGKILL))
 
     def _prepare(self) -> None:
-        self._bind_to_parent = bind_to_parent(signal.SIGKILL)
-
-    def _bind(self) -> None:
-        self._bind_to_parent()
+        self._parent = os.getpid()
 
 
 def end_with_master() -> None:

@@ -20,7 +20,7 @@ import zmq
 from zmq.utils import z85
 
 from tsbench.errors import UserMistake
-from tsbench.run import listening
+from tsbench.targets import credentials
 
 VARIABLE = "TSBENCH_CLUSTER_SECRET"
 RANDOM_BYTES = 16
@@ -34,11 +34,11 @@ class _Family:
 
     def __init__(self) -> None:
         self.secret = secrets.token_hex(32)
-        self.has_members = False
+        self.has_forks = False
         os.register_at_fork(after_in_parent=self._join, after_in_child=self._join)
 
     def _join(self) -> None:
-        self.has_members = True
+        self.has_forks = True
 
 
 _family = _Family()
@@ -77,14 +77,14 @@ def keys_for(host: str, option: str) -> Keys:
     UserMistake
         If no secret is set, or one that could be guessed, or if the installed ZeroMQ cannot encrypt.
     """
-    given = listening.secret_for(host, VARIABLE, option)
+    given = credentials.secret_for(host, VARIABLE, option)
     if not zmq.has("curve"):
         raise UserMistake("the installed ZeroMQ has no CURVE encryption; pip install --force-reinstall pyzmq has")
     if given is not None:
         if is_guessable(given):
             raise UserMistake(f"{VARIABLE} could be guessed; make one with openssl rand -hex 32")
         return Keys.of(given)
-    if not _family.has_members:
+    if not _family.has_forks:
         raise UserMistake(f"set {VARIABLE} (or {VARIABLE}_FILE), the same for the master and each worker")
     return Keys.of(_family.secret)
 

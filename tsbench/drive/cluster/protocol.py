@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,9 +26,9 @@ from tsbench.drive.cluster import files
 from tsbench.drive.cluster.clocks import Ping, offset_ns
 from tsbench.drive.cluster.messages import DRAINED, FILE, GO, PING, PONG, RATE, READY, SHARE, STOP, STOPPED, USER
 from tsbench.drive.due_times import Clock
-from tsbench.drive.load_process import Share
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
+from tsbench.results.process import Share, Worker
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
@@ -66,11 +67,11 @@ class MasterProtocol:
     def __init__(self, runner: MasterRunner, user_started: Callable[[], None]) -> None:
         self._runner = runner
         self._user_started = user_started
-        self.shares: list[dict[str, Any]] = []
+        self.workers: list[Worker] = []
         self.drained = Event()
         self.watch: SettlingWatch | None = None
         """Receives the workers' rates during a warm-up that ends when they have settled."""
-        self._drained_members: set[str] = set()
+        self._drained_workers: set[str] = set()
         self._awaited: set[str] = set()
         self._all_stopped = Event()
         self._pongs: dict[str, tuple[Event, list[int]]] = {}
@@ -110,29 +111,23 @@ class MasterProtocol:
         if streams < len(clients):
             raise UserMistake(f"{len(clients)} workers cannot share {streams} streams; raise world.streams")
         self._run, self._inbox = run, files.Inbox(run.directory)
-        self.shares = []
+        self.workers = []
         self.drained.clear()
-        self._drained_members.clear()
+        self._drained_workers.clear()
         self._errors.clear()
         self._pids.clear()
         token = files.mark(run.directory)
         for index, client in enumerate(clients):
-            share = {
-                "name": f"worker-{index}",
-                "index": index,
-                "of": len(clients),
-                "streams": list(range(index, streams, len(clients))),
-                "client": client,
-                "clock_offset_ns": self._offset_of(client),
-            }
-            self.shares.append(share)
+            share = Share(f"worker-{index}", index, len(clients), streams)
+            self.workers.append(Worker(share, client))
             message = {
                 "spec": run.spec.model_dump(mode="json", by_alias=True),
                 "endpoint": run.endpoint,
                 "entitled": credentials.is_entitled(run.endpoint),
                 "directory": str(run.directory),
                 "token": token,
-                "share": share,
+                "share": asdict(share),
+                "clock_offset_ns": self._offset_of(client),
                 "machine": _machine(),
                 "pid": os.getpid(),
             }
@@ -142,7 +137,7 @@ class MasterProtocol:
     def _await_ready(self) -> None:
         """Wait for all workers, also for one whose heartbeat is overdue because it is busy."""
         give_up = time.monotonic() + READY_TIMEOUT_S
-        ours = {share["client"]: share["name"] for share in self.shares}
+        ours = {worker.client: worker.share.name for worker in self.workers}
         while True:
             for client, why in self._refused.items():
                 if client in ours:
@@ -161,7 +156,7 @@ class MasterProtocol:
             gevent.sleep(0.05)
 
     def _on_ready(self, msg: Any, **_: Any) -> None:
-        if msg.node_id not in {share["client"] for share in self.shares}:
+        if msg.node_id not in {worker.client for worker in self.workers}:
             return
         self._errors[msg.node_id] = msg.data["error"]
         if _machine() == msg.data["machine"] != "":
@@ -181,8 +176,7 @@ class MasterProtocol:
         """Record how a lost worker ended, which is known for those that Locust forked from this process."""
         code = locust_internals.exit_code_of(pid)
         if code is not None:
-            share = next(share for share in self.shares if share["client"] == client)
-            share["ended"] = how_it_ended(code)
+            next(worker for worker in self.workers if worker.client == client).ended = how_it_ended(code)
 
     def _offset_of(self, client: str) -> int:
         pings = []
@@ -215,13 +209,13 @@ class MasterProtocol:
             self.watch.add(msg.node_id, msg.data["counts"], msg.data["through_s"])
 
     def _on_drained(self, msg: Any, **_: Any) -> None:
-        self._drained_members.add(msg.node_id)
-        if self.present() <= self._drained_members:
+        self._drained_workers.add(msg.node_id)
+        if self.present() <= self._drained_workers:
             self.drained.set()
 
     def present(self) -> set[str]:
         """Return the ids of the run's workers that are not lost."""
-        ours = {share["client"] for share in self.shares} - {*self._refused}
+        ours = {worker.client for worker in self.workers} - {*self._refused}
         return {client.id for client in self._runner.clients.all if client.state != STATE_MISSING} & ours
 
     def stop(self, run: RunPlan) -> None:
@@ -233,9 +227,9 @@ class MasterProtocol:
         self._awaited = self.present()
         if self._awaited:
             self._await_stopped(run)
-        for share in self.shares:
-            if why := self._refused.get(share["client"]):
-                share["refused"] = f"a message that no worker sends: {why}"
+        for worker in self.workers:
+            if why := self._refused.get(worker.client):
+                worker.refused = f"a message that no worker sends: {why}"
 
     def _await_stopped(self, run: RunPlan) -> None:
         self._all_stopped.clear()
@@ -248,7 +242,7 @@ class MasterProtocol:
             logger.warning("%d workers did not report their end", len(self._awaited))
 
     def _on_file(self, msg: Any, **_: Any) -> None:
-        name = next((share["name"] for share in self.shares if share["client"] == msg.node_id), None)
+        name = next((worker.share.name for worker in self.workers if worker.client == msg.node_id), None)
         if name is not None and self._inbox is not None:
             try:
                 self._inbox.receive(name, msg.data)
@@ -348,13 +342,11 @@ class WorkerProtocol:
         place, sends = files.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
         self._master_pid = given["pid"] if _machine() == given["machine"] != "" else None
-        share = given["share"]
-        own = Share(share["name"], share["index"], share["of"], tuple(share["streams"]))
         spec = RunSpec.model_validate(given["spec"])
         target = registry.get(spec.target.name)
         # Its users would only be counted as failed connections: a password or a driver that this machine lacks is said.
         Limits(spec.timeout, given["endpoint"]).connect(target, schema_of(spec, target)).close()
-        self._role.begin(spec, given["endpoint"], place, own, share["clock_offset_ns"])
+        self._role.begin(spec, given["endpoint"], place, Share(**given["share"]), given["clock_offset_ns"])
 
     def user_started(self) -> None:
         """Report the first user of a test to the master, once."""

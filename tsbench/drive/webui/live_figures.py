@@ -1,4 +1,9 @@
-"""The live figures of a test: updates of all load processes, merged exactly, and samples of the host, by second."""
+"""The live figures of a test, by second: what its load processes report meanwhile, and samples of the host.
+
+They are merged as the report's are (`measure.merge`), from the histograms and counters that the processes also write to
+their files. A worker's updates travel to the master with Locust's own reports, every 3 s; a single process passes them
+on once a second.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tsbench.drive.webui.live_updates import COUNTS, Tally
-from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
+from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram, values_needed
-from tsbench.measure.merge import PERCENTS
+from tsbench.measure.merge import PERCENTS, OpCounts, SelfObservation, Window
 from tsbench.measure.recorder import TIMES
+from tsbench.measure.seconds import COUNTS
 from tsbench.results.limits import LIMITS
+from tsbench.results.reading import Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tsbench.drive.webui.live_updates import News
 
 KEEP_S = 900
 """Length of the charts' history in seconds."""
@@ -28,33 +33,79 @@ WRITE = "write-"
 
 
 @dataclass(slots=True)
+class Updates:
+    """What a process has reported since `take`: the observer of its recorder and loop monitor.
+
+    Histograms are by (tag, second), counters by (op, second).
+    """
+
+    test: str
+    process: str
+    histograms: list[tuple[str, int, SparseHistogram]] = field(default_factory=list)
+    counts: list[tuple[str, int, dict[str, Any]]] = field(default_factory=list)
+    cpu: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
+        """Add the histogram of one second; `tag` is as in the log: `<op>|<time>`, `lag` or `wait`."""
+        self.histograms.append((tag, second, histogram))
+
+    def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
+        """Add an op's counters of one second."""
+        self.counts.append((op, second, dict(counts)))
+
+    def used(self, second: int, cpu_ns: int, wall_ns: int) -> None:
+        """Add the CPU time of the event loop's thread, and the wall time in which it was used."""
+        self.cpu.append((second, cpu_ns, wall_ns))
+
+    def take(self) -> Updates:
+        """Return the updates since the last call."""
+        taken = Updates(self.test, self.process, self.histograms, self.counts, self.cpu)
+        self.histograms, self.counts, self.cpu = [], [], []
+        return taken
+
+    def packed(self) -> dict[str, Any]:
+        """Return them as a message; histograms in HdrHistogram's compressed form."""
+        texts = [(tag, second, sparse.encode()) for tag, second, sparse in self.histograms]
+        return {"test": self.test, "process": self.process, "histograms": texts, "counts": self.counts, "cpu": self.cpu}
+
+    @classmethod
+    def unpacked(cls, message: Mapping[str, Any]) -> Updates:
+        """Return the updates in a message.
+
+        Raises
+        ------
+        ValueError
+            If a histogram is damaged, or all of them unpack to more than those of a log of their size.
+        """
+        texts = message["histograms"]
+        room = Room(sum(len(text) for _, _, text in texts))
+        histograms = [(tag, second, SparseHistogram.decode(text, room)) for tag, second, text in texts]
+        counts = [(op, second, dict(counts)) for op, second, counts in message["counts"]]
+        return cls(message["test"], message["process"], histograms, counts, [tuple(used) for used in message["cpu"]])
+
+
+@dataclass(slots=True)
 class _Second:
     """One op (or the monitor's lag) in one second."""
 
     changed: int = 0
-    seen: dict[str, list[SparseHistogram]] = field(default_factory=lambda: defaultdict(list))
+    times: dict[str, SparseHistogram] = field(default_factory=dict)
     percentiles: dict[str, list[int | None]] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    counts: OpCounts = field(default_factory=OpCounts)
 
-    def add(self, kind: str, sparse: SparseHistogram) -> None:
-        self.seen[kind].append(sparse)
-        self.percentiles[kind] = supported_percentiles(_sum(self.seen[kind]))
+    def see(self, kind: str, sparse: SparseHistogram) -> None:
+        before = self.times.get(kind)
+        self.times[kind] = sparse if before is None else SparseHistogram.sum([before, sparse])
+        self.percentiles[kind] = supported_percentiles(self.times[kind])
 
 
-def supported_percentiles(histogram: Histogram) -> list[int | None]:
+def supported_percentiles(histogram: Histogram | SparseHistogram) -> list[int | None]:
     """Return the percentiles of PERCENTS in ns, None for those that need more values."""
-    values, total = histogram.percentiles_ns(PERCENTS.values()), len(histogram)
+    values, total = histogram.percentiles_ns([*PERCENTS.values()]), len(histogram)
     return [
         value if total >= values_needed(percent) else None
         for percent, value in zip(PERCENTS.values(), values, strict=True)
     ]
-
-
-def _sum(parts: list[SparseHistogram]) -> Histogram:
-    whole = Histogram()
-    for part in parts:
-        part.add_to(whole)
-    return whole
 
 
 class Figures:
@@ -71,84 +122,67 @@ class Figures:
 
     def __init__(self, *, delay_s: int = 0) -> None:
         self._delay_s = delay_s
-        self.test = ""
-        self.start_s: int | None = None
-        self._end_s: int | None = None
         self.host: deque[dict[str, float]] = deque(maxlen=KEEP_S)
-        self.verdict: tuple[str, Mapping[str, float]] | None = None
-        """The limit of a test that was checked, and the part `limit` of its summary: of the whole measured window."""
         self._revision = 0
-        self._clear()
-
-    def _clear(self) -> None:
-        self._seconds: dict[tuple[int, str], _Second] = {}
-        self._totals: dict[str, Histogram] = defaultdict(Histogram)
-        self._tallies: dict[str, Tally] = defaultdict(Tally)
-        self._self_seen: dict[str, dict[tuple[int, str], list[SparseHistogram]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        self._cpu: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
-        self._names: set[str] = set()
+        self.begin("")
 
     def begin(self, test: str) -> None:
         """Start a new test; updates of other tests are ignored from now on."""
-        self.test, self.start_s, self._end_s, self.verdict = test, None, None, None
+        self.test = test
+        self.window = Window()
+        """The measured window, whose start is set once it is known; before, all seconds are in it."""
+        self.verdict: tuple[str, Mapping[str, float]] | None = None
+        """The limit of a test that was checked, and the part `limit` of its summary: of the whole measured window."""
         self.host.clear()
-        self._clear()
+        self._seconds: dict[tuple[int, str], _Second] = {}
+        self._own: dict[str, deque[tuple[int, str, SparseHistogram]]] = defaultdict(deque)
+        self._cpu: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+        self._names: set[str] = set()
 
     def end(self, end_s: int) -> None:
         """End the measured window, as the results have it: what came later does not count, here either."""
-        self._end_s = end_s
         for (second, op), row in self._seconds.items():
-            if second < end_s or not op or (self.start_s is not None and second < self.start_s):
-                continue
-            self._tallies[op].subtract(row.tally)
-            for kind, parts in row.seen.items():
-                for part in parts:
-                    self._totals[f"{op}|{kind}"].counts[part.index] -= part.count
+            if op and second >= end_s and self.window.includes(second):
+                totals = self.window.totals[op]
+                totals.remove(row.counts)
+                for kind, sparse in row.times.items():
+                    SparseHistogram(sparse.index, -sparse.count).add_to(getattr(totals, kind))
+        self.window.end_s = end_s
 
-    def take(self, news: News) -> None:
-        """Merge an update of a process; raises ValueError for more ops than a run has."""
-        if news.test != self.test:
+    def take(self, updates: Updates) -> None:
+        """Merge the updates of a process; raises ValueError for more ops than a run has."""
+        if updates.test != self.test:
             return
-        self._names |= {tag for tag, _, _ in news.histograms} | {op for op, _, _ in news.counts}
+        self._names |= {tag for tag, _, _ in updates.histograms} | {op for op, _, _ in updates.counts}
         if len(self._names) > LIMITS.tags + LIMITS.ops:
             raise ValueError(f"live updates of more than {LIMITS.ops} ops")
         self._revision += 1
-        for tag, second, sparse in news.histograms:
-            self._see(news.process, tag, second, sparse)
-        for op, second, counts in news.counts:
-            self._row(second, op).tally.add(counts)
-            if self._counts(second):
-                self._tallies[op].add(counts)
-        for second, cpu_ns, wall_ns in news.cpu:
-            self._cpu[news.process][second] = (cpu_ns, wall_ns)
+        for tag, second, sparse in updates.histograms:
+            op, _, kind = tag.rpartition("|")
+            self._row(second, op).see(kind, sparse)
+            if op:
+                self.window.see(second, op, kind, sparse)
+            else:
+                self._own[updates.process].append((second, kind, sparse))
+        for op, second, counts in updates.counts:
+            self._row(second, op).counts.count(counts)
+            self.window.count(second, op, counts)
+        for second, cpu_ns, wall_ns in updates.cpu:
+            self._cpu[updates.process][second] = (cpu_ns, wall_ns)
         self._forget()
-
-    def _see(self, process: str, tag: str, second: int, sparse: SparseHistogram) -> None:
-        op, _, kind = tag.rpartition("|")
-        self._row(second, op).add(kind, sparse)
-        if not op:
-            self._self_seen[process][second, kind].append(sparse)
-        elif self._counts(second):
-            sparse.add_to(self._totals[tag])
 
     def _row(self, second: int, op: str) -> _Second:
         row = self._seconds.setdefault((second, op), _Second())
         row.changed = self._revision
         return row
 
-    def _counts(self, second: int) -> bool:
-        """Return True if a second is in the measured window: others are shown in charts, but are not in totals."""
-        return (self.start_s is None or second >= self.start_s) and (self._end_s is None or second < self._end_s)
-
     def _forget(self) -> None:
         newest = max((second for second, _ in self._seconds), default=0)
         for key in [key for key in self._seconds if key[0] <= newest - KEEP_S]:
             del self._seconds[key]
-        for seen in self._self_seen.values():
-            for place in [place for place in seen if place[0] <= newest - 3 * NOW_S]:
-                del seen[place]
+        for seen in self._own.values():
+            while seen and seen[0][0] <= newest - 3 * NOW_S:
+                seen.popleft()
         for used in self._cpu.values():
             for second in [second for second in used if second <= newest - 3 * NOW_S]:
                 del used[second]
@@ -164,8 +198,8 @@ class Figures:
             {
                 "second": second,
                 "op": op,
-                **{kind: values for kind, values in row.percentiles.items() if not kind.endswith("-undelayed")},
-                **{name: getattr(row.tally, name) for name in COUNTS},
+                **row.percentiles,
+                **{name: getattr(row.counts, name) for name in COUNTS[1:]},
             }
             for (second, op), row in sorted(self._seconds.items())
             if row.changed > revision
@@ -178,18 +212,18 @@ class Figures:
 
     def latency(self) -> Iterator[tuple[str, str, int, list[int | None]]]:
         """Yield for each op and kind after the warm-up: count, and its percentiles as `supported_percentiles`."""
-        for tag, histogram in sorted(self._totals.items()):
-            op, _, kind = tag.rpartition("|")
-            if kind not in TIMES or not len(histogram):
-                continue
-            yield op, kind, len(histogram), supported_percentiles(histogram)
+        for op, totals in sorted(self.window.totals.items()):
+            for kind in TIMES:
+                histogram = getattr(totals, kind)
+                if len(histogram):
+                    yield op, kind, len(histogram), supported_percentiles(histogram)
 
-    def writes(self) -> Iterator[tuple[str, Tally, float]]:
-        """Yield for each write op: its tally after the warm-up, and the points acknowledged per second now."""
-        for op, tally in sorted(self._tallies.items()):
+    def writes(self) -> Iterator[tuple[str, OpCounts, float]]:
+        """Yield for each write op: its counts after the warm-up, and the points acknowledged per second now."""
+        for op, totals in sorted(self.window.totals.items()):
             if op.startswith(WRITE):
-                points = sum(row.tally.points for (_, name), row in self._recent() if name == op)
-                yield op, tally, points / max(1, self._recent_s())
+                points = sum(row.counts.points for (_, name), row in self._recent() if name == op)
+                yield op, totals, points / max(1, self._recent_s())
 
     def _span(self) -> tuple[int, int]:
         """Return the seconds that are "now", without those that may still change."""
@@ -206,37 +240,38 @@ class Figures:
 
     def itself(self) -> tuple[list[int], float]:
         """Return the generator's state now: its event loops' lag at PERCENTS (ns), and the CPU share of the busiest."""
-        seen = self._evidence()
-        lag = _sum([part for _, row in self._recent() for part in row.seen.get("lag", ())])
-        return lag.percentiles_ns(PERCENTS.values()), max((one.hub_cpu_share for one in seen), default=0.0)
+        own, together = self._observations(), SelfObservation()
+        for one in own:
+            together.lag.add(one.lag)
+        return together.lag.percentiles_ns(PERCENTS.values()), max((o.evidence.hub_cpu_share for o in own), default=0.0)
 
     def limit(self, users: int) -> tuple[str, str]:
         """Return what limits the test now, and the reason if that is the load generator or unknown."""
-        rows = [(op, row) for (_, op), row in self._recent()]
-        done = sum(row.tally.done for op, row in rows if op)
+        rows = [row for (_, op), row in self._recent() if op]
+        done = sum(row.counts.done for row in rows)
         if not done:
             return "unknown", "no op has ended in the last seconds"
-        each_ns = users * self._recent_s() * 1e9 / done
-        mean_ns = _sum([part for op, row in rows if op for part in row.seen["response"]]).mean_ns
-        profile = LoadProfile(think_ns=max(0.0, each_ns - mean_ns), response_ns=mean_ns)
-        name, verdict = limited_by(self._evidence(), profile)
+        responses = Histogram()
+        for row in rows:
+            if "response" in row.times:
+                row.times["response"].add_to(responses)
+        profile = LoadProfile.of_users(users, self._recent_s(), done, responses.mean_ns)
+        name, verdict = limited_by([one.evidence for one in self._observations()], profile)
         return name, verdict.reason
 
-    def _evidence(self) -> list[Evidence]:
+    def _observations(self) -> list[SelfObservation]:
+        """Return what each process has seen of itself in the last seconds."""
         first, end = self._span()
         found = []
-        for process, seen in self._self_seen.items():
-            kinds = {
-                kind: _sum(
-                    [part for (at, of), parts in seen.items() if of == kind and first <= at < end for part in parts]
-                )
-                for kind in ("lag", "wait")
-            }
-            used = [pair for second, pair in self._cpu[process].items() if first <= second < end]
-            wall_ns = sum(wall for _, wall in used)
-            share = sum(cpu for cpu, _ in used) / wall_ns if wall_ns else 0.0
-            lag_p50, lag_p99 = kinds["lag"].percentiles_ns((50, 99))
-            found.append(Evidence(share, lag_p50, lag_p99, kinds["wait"].percentile_ns(50)))
+        for process, seen in self._own.items():
+            own = SelfObservation()
+            for second, kind, sparse in seen:
+                if first <= second < end:
+                    own.see(kind, sparse)
+            for second, (cpu_ns, wall_ns) in self._cpu[process].items():
+                if first <= second < end:
+                    own.used(cpu_ns, wall_ns)
+            found.append(own)
         return found
 
     def host_since(self, second: float) -> list[Mapping[str, float]]:

@@ -6,9 +6,9 @@ tabs, and draws a page of its own, `/tsbench`.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import DEVNULL
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
@@ -24,11 +24,11 @@ from locust.runners import (
 )
 
 from tsbench.drive import locust_internals
-from tsbench.drive.webui import login, tabs
+from tsbench.drive.webui import login, start_form, tabs
 from tsbench.drive.webui.host_monitor import HostMonitor
-from tsbench.drive.webui.live_figures import Figures
-from tsbench.drive.webui.live_updates import News, Outbox
-from tsbench.drive.webui.stage import Stage, TestState
+from tsbench.drive.webui.live_figures import Figures, Updates
+from tsbench.drive.webui.start_form import Stage, TestState
+from tsbench.servers.children import Child, program
 from tsbench.targets import credentials
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ WATCH = "tsbench-watch"
 """Message of the master to its workers: a page watches a test, whose id follows."""
 STATIC = Path(__file__).parent / "static"
 WORKERS_LATE_S = 4
-REPORT = "import sys; from tsbench.cli.main import main; sys.exit(main(['report', sys.argv[1]]))"
 REPORT_TIMEOUT_S = 300.0
 INDEX_EXTRA = (
     b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/panel.js"></script></head>'
@@ -58,28 +57,28 @@ class WorkerReporter:
     def __init__(self, environment: Environment, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._test = ""
-        self._outbox: Outbox | None = None
+        self._updates: Updates | None = None
         runner: Any = environment.runner
         runner.register_message(WATCH, self._on_watch)
         coordinator.began.append(self._on_began)
         environment.events.report_to_master.add_listener(self._on_report)
 
     def _on_watch(self, msg: Any, **_: Any) -> None:
-        self._coordinator.patient = True
+        self._coordinator.keeps_running = True
         self._test = msg.data["test"]
 
     def _on_began(self, process: LoadProcess) -> None:
-        self._outbox = _attach(self._test, process) if self._test else None
+        self._updates = _attach(self._test, process) if self._test else None
 
     def _on_report(self, data: dict[str, Any], **_: Any) -> None:
-        if self._outbox is not None:
-            data["tsbench"] = self._outbox.take().packed()
+        if self._updates is not None:
+            data["tsbench"] = self._updates.take().packed()
 
 
-def _attach(test: str, process: LoadProcess) -> Outbox:
-    outbox = Outbox(test, process.share.name)
-    process.recorder.observer = process.probe.outbox = outbox
-    return outbox
+def _attach(test: str, process: LoadProcess) -> Updates:
+    updates = Updates(test, process.share.name)
+    process.recorder.observer = process.loop_monitor.observer = updates
+    return updates
 
 
 class Test(Protocol):
@@ -108,11 +107,11 @@ class WebPage:
         self._coordinator, self._test = coordinator, test
         self._master = environment.runner if isinstance(environment.runner, MasterRunner) else None
         self.figures = Figures(delay_s=0 if self._master is None else WORKERS_LATE_S)
-        self._outbox: Outbox | None = None
+        self._updates: Updates | None = None
         self._state = TestState()
         self._building = Semaphore()
         self._watcher: gevent.Greenlet | None = None
-        coordinator.patient = True
+        coordinator.keeps_running = True
         coordinator.began.append(self._on_began)
         environment.events.worker_report.add_listener(self._on_worker_report)
         environment.events.test_stop.add_listener(self._on_test_stop)
@@ -121,21 +120,19 @@ class WebPage:
 
     # --- the test -----------------------------------------------------------------------------------------------------
 
-    def refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
+    def _refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
         """Return why no test can be started, or the running one not changed, with these fields; "" if that can be."""
         return self._stage_now.why_no_start or self._test.refusal(form, picked)
 
-    def stop_preparing(self) -> bool:
-        """Stop the test that is being prepared; return False if none is."""
+    def _stop_preparing(self) -> bool:
         if self._stage_now.stage is not Stage.PREPARING:
             return False
         self._test.abandon()
         self._state.end(None, "The test was stopped before it began.")
         return True
 
-    def end_after(self, run_time_s: float | None) -> None:
-        """Set the run time of the test that begins next; one that is running keeps its own."""
-        if not self._running:
+    def _end_after(self, run_time_s: float | None) -> None:
+        if not self._running:  # which keeps its own
             self._test.run_time_s = run_time_s
 
     def planning(self) -> None:
@@ -170,14 +167,14 @@ class WebPage:
             self.figures.verdict = summary.limited_by, summary.parts.get("limit") or {}
 
     def _on_began(self, process: LoadProcess) -> None:
-        self._outbox = _attach(str(process.directory), process)
+        self._updates = _attach(str(process.files.directory), process)
 
     def _on_worker_report(self, client_id: str, data: dict[str, Any], **_: Any) -> None:
         update = data.pop("tsbench", None)
         if update is not None:
-            self.figures.start_s = self._coordinator.start_s
+            self.figures.window.start_s = self._coordinator.start_s
             try:
-                self.figures.take(News.unpacked({**update, "process": client_id}))
+                self.figures.take(Updates.unpacked({**update, "process": client_id}))
             except ValueError as error:
                 self._runner.server.refuse(client_id, str(error))
 
@@ -195,9 +192,9 @@ class WebPage:
             self._take()
 
     def _take(self) -> None:
-        if self._outbox is not None:
-            self.figures.start_s = self._coordinator.start_s or self.figures.start_s
-            self.figures.take(self._outbox.take())
+        if self._updates is not None:
+            self.figures.window.start_s = self._coordinator.start_s or self.figures.window.start_s
+            self.figures.take(self._updates.take())
 
     @property
     def _running(self) -> bool:
@@ -207,8 +204,8 @@ class WebPage:
     def _stage_now(self) -> TestState:
         """The state of the test, after a look at what Locust has done meanwhile."""
         state = self._state
-        if state.stage is Stage.PREPARING and self._coordinator.trouble:
-            state.end(state.results, self._coordinator.trouble)
+        if state.stage is Stage.PREPARING and self._coordinator.start_error:
+            state.end(state.results, self._coordinator.start_error)
         elif state.stage is Stage.PREPARING and self._running:
             state.enter(Stage.RUNNING)
         return state
@@ -229,7 +226,8 @@ class WebPage:
 
     def _install(self, web_ui: Any, prefix: str) -> None:
         routes = Blueprint("tsbench", __name__, url_prefix=prefix)
-        login.protect(web_ui, routes, self)
+        login.protect(web_ui, routes)
+        start_form.guard(web_ui, self._refusal, self._stop_preparing, self._end_after)
         views = {
             "/": lambda: send_from_directory(STATIC, "page.html"),
             "/panel.js": lambda: send_from_directory(STATIC, "panel.js"),
@@ -282,7 +280,7 @@ class WebPage:
                 "running": self._running,
                 "state": self._shown_state,
                 "users": self._users,
-                "start": self.figures.start_s,
+                "start": self.figures.window.start_s,
                 **found,
                 "host": self.figures.host_since(request.args.get("host", 0.0, float) if same else 0.0),
                 "tables": [
@@ -290,10 +288,10 @@ class WebPage:
                     for t in tabs.TABLES
                 ],
                 "limited_by": {"name": name, "why": why},
-                "trouble": self._coordinator.trouble,
+                "trouble": self._coordinator.start_error,
                 "stage": self._stage_now.stage,
                 "progress": self._stage_now.progress,
-                "report": self._coordinator.trouble or self._stage_now.why_no_report,
+                "report": self._coordinator.start_error or self._stage_now.why_no_report,
             }
         )
 
@@ -302,7 +300,7 @@ class WebPage:
         state = self._stage_now
         results = state.results
         if state.why_no_report or results is None:
-            answer = make_response(self._coordinator.trouble or state.why_no_report, 409)
+            answer = make_response(self._coordinator.start_error or state.why_no_report, 409)
             answer.mimetype = "text/plain"
             if state.stage is Stage.CHECKING:
                 answer.headers["Refresh"] = "2"  # the browser asks again, until the report is there
@@ -313,15 +311,17 @@ class WebPage:
                 # A child process: drive may not import report, and plotting would delay the event loop.
                 whole = credentials.whole_environment()
                 hidden = {name: text for name, text in whole.items() if not name.startswith(("LOCUST_", "TSBENCH_"))}
-                command = [sys.executable, "-c", REPORT, str(results)]
-                try:
-                    child = subprocess.run(
-                        command, capture_output=True, text=True, check=False, env=hidden, timeout=REPORT_TIMEOUT_S
-                    )
-                except subprocess.TimeoutExpired:
+                with TemporaryFile() as said:
+                    command = [*program("tsbench.cli.main"), "report", str(results)]
+                    child = Child(command, stdout=DEVNULL, stderr=said, env=hidden)
+                    in_time = child.wait(REPORT_TIMEOUT_S)
+                    child.kill()
+                    said.seek(0)
+                    text = said.read().decode(errors="replace").strip()
+                if not in_time:
                     return make_response(f"The report was not made within {REPORT_TIMEOUT_S:g} s.", 500)
                 if not path.exists():
-                    return make_response(child.stderr.strip() or "The report could not be made.", 500)
+                    return make_response(text or "The report could not be made.", 500)
         show = bool(request.args.get("show"))
         response = send_file(path, "text/html", as_attachment=not show, download_name=f"tsbench-{results.name}.html")
         response.headers["Content-Security-Policy"] = "sandbox allow-scripts"

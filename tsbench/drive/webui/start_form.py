@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from flask import jsonify, make_response, request
 from locust.argument_parser import ui_extra_args_dict
@@ -17,7 +19,8 @@ from locust.util.timespan import parse_timespan
 from werkzeug.datastructures import ImmutableMultiDict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
 
     from flask import Response
     from locust.web import WebUI
@@ -31,24 +34,23 @@ OF_A_USER = frozenset({"user_class_name", "host", "weight", "fixed_count", "task
 """Fields that --class-picker adds to the form for each user class."""
 
 
-class Gate(Protocol):
-    """What START and STOP may do now, as the test and the page know it."""
+def guard(
+    web_ui: WebUI,
+    refusal: Callable[[Mapping[str, str], Collection[str]], str],
+    stop_preparing: Callable[[], bool],
+    end_after: Callable[[float | None], None],
+) -> None:
+    """Refuse requests that cannot be carried out, or with fields that no form has, before Locust acts on them.
 
-    def refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
-        """Return the reason why no test can be started with these fields and user classes, "" if one can."""
-        ...
-
-    def stop_preparing(self) -> bool:
-        """Stop the test that is being prepared; return False if none is."""
-        ...
-
-    def end_after(self, run_time_s: float | None) -> None:
-        """Set the run time of the test that begins next; None: until it is stopped."""
-        ...
-
-
-def guard(web_ui: WebUI, gate: Gate) -> None:
-    """Refuse requests that the gate refuses, or with fields that no form has, before Locust acts on them."""
+    Parameters
+    ----------
+    refusal
+        Returns the reason why no test can be started with these fields and user classes, "" if one can.
+    stop_preparing
+        Stops the test that is being prepared; returns False if none is.
+    end_after
+        Sets the run time of the test that begins next; None: until it is stopped.
+    """
     picker = bool(web_ui.userclass_picker_is_active)
     fields = ALWAYS | set(ui_extra_args_dict()) | (PICKED if picker else set())
     allowed = {"locust.swarm": fields, "locust.update_user": OF_A_USER if picker else frozenset()}
@@ -58,7 +60,7 @@ def guard(web_ui: WebUI, gate: Gate) -> None:
     def check() -> Response | None:
         if request.method != "POST":
             return None
-        if request.endpoint == "locust.stop" and gate.stop_preparing():
+        if request.endpoint == "locust.stop" and stop_preparing():
             return jsonify({"success": True, "message": "Test stopped"})
         if request.endpoint not in allowed:
             return None
@@ -67,12 +69,14 @@ def guard(web_ui: WebUI, gate: Gate) -> None:
         if unknown:
             text = f"the form has no field '{unknown[0]}'; give such an option when tsbench is started"
             return make_response(jsonify({"success": False, "message": text}), 400)
-        return _checked_start(gate) if request.endpoint == "locust.swarm" else None
+        return _checked_start(refusal, end_after) if request.endpoint == "locust.swarm" else None
 
 
-def _checked_start(gate: Gate) -> Response | None:
+def _checked_start(
+    refusal: Callable[[Mapping[str, str], Collection[str]], str], end_after: Callable[[float | None], None]
+) -> Response | None:
     """Return the answer to a START that is refused, in the form of Locust's own, whose reason its page shows."""
-    reason = gate.refusal(request.form, request.form.getlist("user_classes"))
+    reason = refusal(request.form, request.form.getlist("user_classes"))
     if reason:
         logger.warning("the test was not started: %s", reason)
         return jsonify({"success": False, "message": reason})
@@ -82,7 +86,7 @@ def _checked_start(gate: Gate) -> Response | None:
             run_time_s = parse_timespan(wanted)
         except ValueError:
             return None  # Locust says so
-    gate.end_after(run_time_s)
+    end_after(run_time_s)
     fields = [(key, value) for key, value in request.form.items(multi=True) if key != "run_time"]
     request.form = ImmutableMultiDict(fields)
     return None
@@ -95,3 +99,72 @@ def _keys(body: bytes) -> set[str]:
     except (ValueError, RecursionError):
         return {"(not JSON)"}
     return set(content) if isinstance(content, dict) else {"(no object)"}
+
+
+# --- the stages of a test ---------------------------------------------------------------------------------------------
+
+
+class Stage(StrEnum):
+    """The stages of a test; the next one may be started in `NONE` and `ENDED`."""
+
+    NONE = "none"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    CHECKING = "checking"
+    ENDED = "ended"
+
+
+_NO_REPORT = {
+    Stage.NONE: "No test has run yet.",
+    Stage.PREPARING: "The test is being prepared.",
+    Stage.RUNNING: "The test is running; stop it first.",
+    Stage.CHECKING: "The checks are running; the report is made from what they find.",
+}
+_NO_START = {
+    Stage.PREPARING: "a test is being prepared; stop it first",
+    Stage.CHECKING: "answers and writes of the last test are still being checked; wait until its report is ready",
+}
+
+
+@dataclass(slots=True)
+class TestState:
+    """The stage of the current test, the step that it waits for, and the result of the last one."""
+
+    stage: Stage = Stage.NONE
+    step: str = ""
+    """The step of the preparation or of the checks, in words; "" before the first one."""
+    share: float | None = None
+    """How much of the step is done, from 0 to 1; None if that is not known."""
+    results: Path | None = None
+    """Results of the last test, once it has been checked."""
+    ended_early: str = ""
+    """Why the last test has no report."""
+
+    def enter(self, stage: Stage) -> None:
+        """Enter a stage; a new test forgets the results of the last one."""
+        self.stage, self.step, self.share = stage, "", None
+        if stage is Stage.PREPARING:
+            self.results, self.ended_early = None, ""
+
+    def end(self, results: Path | None, why: str = "") -> None:
+        """End the test with its results, or with the reason why it has none."""
+        self.enter(Stage.ENDED)
+        self.results, self.ended_early = results, why
+
+    @property
+    def why_no_report(self) -> str:
+        """The reason for a missing report; "" if the test has one."""
+        return _NO_REPORT.get(self.stage, "" if self.results is not None else self.ended_early)
+
+    @property
+    def why_no_start(self) -> str:
+        """The reason why no test can be started now; "" if one can."""
+        return _NO_START.get(self.stage, "")
+
+    @property
+    def progress(self) -> dict[str, str | float | None] | None:
+        """The step and its share as the page shows them, None if nobody waits for one."""
+        if self.stage not in {Stage.PREPARING, Stage.CHECKING}:
+            return None
+        other = "preparing the test" if self.stage is Stage.PREPARING else "checking answers and writes"
+        return {"step": self.step or other, "share": self.share}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tsbench.drive.webui.live_figures import Figures
-    from tsbench.drive.webui.live_updates import Tally
+    from tsbench.measure.merge import OpCounts
 
 Row = dict[str, Any]
 MS = 1_000_000
@@ -40,23 +40,23 @@ def latency_rows(figures: Figures, _users: int) -> list[Row]:
 
 def write_rows(figures: Figures, _users: int) -> list[Row]:
     """Return the rate, the acknowledged points, and the causes of failures, per write op."""
-    rows = [_write_row(op, tally, rate) for op, tally, rate in figures.writes()]
+    rows = [_write_row(op, counts, rate) for op, counts, rate in figures.writes()]
     if len(rows) > 1:
         summed = ("rate", "points", "ok", "failed", "unknown", "partial")
         rows.append({"op": "all", **{key: sum(row[key] for row in rows) for key in summed}, "causes": ""})
     return rows
 
 
-def _write_row(op: str, tally: Tally, rate: float) -> Row:
+def _write_row(op: str, counts: OpCounts, rate: float) -> Row:
     return {
         "op": op,
         "rate": round(rate),
-        "points": tally.points,
-        "ok": tally.done - tally.failed - tally.unknown - tally.partial,
-        "failed": tally.failed,
-        "unknown": tally.unknown,
-        "partial": tally.partial,
-        "causes": ", ".join(f"{cause} {count}" for cause, count in tally.causes.most_common(5)),
+        "points": counts.points,
+        "ok": counts.done - counts.failed - counts.unknown - counts.partial,
+        "failed": counts.failed,
+        "unknown": counts.unknown,
+        "partial": counts.partial,
+        "causes": ", ".join(f"{cause} {count}" for cause, count in counts.causes.most_common(5)),
     }
 
 

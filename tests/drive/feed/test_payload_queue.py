@@ -12,8 +12,8 @@ import gevent
 import pytest
 
 from tests.drive.support import document
-from tsbench.drive import payload_queue
-from tsbench.drive.payload_queue import PayloadQueue
+from tsbench.drive.feed import payload_queue
+from tsbench.drive.feed.payload_queue import PayloadQueue
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import WriteMode
 from tsbench.scenario.spec import Scenario
@@ -140,11 +140,12 @@ def test_the_end_of_an_encoder_is_seen_before_the_event_loop_turns() -> None:
     code = """
 from gevent.monkey import get_original, patch_all
 patch_all()
-from tsbench.drive.payload_queue import _Encoder
-encoder = _Encoder()
-encoder._child.kill()
+import signal
+from tsbench.servers.children import Child, program
+encoder = Child(program("tsbench.drive.feed.encoder"), talk=True)
+encoder.send_signal(signal.SIGKILL)
 readable, _, _ = get_original("select", "select")([encoder.incoming], [], [], 10)
-print(len(readable), encoder.how())
+print(len(readable), encoder.ended(within_s=10))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout == "1  (killed by SIGKILL)\n"
+    assert found.stdout == "1 killed by SIGKILL\n"

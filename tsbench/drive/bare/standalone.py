@@ -14,9 +14,10 @@ import gevent
 from locust import events
 from locust.runners import MasterRunner, WorkerRunner
 
-from tsbench.drive import locust_internals, options
+from tsbench.drive import locust_internals
+from tsbench.drive.bare import options
+from tsbench.drive.bare.current_test import StandaloneTest
 from tsbench.drive.cluster import encryption, forked_workers
-from tsbench.drive.standalone_test import StandaloneTest
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
 from tsbench.drive.webui.page import WebPage, WorkerReporter
 from tsbench.errors import Broken, UserMistake, one_line

@@ -24,7 +24,6 @@ import io
 import os
 import pickle
 import struct
-import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -35,6 +34,7 @@ from tsbench.errors import one_line
 from tsbench.model import WriteMode
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
+from tsbench.servers.children import PIPE_BYTES, standard_pipes
 from tsbench.targets import registry
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class WriteStreams:
 def serve(incoming: int, outgoing: int) -> None:
     """Encode what the load process requests, until it closes its end or something fails."""
     inbox, streams = Inbox(), None
-    while piece := os.read(incoming, 65_536):
+    while piece := os.read(incoming, PIPE_BYTES):
         for frame in inbox.add(piece):
             try:
                 if streams is None:
@@ -281,7 +281,5 @@ def _yield_to_others() -> None:
 def main() -> None:
     """Serve the load process that started this one; its end is this one's, too."""
     _yield_to_others()
-    outgoing = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints must not mix with the messages
     with suppress(BrokenPipeError):
-        serve(sys.stdin.fileno(), outgoing)
+        serve(*standard_pipes())

@@ -1,12 +1,8 @@
-"""A queue of encoded writes from this process's streams, which an encoder process fills (see `run.encoder`)."""
+"""A queue of encoded writes from this process's streams, which an encoder process fills (see `encoder`)."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -20,9 +16,9 @@ from gevent.lock import RLock
 from gevent.monkey import get_original
 from gevent.os import make_nonblocking, nb_read
 
+from tsbench.drive.feed.encoder import FAILED, READY, Burst, Frame, Inbox, Job, Wanted, framed
 from tsbench.errors import Broken, UserMistake
-from tsbench.run.encoder import FAILED, READY, Burst, Frame, Inbox, Job, Wanted, framed
-from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.servers.children import PIPE_BYTES, Child, program
 from tsbench.targets.base import Payload
 
 if TYPE_CHECKING:
@@ -45,8 +41,6 @@ READY_S = 600.0
 Before its first write it computes all that the bulk load has stored."""
 END_S = 10.0
 """Time limit for an encoder that was killed, or that has closed its pipe, to end, in seconds."""
-_PIPE_BYTES = 1 << 18
-"""Room of the pipe from the encoder, and the most that is read from it at a time."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen, as `Payload`
@@ -125,7 +119,7 @@ class PayloadQueue:
         """The kinds of the bursts that have not come, in their order."""
         self._loop = gevent.get_hub().loop
         self._inbox = Inbox()
-        self._encoder: _Encoder | None = None
+        self._encoder: Child | None = None
         self._reader: gevent.Greenlet | None = None
         self._beginning = RLock()
         self._is_ready = self._is_closed = False
@@ -221,12 +215,12 @@ class PayloadQueue:
             raise
         self._listen(encoder)
 
-    def _start(self) -> _Encoder:
-        encoder = self._encoder = _Encoder()
+    def _start(self) -> Child:
+        encoder = self._encoder = Child(program("tsbench.drive.feed.encoder"), talk=True)
         self._send(self._job)
         return encoder
 
-    def _listen(self, encoder: _Encoder) -> None:
+    def _listen(self, encoder: Child) -> None:
         self._loop.update_now()  # or timers that are set next would end too early by the time that this process waited
         make_nonblocking(encoder.incoming)
         self._reader = gevent.spawn(self._read, encoder)
@@ -243,22 +237,23 @@ class PayloadQueue:
                 except OSError as error:
                     self._end(f"the encoder cannot be started: {error.strerror}")
 
-    def _await(self, encoder: _Encoder) -> None:
+    def _await(self, encoder: Child) -> None:
         give_up = time.monotonic() + READY_S
         select = get_original("select", "select")
         while not self._is_ready or any(kind.pending for kind in self._kinds.values()):
             readable, _, _ = select([encoder.incoming], [], [], max(0.0, give_up - time.monotonic()))
             if not readable:
                 raise Broken(f"the encoder was not ready within {READY_S:g} s")
-            self._receive(os.read(encoder.incoming, _PIPE_BYTES), _raise)
+            self._receive(os.read(encoder.incoming, PIPE_BYTES), _raise)
 
-    def _read(self, encoder: _Encoder) -> None:
+    def _read(self, encoder: Child) -> None:
         while not self._is_closed:
-            self._receive(nb_read(encoder.incoming, _PIPE_BYTES), self._end)
+            self._receive(nb_read(encoder.incoming, PIPE_BYTES), self._end)
 
     def _receive(self, piece: bytes, fail: Callable[[str], None]) -> None:
         if not piece:
-            fail(f"the encoder has ended{self._encoder.how() if self._encoder is not None else ''}")
+            how = self._encoder.ended(within_s=END_S) if self._encoder is not None else ""
+            fail("the encoder has ended" + (f" ({how})" if how else ""))
         for frame in self._inbox.add(piece):
             if frame.writes == READY:
                 self._is_ready = True
@@ -306,54 +301,9 @@ class PayloadQueue:
             self._reader.kill()
         encoder, self._encoder = self._encoder, None
         if encoder is not None:
-            encoder.kill()
-
-
-def _large_pipe() -> tuple[int, int]:
-    """Return a pipe that holds a burst, if the system permits it.
-
-    A piece of 64 KB at a time would wake both processes several times for a write of a thousand rows.
-    """
-    incoming, outgoing = os.pipe()
-    with suppress(AttributeError, OSError):  # only Linux has it, and a user may have too many pipes for it
-        fcntl.fcntl(incoming, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    return incoming, outgoing
+            encoder.kill(within_s=END_S)
+            encoder.close()
 
 
 def _raise(reason: str) -> None:
     raise Broken(reason)
-
-
-class _Encoder:
-    """The encoder process, and this process's ends of its pipes."""
-
-    def __init__(self) -> None:
-        its_input, self.outgoing = os.pipe()
-        self.incoming, its_output = _large_pipe()
-        try:
-            self._child = subprocess.Popen(
-                # Not `-m`: the classes of its messages would be those of a module named `__main__`.
-                [sys.executable, "-c", "from tsbench.run.encoder import main; main()"],
-                stdin=its_input,
-                stdout=its_output,
-                start_new_session=True,  # Ctrl-C is for Locust
-                preexec_fn=bind_to_parent(signal.SIGKILL),  # noqa: PLW1509 - one system call, prepared before the fork
-            )
-        finally:  # at once: gevent's `os.close` waits for the event loop, and `_await` for the end of these pipes
-            close = get_original("os", "close")
-            close(its_input)
-            close(its_output)
-
-    def how(self) -> str:
-        """Return how the process ended, such as ` (killed by SIGKILL)`, after its pipe has; "" if it does not end."""
-        with suppress(subprocess.TimeoutExpired):
-            return f" ({how_it_ended(self._child.wait(END_S))})"
-        return ""
-
-    def kill(self) -> None:
-        """Kill the process and close the pipes."""
-        self._child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self._child.wait(END_S)
-        os.close(self.outgoing)
-        os.close(self.incoming)

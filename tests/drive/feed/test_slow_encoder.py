@@ -152,7 +152,7 @@ def _encoders() -> list[int]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if "run.encoder" in " ".join(child.cmdline()):
+            if "feed.encoder" in " ".join(child.cmdline()):
                 found.append(child.pid)
     return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tsbench.drive.asked_queries import asked_queries
+from tsbench.drive.bare.asked_queries import asked_queries
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
 from tsbench.scenario.spec import RunSpec, explained

@@ -16,12 +16,8 @@ Both send lines of JSON, through the standard input and output of the helper pro
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -39,7 +35,7 @@ from tsbench.results.summary import Summary, Validity
 from tsbench.run import assessment
 from tsbench.run.lifecycle import Parts, PartsOf, real_parts, run_cell
 from tsbench.scenario.spec import RunSpec
-from tsbench.servers.children import bind_to_parent, how_it_ended
+from tsbench.servers.children import Channel, Child, program, standard_pipes
 from tsbench.targets.registry import SERVERS
 
 if TYPE_CHECKING:
@@ -57,43 +53,6 @@ TELL_S = 0.25
 
 Told = Callable[[str, float, float | None], None]
 """Receives the name of the current phase, the amount done, and the total if it is known."""
-
-
-class Channel:
-    """Lines of JSON in both directions between two processes."""
-
-    def __init__(self, incoming: int, outgoing: int) -> None:
-        self._incoming, self._outgoing = incoming, outgoing
-        self._received = b""
-
-    def send(self, **message: Any) -> None:
-        """Send a message; if the other process has ended, only `receive` reports that."""
-        line = json.dumps(message).encode() + b"\n"
-        with suppress(OSError):
-            while line:
-                _, writable, _ = select.select([], [self._outgoing], [], OUTER_LIMIT_S)
-                line = line[os.write(self._outgoing, line[: select.PIPE_BUF]) :] if writable else b""
-
-    def receive(self, *, within_s: float) -> dict[str, Any] | None:
-        """Return the next message, None if none comes in time.
-
-        Raises
-        ------
-        EOFError
-            If none will come any more.
-        """
-        give_up = time.monotonic() + within_s
-        while b"\n" not in self._received:
-            readable, _, _ = select.select([self._incoming], [], [], max(0.0, give_up - time.monotonic()))
-            if not readable:
-                return None
-            piece = os.read(self._incoming, 65_536)
-            if not piece:
-                raise EOFError
-            self._received += piece
-        line, _, self._received = self._received.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +84,10 @@ class HelperProcess:
     def __init__(self, spec: RunSpec, results: Path, told: Told) -> None:
         self._spec, self._results, self._told = spec, results, told
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "tsbench.run.helper"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is for Locust
-            preexec_fn=bind_to_parent(signal.SIGTERM),  # noqa: PLW1509 - one system call, prepared before the fork
-        )
-        assert self._child.stdin is not None  # noqa: S101 - both are pipes
-        assert self._child.stdout is not None  # noqa: S101
-        self._channel = Channel(self._child.stdout.fileno(), self._child.stdin.fileno())
+        # Asked by a signal, it stops its server.
+        command = program("tsbench.drive.bare.helper")
+        self._child = Child(command, death_signal=signal.SIGTERM, talk=True, stderr=self._errors)
+        self._channel = Channel(self._child.incoming, self._child.outgoing)
         self._reading = threading.Lock()  # a greenlet may wait for the load while another one ends it
         self._ready: Ready | None = None
         self._ended: Ended | None = None
@@ -178,7 +130,7 @@ class HelperProcess:
             self._driving = False
             self._channel.send(**{"interrupted" if interrupted else "ended": reason})
         else:
-            self._child.terminate()
+            self._child.send_signal(signal.SIGTERM)
         return self._end(STOP_LIMIT_S)
 
     def _end(self, limit_s: float) -> Ended:
@@ -214,8 +166,8 @@ class HelperProcess:
 
     def _abandoned(self) -> Ended:
         """Clean up after a helper process that ended without a last word, and keep what was measured."""
-        code, said = self._collect()
-        reason = f"the helper process has ended ({how_it_ended(code)})" + (f": {said}" if said else "")
+        how, said = self._collect()
+        reason = f"the helper process has ended ({how})" + (f": {said}" if said else "")
         run = RunDir(self._results / f"{self._spec.id}.partial")
         if not self._spec.target.endpoint:
             SERVERS[self._spec.target.name](run / "server", self._spec.target.settings).remove()
@@ -225,18 +177,14 @@ class HelperProcess:
             run.finish("failed", error=reason)
         return Ended("failed", reason, run.path, summary)
 
-    def _collect(self) -> tuple[int, str]:
-        """Wait for the process, which has closed its output; return its exit code and what it said last."""
-        with suppress(subprocess.TimeoutExpired):
-            self._child.wait(STOP_LIMIT_S)
-        for stream in (self._child.stdin, self._child.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+    def _collect(self) -> tuple[str, str]:
+        """Wait for the process, which has closed its output; return how it ended and what it said last."""
+        how = self._child.ended(within_s=STOP_LIMIT_S)
+        self._child.close()
         self._errors.seek(0)
         last = self._errors.read().decode(errors="replace").strip().rpartition("\n")[2]
         self._errors.close()
-        return self._child.returncode or 0, last
+        return how or "it closed its pipe", last
 
 
 def _ended(spec: RunSpec, found: dict[str, Any]) -> Ended:
@@ -358,13 +306,8 @@ def _interrupt(number: int, _frame: object) -> NoReturn:
 def main() -> None:
     """Execute the run that the first line of the standard input describes."""
     signal.signal(signal.SIGTERM, _interrupt)
-    channel = Channel(sys.stdin.fileno(), os.dup(sys.stdout.fileno()))
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints must not mix with the messages
+    channel = Channel(*standard_pipes())
     with suppress(EOFError, KeyboardInterrupt):  # Locust ended before the run began
         job = channel.receive(within_s=OUTER_LIMIT_S)
         if job is not None:
             carry_out(job, channel)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,10 @@
-"""The queries of a locustfile's tasks, found in their code."""
+"""The queries of a locustfile's tasks, read from their text."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tsbench.drive.asked_queries import asked_queries, may_write
+from tsbench.drive.bare.asked_queries import asked_queries, may_write
 
 
 def tagged(*tags: str) -> Any:
@@ -60,7 +60,7 @@ ALWAYS = {
 }
 
 
-def test_names_that_stand_in_the_code_of_tasks_are_found_and_no_others() -> None:
+def test_names_that_stand_in_the_text_of_tasks_are_found_and_no_others() -> None:
     assert asked_queries([Asker]) == {**ALWAYS, "raw-all": "Asker.slow"}
 
 

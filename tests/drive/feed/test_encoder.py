@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.drive.support import document
+from tsbench.drive.feed import encoder
+from tsbench.drive.feed.encoder import Burst, Inbox, WriteStreams, framed
 from tsbench.model import WriteMode
-from tsbench.run import encoder
-from tsbench.run.encoder import Burst, Inbox, WriteStreams, framed
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import schema_of
 from tsbench.targets import registry

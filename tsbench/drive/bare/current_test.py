@@ -14,14 +14,14 @@ import gevent
 from gevent.lock import RLock
 from locust.runners import STATE_RUNNING, STATE_SPAWNING
 
-from tsbench.drive import options
+from tsbench.drive.bare import options
+from tsbench.drive.bare.helper import HelperProcess
+from tsbench.drive.bare.spec import spec_of, with_form
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
-from tsbench.drive.standalone_spec import spec_of, with_form
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.epoch import epoch_ns
 from tsbench.run.cleanup import left_lines
-from tsbench.run.helper import HelperProcess
 from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
+    from tsbench.drive.bare.helper import Ended
     from tsbench.drive.webui.page import WebPage
-    from tsbench.run.helper import Ended
 
 logger = logging.getLogger("tsbench")
 
@@ -220,16 +220,16 @@ class StandaloneTest:
         runner = self._environment.runner
         assert runner is not None  # noqa: S101 - this is its end
         # Locust quits because its runner has ended, which leaves none of its greenlets, or because the user wants it.
-        impatient = self._checks is not None and not self._checks.ready() and len(runner.greenlet) > 0
+        skips_checks = self._checks is not None and not self._checks.ready() and len(runner.greenlet) > 0
         try:
-            if not impatient:
+            if not skips_checks:
                 if runner.state in {STATE_SPAWNING, STATE_RUNNING}:
                     runner.stop()
                 self.coordinator.stop()
                 gevent.joinall([self._checks] if self._checks is not None else [])
         except KeyboardInterrupt:
-            impatient = True
-        if impatient and self._checks is not None:
+            skips_checks = True
+        if skips_checks and self._checks is not None:
             with suppress(KeyboardInterrupt):
                 self._checks.kill()
         self.give_up("Locust ended before the test did", state="interrupted")
