@@ -20,7 +20,9 @@ def duration_rows(cell: Cell) -> list[tuple[str, str, str]]:
     total_s = found.total_s
     if not total_s:
         return []
-    rows = [(PHASES[name], text_of(taken_s, "s"), f"{taken_s / total_s:.0%}") for name, taken_s in found.in_order()]
+    rows = [
+        (PHASES[name].label, text_of(taken_s, "s"), f"{taken_s / total_s:.0%}") for name, taken_s in found.in_order()
+    ]
     return [("the whole run, up to the end of its checks", text_of(total_s, "s"), ""), *rows]
 
 

@@ -19,12 +19,13 @@ from tsbench.check.expiry import Expiry
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S, collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise
 from tsbench.model import OpError
+from tsbench.results.durations import PHASES
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.run import assessment, cleanup, locust_process, server_limits
 from tsbench.run.examination import examine
 from tsbench.run.figures import measured, recorded
 from tsbench.run.findings import Findings
-from tsbench.run.phases import WHILE, Phases
+from tsbench.run.phases import Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
 from tsbench.run.server_limits import GroupCounters, capped
 from tsbench.run.time_limits import Limits
@@ -140,14 +141,14 @@ def run_cell(
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Exception) as error:  # whatever a driver raises: the next cell may do better
         if (interrupt := _interrupt_in(error)) is not None:
-            reason = str(interrupt) or f"interrupted by the user while {WHILE[phases.current]}"
+            reason = str(interrupt) or f"interrupted by the user while {PHASES[phases.current].during}"
             assessment.salvage(run, spec, reason, phases)
             run.finish("interrupted", error=reason)
             raise KeyboardInterrupt(reason) from error
         reason = advise(_reason(error), _place(spec, run, error, server))
         if not isinstance(error, MEANT):
             run.note_traceback(error)
-            reason += f" (while {WHILE[phases.current]}; {run / ERRORS_FILE} has where it comes from)"
+            reason += f" (while {PHASES[phases.current].during}; {run / ERRORS_FILE} has where it comes from)"
         death = error.death if isinstance(error, ServerDied) else ""
         summary = assessment.salvage(run, spec, reason, phases, death=death)
         run.finish("failed", error=reason)

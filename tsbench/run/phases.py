@@ -10,16 +10,6 @@ from tsbench.results.durations import Durations
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-WHILE = {
-    "start": "the server was started",
-    "load": "the first data was stored",
-    "settle": "the database settled",
-    "cold start": "the server was restarted",
-    "measure": "it was measured",
-    "check": "answers and writes were checked",
-}
-"""The clause after "while" for each phase, for messages."""
-
 
 class Progress(Protocol):
     """Receives progress updates from a run (phase, amount done)."""
