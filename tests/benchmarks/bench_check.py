@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.check import answers as answers_module
-from tsbench.check import buckets, gold, rows
+from tsbench.check import buckets, gold, questions, rows
 from tsbench.check.answers import READ_BACK, Answers, given_answers, read_back
 from tsbench.check.packed import Packed
 from tsbench.check.points import Feed
@@ -150,7 +150,8 @@ def prepare(run: Run, place: Path, count: int, readback: int) -> None:
         if KINDS[n % len(KINDS)] == "lastpoint"
     ][::-1]
     all_slabs, gold.slabs = gold.slabs, slabs  # type: ignore[attr-defined]
-    buckets.compare_answer = compare_answer  # type: ignore[assignment, attr-defined]
+    for module in (buckets, questions):
+        module.compare_answer = compare_answer  # type: ignore[attr-defined]
     rows.RowTracker._compare = compare  # type: ignore[method-assign, assignment]
     rows.compare_canonical = compare_canonical  # type: ignore[assignment, attr-defined]
     for question, _ in key.compare([*asked, *(Question(READ_BACK, query, lambda: Rows((), [])) for query in windows)]):

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.comparison import ROUNDING
-from tsbench.check.packed import Packed, pack
+from tsbench.check.packed import Packed, SpoolFile, pack
 from tsbench.check.points import Slab
 from tsbench.check.questions import Names, Question, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
-from tsbench.check.spool import SpoolFile
 from tsbench.model import (
     Aggregate,
     Bucketed,
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
 M = Measurement("m", ("host",), (Field("n", Kind.INT), Field("x")))
 KEYS = ("a", "b")
-NAMES = Names(KEYS, {"a": 0, "b": 1})
-ALONE = Names(None, None)
+NAMES = Names(KEYS, {"a": 0, "b": 1}, 2)
+ALONE = Names(KEYS, {"a": 0, "b": 1}, 2, keyed=False)
 WINDOW = Window(0, 100)
 INTEGERS = (2**53 + 1, 2**60 + 1, -(2**62) - 1, 2**63 - 1)
 """Of two hosts in turn; no float holds one of them."""
@@ -67,12 +66,12 @@ def verdict(query: Query, rows: list[tuple[Any, ...]], points: Slab) -> bool:
     answer = answer if isinstance(query, Stored) else packed_answer(query, answer, names)
     question: Question[Any] = Question("", query, lambda: answer)
     trackers: dict[type, Callable[[], Any]] = {
-        Raw: lambda: RowTracker(question, names, NAMES, 2),
-        Latest: lambda: NewestTracker([question], names, NAMES, 2),
-        Bucketed: lambda: BucketTracker(question, names, NAMES, 2),
-        Grouped: lambda: GroupTracker([question], names, NAMES, 2),
+        Raw: lambda: RowTracker(question, names),
+        Latest: lambda: NewestTracker([question], names),
+        Bucketed: lambda: BucketTracker(question, names),
+        Grouped: lambda: GroupTracker([question], names),
         LatestBuckets: lambda: NewestBucketTracker([question], names),
-        Stored: lambda: StoredTracker(question),
+        Stored: lambda: StoredTracker(question, names),
     }
     tracker = trackers[type(query)]()
     tracker.add(points, points)

@@ -11,7 +11,7 @@ from tests.check.stand import Stand, fitting, world_of
 from tsbench.check.answers import Answers, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.expiry import CLOCK_NS, Expiry
-from tsbench.check.stored_rows import Kind
+from tsbench.check.stored_rows import Flaw
 from tsbench.model import Outcome
 from tsbench.targets.sqlite import TARGET
 from tsbench.units import NS_PER_S, format_time
@@ -86,9 +86,9 @@ def test_a_row_past_the_limit_that_is_gone_is_a_loss_and_located(stand: Stand) -
     assert (accounted.lost, accounted.expirable) == (1, 8 * LIMIT)
     assert "1 of" in accounted.verdict().reason
     assert answers.verdict().valid is False
-    (row,) = answers.stored.first[Kind.MISSING]
+    (row,) = answers.stored.first[Flaw.MISSING]
     assert (row.measurement, row.time, answers.stored.counts) == (
-        "cpu", format_time(stand.world.time_ns(LIMIT)), {Kind.MISSING: 1},
+        "cpu", format_time(stand.world.time_ns(LIMIT)), {Flaw.MISSING: 1},
     )  # fmt: skip
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from tests.check.stand import BLOCK, SEED, Stand, world_of
 from tsbench.check.answers import Answers, ask, read_back
-from tsbench.check.audit import Account
+from tsbench.check.audit import Account, newest_stored_ns, with_unrecorded
 from tsbench.check.gold import Gold
-from tsbench.check.lost_writes import newest_stored_ns, with_unrecorded
 from tsbench.check.points import Feed
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.sqlite import TARGET

@@ -7,7 +7,8 @@ import pytest
 
 from tests.targets import data
 from tests.targets.data import CPU, DISK, LAG, START_NS, S
-from tsbench.check.stored_rows import EXAMPLES, Differences, Kind, canonical_stored, compare_canonical
+from tsbench.check.comparison import canonical
+from tsbench.check.stored_rows import EXAMPLES, Differences, Flaw, compare_canonical
 from tsbench.model import OTHERS, Rows, Stored
 from tsbench.targets.memory.answer_key import AnswerKey
 
@@ -37,7 +38,7 @@ def found(
 
 def compared(query: Stored, *records: list[tuple[Any, ...]]) -> list[Located]:
     """Compare the expected, the possible and the stored records of a query."""
-    must, maybe, stored = (canonical_stored(Rows(query.columns, one)) for one in records)
+    must, maybe, stored = (canonical(Rows(query.columns, one), odd_as_text=True) for one in records)
     return compare_canonical(query, must, maybe, stored)
 
 
@@ -47,7 +48,7 @@ def changed(row: int, **values: Any) -> list[tuple[Any, ...]]:
     return [*ROWS[:row], tuple(named[name] for name in COLUMNS), *ROWS[row + 1 :]]
 
 
-def kinds(differences: list[Located]) -> list[tuple[Kind, str | None, str]]:
+def kinds(differences: list[Located]) -> list[tuple[Flaw, str | None, str]]:
     return [(one.kind, one.series, one.time) for one in differences]
 
 
@@ -60,19 +61,19 @@ def test_the_same_rows_in_any_order_and_number_format_do_not_differ() -> None:
 @pytest.mark.parametrize(
     ("values", "kind", "stored", "expected"),
     [
-        ({"busy": 2.0}, Kind.WRONG_VALUE, {"busy": 2.0}, {"busy": 1.5}),
-        ({"busy": math.nan}, Kind.WRONG_VALUE, None, {"busy": 1.5}),
-        ({"busy": "1.5"}, Kind.WRONG_VALUE, {"busy": "1.5"}, {"busy": 1.5}),
-        ({"busy": 0.0, "load": 0.0}, Kind.WRONG_VALUE, {"busy": 0.0, "load": 0.0}, {"busy": 1.5, "load": -0.25}),
-        ({"busy": b"x"}, Kind.WRONG_VALUE, {"busy": "bytes b'x'"}, {"busy": 1.5}),
-        ({"load": None}, Kind.PARTIAL, {"load": None}, {"load": -0.25}),
-        ({"region": "r9"}, Kind.OTHER_TAGS, {"region": "r9"}, {"region": "r2"}),
-        ({"region": None}, Kind.OTHER_TAGS, {"region": None}, {"region": "r2"}),
-        ({OTHERS: '{"x": 1}'}, Kind.EXTRA, {OTHERS: '{"x": 1}'}, {OTHERS: None}),
+        ({"busy": 2.0}, Flaw.WRONG_VALUE, {"busy": 2.0}, {"busy": 1.5}),
+        ({"busy": math.nan}, Flaw.WRONG_VALUE, None, {"busy": 1.5}),
+        ({"busy": "1.5"}, Flaw.WRONG_VALUE, {"busy": "1.5"}, {"busy": 1.5}),
+        ({"busy": 0.0, "load": 0.0}, Flaw.WRONG_VALUE, {"busy": 0.0, "load": 0.0}, {"busy": 1.5, "load": -0.25}),
+        ({"busy": b"x"}, Flaw.WRONG_VALUE, {"busy": "bytes b'x'"}, {"busy": 1.5}),
+        ({"load": None}, Flaw.PARTIAL, {"load": None}, {"load": -0.25}),
+        ({"region": "r9"}, Flaw.OTHER_TAGS, {"region": "r9"}, {"region": "r2"}),
+        ({"region": None}, Flaw.OTHER_TAGS, {"region": None}, {"region": "r2"}),
+        ({OTHERS: '{"x": 1}'}, Flaw.EXTRA, {OTHERS: '{"x": 1}'}, {OTHERS: None}),
     ],
 )
 def test_one_changed_row_is_one_difference_at_its_place(
-    values: dict[str, Any], kind: Kind, stored: dict[str, Any] | None, expected: dict[str, Any]
+    values: dict[str, Any], kind: Flaw, stored: dict[str, Any] | None, expected: dict[str, Any]
 ) -> None:
     (one,) = found(changed(5, **values))
     assert (one.kind, one.measurement, one.series, one.time) == (kind, "cpu", "host_2", AT_5)
@@ -83,44 +84,44 @@ def test_one_changed_row_is_one_difference_at_its_place(
 
 def test_a_row_that_differs_in_several_ways_is_counted_for_each() -> None:
     differences = found(changed(5, busy=9.0, load=None, region="x", **{OTHERS: '{"x": 1}'}))
-    assert {one.kind for one in differences} == {Kind.WRONG_VALUE, Kind.PARTIAL, Kind.OTHER_TAGS, Kind.EXTRA}
+    assert {one.kind for one in differences} == {Flaw.WRONG_VALUE, Flaw.PARTIAL, Flaw.OTHER_TAGS, Flaw.EXTRA}
 
 
 def test_one_missing_row_is_one_difference_and_not_all_rows_after_it() -> None:
     (one,) = found(ROWS[:5] + ROWS[6:])
-    assert (one.kind, one.series, one.time, one.stored) == (Kind.MISSING, "host_2", AT_5, {})
+    assert (one.kind, one.series, one.time, one.stored) == (Flaw.MISSING, "host_2", AT_5, {})
     assert one.expected == {"region": "r2", "busy": 1.5, "load": -0.25, "count": 9.0}
 
 
 def test_a_row_that_is_there_twice_is_a_duplicate() -> None:
-    assert kinds(found([*ROWS, ROWS[5], ROWS[5]])) == [(Kind.DUPLICATE, "host_2", AT_5)] * 2
+    assert kinds(found([*ROWS, ROWS[5], ROWS[5]])) == [(Flaw.DUPLICATE, "host_2", AT_5)] * 2
 
 
 def test_a_row_that_was_moved_is_missing_at_one_place_and_unwritten_at_the_other() -> None:
     later = kinds(found(changed(5, time=ROWS[5][0] + 1)))
-    assert later == [(Kind.MISSING, "host_2", AT_5), (Kind.UNWRITTEN, "host_2", "2016-01-01T00:01:00.000000001Z")]
+    assert later == [(Flaw.MISSING, "host_2", AT_5), (Flaw.UNWRITTEN, "host_2", "2016-01-01T00:01:00.000000001Z")]
     other = kinds(found(changed(5, host="host_x")))
-    assert sorted(other) == [(Kind.MISSING, "host_2", AT_5), (Kind.UNWRITTEN, "host_x", AT_5)]
+    assert sorted(other) == [(Flaw.MISSING, "host_2", AT_5), (Flaw.UNWRITTEN, "host_x", AT_5)]
 
 
 def test_a_second_point_at_the_place_of_a_written_one_is_told_by_what_is_different() -> None:
     row = ROWS[5]
-    assert kinds(found([*ROWS, (*row[:2], "r9", *row[3:])])) == [(Kind.OTHER_TAGS, "host_2", AT_5)]
-    assert kinds(found([*ROWS, (*row[:-1], '{"zone": "z"}')])) == [(Kind.EXTRA, "host_2", AT_5)]
-    assert kinds(found([*ROWS, (*row[:4], None, *row[5:])])) == [(Kind.PARTIAL, "host_2", AT_5)]
-    assert kinds(found([*ROWS, (*row[:3], 8.0, *row[4:])])) == [(Kind.WRONG_VALUE, "host_2", AT_5)]
+    assert kinds(found([*ROWS, (*row[:2], "r9", *row[3:])])) == [(Flaw.OTHER_TAGS, "host_2", AT_5)]
+    assert kinds(found([*ROWS, (*row[:-1], '{"zone": "z"}')])) == [(Flaw.EXTRA, "host_2", AT_5)]
+    assert kinds(found([*ROWS, (*row[:4], None, *row[5:])])) == [(Flaw.PARTIAL, "host_2", AT_5)]
+    assert kinds(found([*ROWS, (*row[:3], 8.0, *row[4:])])) == [(Flaw.WRONG_VALUE, "host_2", AT_5)]
 
 
 def test_a_point_where_none_was_written_is_partial_if_it_lacks_a_field() -> None:
     whole, part = (0, "host_0", "r0", 1.0, 2.0, 3.0, None), (0, "host_0", "r0", 1.0, None, 3.0, None)
-    assert kinds(found([*ROWS, whole])) == [(Kind.UNWRITTEN, "host_0", "1970-01-01T00:00:00Z")]
-    assert kinds(found([*ROWS, part])) == [(Kind.PARTIAL, "host_0", "1970-01-01T00:00:00Z")]
+    assert kinds(found([*ROWS, whole])) == [(Flaw.UNWRITTEN, "host_0", "1970-01-01T00:00:00Z")]
+    assert kinds(found([*ROWS, part])) == [(Flaw.PARTIAL, "host_0", "1970-01-01T00:00:00Z")]
 
 
 @pytest.mark.parametrize("time", [None, "soon", 2**200, -(2**200), float("inf")])
 def test_a_row_without_a_time_that_can_be_printed_is_found(time: Any) -> None:
     (one,) = found([*ROWS, (time, *ROWS[0][1:])])
-    assert one.kind is Kind.UNWRITTEN
+    assert one.kind is Flaw.UNWRITTEN
     assert one.time
 
 
@@ -128,7 +129,7 @@ def test_rows_of_unknown_writes_may_be_stored_once() -> None:
     assert found(ROWS, expected=ROWS[:6], maybe=ROWS[6:]) == []
     assert found(ROWS[:8], expected=ROWS[:6], maybe=ROWS[6:]) == []
     assert kinds(found([*ROWS, ROWS[11]], expected=ROWS[:6], maybe=ROWS[6:])) == [
-        (Kind.UNWRITTEN, "host_2", "2016-01-01T00:03:00Z")
+        (Flaw.UNWRITTEN, "host_2", "2016-01-01T00:03:00Z")
     ]
 
 
@@ -141,14 +142,14 @@ def test_rows_of_every_form_of_measurement_are_paired(measurement: Any) -> None:
     records = [*key.answer(query).records]
     assert compared(query, records, [], records) == []
     (one,) = compared(query, records, [], records[1:])
-    assert (one.kind, one.measurement, one.series is None) == (Kind.MISSING, measurement.name, not measurement.tags)
+    assert (one.kind, one.measurement, one.series is None) == (Flaw.MISSING, measurement.name, not measurement.tags)
 
 
 def test_all_differences_are_counted_and_the_first_of_each_kind_are_kept() -> None:
     differences = Differences()
     assert (differences.text, differences.summary()) == ("", {})
     differences.add(found([(*row[:3], row[3] + 1, *row[4:]) for row in ROWS[:-1]]))
-    assert differences.counts == {Kind.WRONG_VALUE: 11, Kind.MISSING: 1}
+    assert differences.counts == {Flaw.WRONG_VALUE: 11, Flaw.MISSING: 1}
     assert differences.text.startswith("11 x wrong value, 1 x missing row; first wrong value: cpu host_0 at 2016-01-01")
     summary = differences.summary()
     assert (summary["wrong value"]["count"], len(summary["wrong value"]["first"])) == (11, EXAMPLES)

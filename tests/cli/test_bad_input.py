@@ -15,7 +15,7 @@ import pytest
 from tests.cli.support import TINY, Command, complaint, content, disturbances, nothing_left, only, says, scenario
 from tsbench.cli.main import main
 from tsbench.results.rundir import FORMAT
-from tsbench.workload.version import WORLD_VERSION
+from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

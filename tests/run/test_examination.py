@@ -16,14 +16,14 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError
 from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
-from tsbench.run.examination import Examiner
-from tsbench.run.examination import _Server as Checked
+from tsbench.run.examination import _AskedServer as Checked
+from tsbench.run.examination import examine
 from tsbench.run.lifecycle import real_parts, run_cell
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.base import Statement
 from tsbench.targets.postgres import TARGET
-from tsbench.workload.version import WORLD_VERSION
+from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def test_answers_are_not_checked_against_another_version_of_the_data(tmp_path: P
     Manifest(world_version=WORLD_VERSION + 1).write(run)
     unused: Any = None  # it is refused before anything is connected to
     with pytest.raises(UserMistake, match=f"world version {WORLD_VERSION + 1}, now {WORLD_VERSION}.*update tsbench"):
-        Examiner(run, unused, unused, unused, "", loaded_points=0)
+        examine(run, unused, unused, unused, "", loaded_points=0, directory_bytes=int)
 
 
 def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_server_is_gone_when_it_cannot_be_reached_again_not_when_a_connection_
         server = Checked(RunDir.create(tmp_path, "one"), limits, TARGET, TARGET.schemas["btree"])
 
         def ask() -> list[tuple[Any, ...]]:
-            return [*server.ask(lambda session: session.query(Statement("SELECT 1"), ("x",))).records]
+            return [*server.ask(lambda session, _: session.query(Statement("SELECT 1"), ("x",))).records]
 
         assert ask() == [(1,)]
         proxy.reset()

@@ -23,7 +23,7 @@ from tests.check.stand import Stand, world_of
 from tests.targets import data
 from tests.targets.contract_base import ALL, Action, Alteration, ContractBase, Point
 from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
-from tsbench.check.stored_rows import Kind
+from tsbench.check.stored_rows import Flaw
 from tsbench.drive.feed.encoder import Inbox, framed
 from tsbench.errors import UserMistake
 from tsbench.model import (
@@ -333,10 +333,10 @@ class TargetContract(ContractBase):
         (loaded,) = islice(world.batches(0, points=30), 1)
         long_before = replace(loaded, time_ns=loaded.time_ns - 90 * 86_400 * S)
         host = loaded.tags["hostname"][int(loaded.series[7])]
-        steps: tuple[tuple[Action, Batch, Kind], ...] = (
-            ("tag", loaded, Kind.OTHER_TAGS),
-            ("more", loaded, Kind.EXTRA),
-            ("part", long_before, Kind.PARTIAL),
+        steps: tuple[tuple[Action, Batch, Flaw], ...] = (
+            ("tag", loaded, Flaw.OTHER_TAGS),
+            ("more", loaded, Flaw.EXTRA),
+            ("part", long_before, Flaw.PARTIAL),
         )
         for action, batch, kind in steps:
             self.alter(url, _alteration(action, batch, 7, more=0))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.workload.test_world import spec
+from tsbench.workload import WORLD_VERSION
 from tsbench.workload.disorder import Disorder
-from tsbench.workload.version import WORLD_VERSION
 from tsbench.workload.world import World, WorldSpec
 
 SPECS: dict[str, WorldSpec] = {

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import Difference, floats_of
+from tsbench.check.comparison import Difference, canonical, floats_of
+from tsbench.check.packed import SpoolFile
 from tsbench.check.questions import Question
-from tsbench.check.sample import Part, head_of, loads
-from tsbench.check.spool import SpoolFile
-from tsbench.check.stored_rows import Differences, canonical_stored, compare_series, other_table
+from tsbench.check.sample import RowSample, head_of, loads
+from tsbench.check.stored_rows import Differences, compare_series, other_table
 from tsbench.check.torn_reads import TornReads, judged, not_whole
 from tsbench.errors import one_line
 from tsbench.model import (
@@ -93,7 +93,8 @@ class Answers:
     def stored_rows(self, query: Stored, rows: Rows) -> None:
         """Add rows that were read back."""
         self.rows += len(rows)
-        kept = self._kept().keep_rows(query.columns, canonical_stored(rows, floats_of(query.measurement)))
+        plain = canonical(rows, floats_of(query.measurement), odd_as_text=True)
+        kept = self._kept().keep_rows(query.columns, plain)
         self._waiting.append(Question(READ_BACK, query, kept, cut=len(rows) == query.limit))
 
     def _kept(self) -> SpoolFile:
@@ -201,7 +202,7 @@ def given_answers(
             query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
             times = given.get("sent_ns", 0), given.get("ended_ns", 0)
             read = partial(_read_line, gold, path, at, query)
-            part = Part.of(given)
+            part = RowSample.of(given)
             answers.given(Question(given["op"], query, read, False, False, *times, part))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tsbench.check.comparison import ROUNDING
 from tsbench.check.packed import Packed
-from tsbench.check.points import NEVER_NS
-from tsbench.check.questions import compare_answer
+from tsbench.check.questions import MomentTracker, Tracker, WindowTracker, compare_answer
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
@@ -18,38 +17,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tsbench.check.comparison import Difference
     from tsbench.check.points import Slab
-    from tsbench.check.questions import Found, Names, Question
-    from tsbench.model import Aggregate, Bucketed, Grouped, LatestBuckets, Measurement, Query
+    from tsbench.check.questions import Checked, Names, Question
+    from tsbench.model import Aggregate, Bucketed, Grouped, LatestBuckets, Measurement
 
 Floats: TypeAlias = "NDArray[np.float64]"
-Checked: TypeAlias = "tuple[Question[Query], Found]"
-
 REDUCE: dict[str, np.ufunc] = {
     "max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add, "count": np.add
 }  # fmt: skip
 _EXACT = ("max", "min")
 """Aggregates that are values themselves."""
-
-
-class Tracker(Protocol):
-    """Collects the gold answers to some questions from one slab after the other."""
-
-    @property
-    def begin_ns(self) -> int:
-        """Time of the first points that it needs."""
-
-    @property
-    def end_ns(self) -> int:
-        """Time after the last points that it needs."""
-
-    def add(self, slab: Slab, known: Slab) -> None:
-        """Take in a slab; `known` are its points that are stored for certain."""
-        ...
-
-    def checked(self, until_ns: int) -> Iterator[Checked]:
-        """Yield the questions that no point from `until_ns` on concerns, each with the difference that was found."""
-        ...
 
 
 class _Columns:
@@ -110,24 +88,13 @@ def rows_of(slab: Slab, scale: int, low: int, high: int, chosen: NDArray[np.bool
     return low + np.flatnonzero(chosen[slab.series[low:high]])
 
 
-def chosen_series(query: Query, names: Names, scale: int) -> NDArray[np.bool_] | None:
-    """Return a mask of the series that a query chooses; None: all."""
-    keys = getattr(query, "keys", None)
-    if keys is None or names.series_of is None:
-        return None
-    mask = np.zeros(scale, dtype=np.bool_)
-    mask[[names.series_of[key] for key in keys if key in names.series_of]] = True
-    return mask
-
-
-class BucketTracker:
+class BucketTracker(WindowTracker):
     """Aggregates of one `Bucketed` query, over all its series together."""
 
-    def __init__(self, question: Question[Bucketed], names: Names, all_names: Names, scale: int) -> None:
-        query = question.query
-        self._question, self._query, self._names, self._scale = question, query, names, scale
-        self.begin_ns, self.end_ns = query.window.start_ns, query.window.end_ns
-        self._chosen = chosen_series(query, all_names, scale)
+    def __init__(self, question: Question[Bucketed], names: Names) -> None:
+        self._query = query = question.query
+        super().__init__(question, names, query.window.start_ns, query.window.end_ns)
+        self._chosen = names.chosen(query)
         self._first = query.window.start_ns // query.bucket_ns
         buckets = (query.window.end_ns - 1) // query.bucket_ns - self._first + 1
         self._columns = _Columns(query.measurement, query.fields, [query.aggregate])
@@ -139,7 +106,7 @@ class BucketTracker:
         low, high = known.rows_until(query.window.start_ns), known.rows_until(query.window.end_ns)
         if low == high:
             return
-        rows = rows_of(known, self._scale, low, high, self._chosen)
+        rows = rows_of(known, self._names.scale, low, high, self._chosen)
         buckets = known.time_ns[rows] // query.bucket_ns - self._first
         if not len(buckets):
             return
@@ -154,15 +121,13 @@ class BucketTracker:
             found = self._columns.of(known, name, query.aggregate)[rows]
             values[where] = reduce(values[where], reduce.reduceat(found, starts))
 
-    def checked(self, until_ns: int) -> Iterator[Checked]:
+    def _difference_found(self) -> Difference | None:
         query = self._query
-        if query.window.end_ns > until_ns:
-            return
         some = np.flatnonzero(self._counts)
         times, series = (some + self._first) * query.bucket_ns, np.zeros(len(some), dtype=np.int64)
         values = [of_field[some] for of_field in self._values]
         expected = self._columns.answer(query, times, series, values, self._counts[some])
-        yield self._question, compare_answer(self._question, expected, self._names)
+        return compare_answer(self._question, expected, self._names)
 
 
 @dataclass(slots=True, eq=False)
@@ -176,15 +141,15 @@ class _Segment:
     values: dict[Aggregate, list[NDArray[Any]]]
 
 
-class GroupTracker:
+class GroupTracker(Tracker):
     """Aggregates per series for `Grouped` queries with the same measurement and buckets.
 
     Time is cut where a bucket or a window begins or ends. What lies between two cuts is added up once for all queries,
     which put the segments of their windows together.
     """
 
-    def __init__(self, questions: Sequence[Question[Grouped]], names: Names, all_names: Names, scale: int) -> None:
-        self._names, self._all_names, self._scale = names, all_names, scale
+    def __init__(self, questions: Sequence[Question[Grouped]], names: Names) -> None:
+        self._names, self._scale = names, names.scale
         self._open = sorted(questions, key=lambda question: question.query.window.end_ns, reverse=True)
         queries = [question.query for question in questions]
         self._bucket_ns = queries[0].bucket_ns
@@ -256,7 +221,7 @@ class GroupTracker:
             if query.window.start_ns <= start_ns < query.window.end_ns:
                 parts.setdefault(start_ns // self._bucket_ns * self._bucket_ns, []).append(segment)
         which = [self._columns.names.index(name) for name in query.fields]
-        chosen = chosen_series(query, self._all_names, self._scale)
+        chosen = self._names.chosen(query)
         times, series, sizes = [], [], []
         values: list[list[NDArray[Any]]] = [[] for _ in which]
         for bucket_ns, segments in parts.items():
@@ -277,32 +242,21 @@ class GroupTracker:
         )
 
 
-class NewestBucketTracker:
+class NewestBucketTracker(MomentTracker):
     """Aggregates of the newest buckets before several moments, for `LatestBuckets` queries alike but for the moment."""
 
     def __init__(self, questions: Sequence[Question[LatestBuckets]], names: Names) -> None:
-        self._names = names
-        self._open = sorted(questions, key=lambda question: question.query.before_ns, reverse=True)
-        self._query = self._open[0].query
-        self.begin_ns, self.end_ns = NEVER_NS, self._query.before_ns
-        self._columns = _Columns(self._query.measurement, self._query.fields, [self._query.aggregate])
+        super().__init__(questions, names)
+        self._query = query = questions[0].query
+        self._columns = _Columns(query.measurement, query.fields, [query.aggregate])
         self._newest: list[tuple[int, float, list[Any]]] = []
         """Start, number of points and aggregates of the newest buckets, the oldest first."""
-        self._done: list[Checked] = []
 
-    def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
-        low = 0
-        while self._open and len(known) and self._open[-1].query.before_ns <= int(known.time_ns[-1]):
-            low = self._take(known, low, known.rows_until(self._open[-1].query.before_ns))
-            self._answer()
-        if self._open:
-            self._take(known, low, len(known))
-
-    def _take(self, slab: Slab, low: int, high: int) -> int:
+    def _take(self, slab: Slab, low: int, high: int) -> None:
         query = self._query
         buckets = slab.time_ns[low:high] // query.bucket_ns
         if not len(buckets):
-            return high
+            return
         starts = np.concatenate([[0], np.flatnonzero(np.diff(buckets)) + 1])[-query.limit :]
         first = low + int(starts[0])
         starts = starts - starts[0]
@@ -313,27 +267,18 @@ class NewestBucketTracker:
             reduce.reduceat(self._columns.of(slab, name, query.aggregate)[first:high], starts) for name in query.fields
         ]
         for place, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-            found = [of_field[place] for of_field in values]
+            aggregates = [of_field[place] for of_field in values]
             bucket = int(slab.time_ns[first + start]) // query.bucket_ns
             if self._newest and self._newest[-1][0] == bucket:
                 _, before, added = self._newest[-1]
-                self._newest[-1] = bucket, before + count, [*map(reduce, added, found)]
+                self._newest[-1] = bucket, before + count, [*map(reduce, added, aggregates)]
             else:
-                self._newest.append((bucket, count, found))
+                self._newest.append((bucket, count, aggregates))
         del self._newest[: -query.limit]
-        return high
 
-    def _answer(self) -> None:
-        question, query = self._open.pop(), self._query
+    def _expected(self, query: LatestBuckets) -> Packed:
         newest = self._newest[-query.limit :]
         times = np.array([bucket * query.bucket_ns for bucket, _, _ in newest], dtype=np.int64)
         counts = np.array([count for _, count, _ in newest], dtype=np.float64)
         values = [np.array([added[place] for _, _, added in newest]) for place in range(len(query.fields))]
-        expected = self._columns.answer(query, times, np.zeros(len(times), dtype=np.int64), values, counts)
-        self._done.append((question, compare_answer(question, expected, self._names)))
-
-    def checked(self, until_ns: int) -> Iterator[Checked]:
-        while self._open and self._open[-1].query.before_ns <= until_ns:
-            self._answer()
-        done, self._done = self._done, []
-        yield from done
+        return self._columns.answer(query, times, np.zeros(len(times), dtype=np.int64), values, counts)

@@ -96,23 +96,26 @@ def floats_of(m: Measurement) -> frozenset[str]:
     return frozenset(field.name for field in m.fields if field.kind is Kind.FLOAT)
 
 
-def canonical(rows: Rows, floats: Collection[str] = ()) -> list[Row]:
+def canonical(rows: Rows, floats: Collection[str] = (), *, odd_as_text: bool = False) -> list[Row]:
     """Return the rows in canonical form, sorted: times as int ns UTC, text and None unchanged, numbers as float.
 
-    An integer that no float holds (some above 2**53) stays one, except in the columns named in `floats`.
+    An integer that no float holds (some above 2**53) stays one, except in the columns named in `floats`. With
+    `odd_as_text` a value of a type that no answer can contain becomes text: stored rows may have any.
 
     Raises
     ------
     NotAnAnswer
-        If a value is of a type that no answer can contain.
+        If a value is of a type that no answer can contain, unless `odd_as_text`.
     """
     times = {i for i, name in enumerate(rows.columns) if name == "time"}
     try:
         columns = list(zip(*rows.records, strict=True))
     except ValueError:  # rows of different lengths, which are a wrong answer
+        if odd_as_text:
+            raise
         return in_order([tuple(canonical_value(v, of_time=i in times) for i, v in enumerate(r)) for r in rows.records])
     found = [
-        canonical_column(column, of_time=i in times, of_floats=rows.columns[i] in floats)
+        canonical_column(column, of_time=i in times, of_floats=rows.columns[i] in floats, odd_as_text=odd_as_text)
         for i, column in enumerate(columns)
     ]
     return in_order([*zip(*found, strict=True)])
@@ -123,11 +126,20 @@ def in_order(rows: list[Row]) -> list[Row]:
     try:
         return sorted(rows)  # forty times as fast as with a key
     except TypeError:  # mixed types: a wrong answer, but it needs an order to find the first difference
-        return sorted(rows, key=_sort_key)
+        return sorted(rows, key=lambda row: tuple(map(order, row)))
 
 
-def canonical_column(column: Sequence[Any], *, of_time: bool, of_floats: bool = False) -> Sequence[Any]:
-    """Return a column of values in canonical form; errors as in `canonical_value`."""
+def order(value: Any) -> tuple[int, Any]:
+    """Return a key that sorts canonical values of any types: None, then numbers, then text and NaN."""
+    if isinstance(value, int | float) and not math.isnan(value):
+        return 1, value
+    return (0, 0) if value is None else (2, str(value))
+
+
+def canonical_column(
+    column: Sequence[Any], *, of_time: bool, of_floats: bool = False, odd_as_text: bool = False
+) -> Sequence[Any]:
+    """Return a column of values in canonical form; otherwise as `canonical`."""
     kinds = set(map(type, column))
     if kinds <= (_TIMES_AS_THEY_ARE if of_time else _AS_THEY_ARE):
         return column  # which nearly all are: a value at a time would take five times as long
@@ -135,18 +147,17 @@ def canonical_column(column: Sequence[Any], *, of_time: bool, of_floats: bool = 
         floats = [value if value is None else float(value) for value in column]
         if of_floats or floats == [*column]:  # no float has lost digits
             return floats
-    return [canonical_value(value, of_time=of_time) for value in column]
+    return [canonical_value(value, of_time=of_time, odd_as_text=odd_as_text) for value in column]
 
 
-def canonical_value(value: Any, *, of_time: bool) -> Any:
-    """Return one value in canonical form.
-
-    Raises
-    ------
-    NotAnAnswer
-        If it is of a type that no answer can contain.
-    """
-    return _time_ns(value) if of_time else _plain(value)
+def canonical_value(value: Any, *, of_time: bool, odd_as_text: bool = False) -> Any:
+    """Return one value in canonical form; otherwise as `canonical`."""
+    try:
+        return _time_ns(value) if of_time else _plain(value)
+    except NotAnAnswer:
+        if not odd_as_text:
+            raise
+        return f"{type(value).__name__} {value!r}"
 
 
 def compare(expected: Rows, actual: Rows, floats: Collection[str] = ()) -> Difference | None:
@@ -183,11 +194,6 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and bool(one == other)
-
-
-def _sort_key(row: Row) -> tuple[tuple[int, Any], ...]:
-    # None sorts before numbers before text, so that a wrong answer of mixed types still has an order
-    return tuple((0, 0) if v is None else (1, v) if isinstance(v, int | float) else (2, v) for v in row)
 
 
 def _time_ns(value: Any) -> Any:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
-from tsbench.check.comparison import floats_of
+from tsbench.check.comparison import canonical, floats_of
 from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
-from tsbench.check.stored_rows import canonical_stored
 from tsbench.model import (
     Above,
     Bucketed,
@@ -36,12 +35,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.check.buckets import Checked, Tracker
     from tsbench.check.comparison import Difference, Row
     from tsbench.check.expiry import Expiry
     from tsbench.check.packed import Packed
     from tsbench.check.points import Feed
-    from tsbench.check.questions import Answer
+    from tsbench.check.questions import Answer, Checked, Tracker
     from tsbench.check.stored_rows import Located
 
 
@@ -75,8 +73,8 @@ class Gold:
         self.expirable_points = 0
         """Number of acknowledged points that may have expired when answers were last compared."""
         self._feed, self._ledger = feed, ledger
-        self._keys = world.keys()
-        self._series_of = {key: series for series, key in enumerate(self._keys)}
+        keys = world.keys()
+        self._names_of_all = Names(keys, {key: series for series, key in enumerate(keys)}, world.spec.scale)
         self._stored: int | None = None
         self.writes = bool(len(self._ledger))
 
@@ -121,7 +119,7 @@ class Gold:
 
     def differences(self, query: Stored, rows: Rows) -> list[Located]:
         """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
-        plain = Rows(rows.columns, canonical_stored(rows, floats_of(query.measurement)))
+        plain = Rows(rows.columns, canonical(rows, floats_of(query.measurement), odd_as_text=True))
         ((_, found),) = self.compare([Question("", query, lambda: plain)])
         return cast("list[Located]", found)
 
@@ -134,8 +132,9 @@ class Gold:
         return pack_rows(query, rows, self._names(query))
 
     def _names(self, query: Query) -> Names:
-        is_keyed = query.measurement.key is not None and query.measurement.key in query.columns
-        return Names(self._keys, self._series_of) if is_keyed else Names(None, None)
+        return replace(
+            self._names_of_all, keyed=query.measurement.key is not None and query.measurement.key in query.columns
+        )
 
     def compare(self, questions: Sequence[Question[Any]]) -> Iterator[Checked]:
         """Compare the answers to all questions with gold, in one pass over the world.
@@ -215,16 +214,18 @@ class Gold:
         """Return the tracker for questions that are alike."""
         first: Question[Query] = group[0]
         names = self._names(first.query)
-        place = names, Names(self._keys, self._series_of), self.world.spec.scale
-        trackers: dict[type, Callable[[], Tracker]] = {
-            Bucketed: lambda: BucketTracker(group[0], *place),
-            Raw: lambda: RowTracker(group[0], *place),
-            Above: lambda: RowTracker(group[0], *place),
-            Stored: lambda: StoredTracker(group[0]),
-            Grouped: lambda: GroupTracker(group, *place),
-            LatestBuckets: lambda: NewestBucketTracker(group, names),
-            Latest: lambda: NewestTracker(group, *place),
-        }
         if self._is_moving(first):
-            return MovingTracker(group, *place, loaded_ns=self.loaded.end_ns)
-        return trackers[type(first.query)]()
+            return MovingTracker(group, names, loaded_ns=self.loaded.end_ns)
+        of_one: dict[type, Callable[[Any, Names], Tracker]] = {
+            Bucketed: BucketTracker,
+            Raw: RowTracker,
+            Above: RowTracker,
+            Stored: StoredTracker,
+        }
+        of_several: dict[type, Callable[[Any, Names], Tracker]] = {
+            Grouped: GroupTracker,
+            LatestBuckets: NewestBucketTracker,
+            Latest: NewestTracker,
+        }
+        kind = type(first.query)
+        return of_one[kind](first, names) if kind in of_one else of_several[kind](group, names)

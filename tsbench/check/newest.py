@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.buckets import chosen_series
 from tsbench.check.comparison import Difference, IncompleteRow
 from tsbench.check.packed import Packed, join_packed, pack
 from tsbench.check.points import EVER_NS, NEVER_NS
+from tsbench.check.questions import Tracker
 from tsbench.check.rows import Newest, packed_rows
 
 if TYPE_CHECKING:
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.check.buckets import Checked
     from tsbench.check.comparison import Row
     from tsbench.check.points import Slab
-    from tsbench.check.questions import Names, Question
+    from tsbench.check.questions import Checked, Names, Question
     from tsbench.model import Latest
 
 MOMENTS_VALUES = 2**23
@@ -30,10 +29,8 @@ MOMENTS_VALUES = 2**23
 CLOCK_NS = 10_000_000
 """Time by which clocks of two load processes may differ: their offsets are measured over the network."""
 
-_UNSEEN, _NEVER, _LATER, _SEEN = range(4)
-"""What was found of a row: nothing yet; another row at its place; a row that was sent too late; the row itself."""
-
-
+_NOT_YET_SEEN, _NEVER_SENT, _SENT_LATER, _MATCHES = range(4)
+"""States of an answer's row while the points that were sent are compared with it."""
 WORDS = {
     "row never sent": "a row that was never sent",
     "row sent later": "a row that was sent after the answer",
@@ -53,7 +50,7 @@ class _Given:
     chosen: NDArray[np.bool_] | None
 
 
-class MovingTracker:
+class MovingTracker(Tracker):
     """Newest rows that may be any that were sent, for `Latest` queries of one measurement and the same fields.
 
     Of each series a row may be no older than the newest one that was acknowledged before the question was sent, and
@@ -64,17 +61,17 @@ class MovingTracker:
     A row that lacks some fields, whose others are right, may be torn: read while it was being written.
     """
 
-    def __init__(
-        self, questions: Sequence[Question[Latest]], names: Names, all_names: Names, scale: int, *, loaded_ns: int
-    ) -> None:
-        self.begin_ns, self.end_ns = NEVER_NS, EVER_NS
+    begin_ns, end_ns = NEVER_NS, EVER_NS
+
+    def __init__(self, questions: Sequence[Question[Latest]], names: Names, *, loaded_ns: int) -> None:
+        scale = names.scale
         self._names, self._scale, self._loaded_ns = names, scale, loaded_ns
         self._fields = questions[0].query.fields
         self._given: list[_Given] = []
         tables, lacks = [], []
         reached = 0
         for question in questions:
-            one, packed, its_lacks = self._read(question, reached, chosen_series(question.query, all_names, scale))
+            one, packed, its_lacks = self._read(question, reached, names.chosen(question.query))
             self._given.append(one)
             tables.append(packed)
             lacks.append(its_lacks)
@@ -89,7 +86,7 @@ class MovingTracker:
         self._sorted_ns = self._table.time_ns[self._order]
         self._right: dict[int, tuple[float, ...]] = {}
         """Of rows of the table that lack fields, by their place, the whole row that was sent."""
-        self._found = np.full(len(self._table), _UNSEEN, dtype=np.int8)
+        self._found = np.full(len(self._table), _NOT_YET_SEEN, dtype=np.int8)
         self._compared = 0
         self._loaded, self._all = Newest([], scale), Newest([], scale)
         sent_ns = np.unique([one.question.sent_ns for one in self._given if one.question.sent_ns])
@@ -155,9 +152,9 @@ class MovingTracker:
         sent_ns = np.zeros(len(rows), dtype=np.int64) if slab.sent_ns is None else slab.sent_ns[low:high]
         rows = rows[np.lexsort((sent_ns, slab.series[low:high], slab.time_ns[low:high]))]
         if not len(rows):
-            self._found[some] = _NEVER
+            self._found[some] = _NEVER_SENT
             return
-        stored = packed_rows(slab, rows, self._fields, keyed=self._names.keys is not None)
+        stored = packed_rows(slab, rows, self._fields, keyed=self._names.keyed)
         base = stored.time_ns[0]
         places = (stored.time_ns - base) * self._scale + stored.series
         at = np.searchsorted(places, (wanted.time_ns - base) * self._scale + wanted.series)
@@ -169,7 +166,7 @@ class MovingTracker:
             (row,) = stored.take(at[i : i + 1]).rows(None)
             self._right[int(some[i])] = row[1:]
         sent = np.zeros(len(some), dtype=np.int64) if slab.sent_ns is None else slab.sent_ns[rows[at]]
-        self._found[some] = np.where(right, np.where(sent < self._ended_ns[some], _SEEN, _LATER), _NEVER)
+        self._found[some] = np.where(right, np.where(sent < self._ended_ns[some], _MATCHES, _SENT_LATER), _NEVER_SENT)
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
         if until_ns < EVER_NS:
@@ -222,17 +219,17 @@ class MovingTracker:
         places = np.arange(one.first, one.last)
         found, series = self._found[places], self._table.series[places]
         chosen = np.ones(len(places), dtype=np.bool_) if one.chosen is None else one.chosen[series]
-        never = (found == _NEVER) | (found == _UNSEEN)
+        never = (found == _NEVER_SENT) | (found == _NOT_YET_SEEN)
         for kind, wrong in (
             ("row never sent", never),
-            ("row sent later", found == _LATER),
+            ("row sent later", found == _SENT_LATER),
             ("unexpected row", ~chosen),
         ):
             examples: list[Row] = one.odd[:1] if kind == "row never sent" else []
             examples = examples or [self._as_given(int(place)) for place in places[wrong][:1]]
             for row in examples:
                 yield Difference(f"{WORDS[kind]}: {row!r}", kind)
-        torn = [self._torn(one, int(place)) for place in places[(found == _SEEN) & self._lacks[places].any(axis=1)]]
+        torn = [self._torn(one, int(place)) for place in places[(found == _MATCHES) & self._lacks[places].any(axis=1)]]
         if torn:
             yield Difference(torn[0].text, "torn row", torn=tuple(torn))
 

@@ -178,7 +178,7 @@ def _orderly(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterator[S
     world, spec = feed.world, feed.world.spec
     kept = ledger[np.isin(ledger["outcome"], list(SURE))]
     turns = len(world.measurements)
-    writes = [_Rows(feed, kept[kept["block"] % turns == turn]) for turn in range(turns)]
+    writes = [_Writes(feed, kept[kept["block"] % turns == turn]) for turn in range(turns)]
     end = max(feed.loaded_ticks, feed.last_tick_of(kept))
     ticks = max(1, SLAB_ROWS // spec.scale)
     reached = dict.fromkeys(world.measurements, 0)
@@ -195,8 +195,33 @@ def _orderly(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterator[S
             yield _assembled(batch, rows, entries, loaded, end_ns=end_ns, keeps=keeps)
 
 
-class _Rows:
-    """The writes of one measurement as ranges of rows of each stream, counted from the end of the load."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _StreamWrites:
+    """The writes of one measurement in one stream, each of the rows from `begin` to `end` (excluded), sorted.
+
+    A stream of n series has n rows per tick. They are counted from the end of the load: row r is of the tick
+    `loaded_ticks + r // n`, and of the series in column `first_column + r % n` of that tick's rows of all streams.
+    `entries` are numbers of the ledger's entries.
+    """
+
+    first_column: int
+    series: int
+    entries: NDArray[np.intp]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    longest: int
+
+    def between(self, low: int, high: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Return the written rows from `low` to `high` (excluded), and for each the entry that wrote it."""
+        # Of the writes that begin before `low`, only those less than the longest one before it can reach it.
+        near = slice(int(np.searchsorted(self.begin, low - self.longest)), int(np.searchsorted(self.begin, high)))
+        begin = np.maximum(self.begin[near], low)
+        points = np.maximum(0, np.minimum(self.end[near], high) - begin)
+        return np.repeat(self.entries[near], points), _ranges(begin, points)
+
+
+class _Writes:
+    """The writes of one measurement in all streams."""
 
     def __init__(self, feed: Feed, ledger: NDArray[np.void]) -> None:
         self._feed, self._ledger = feed, ledger
@@ -208,22 +233,23 @@ class _Rows:
             own = np.flatnonzero(ledger["stream"] == stream)
             own = own[np.argsort(starts[own], kind="stable")]
             begin, points = starts[own], ledger["points"][own].astype(np.int64)
-            self._streams.append((column, series, own, begin, begin + points, int(points.max(initial=0))))
+            longest = int(points.max(initial=0))
+            self._streams.append(_StreamWrites(column, series, own, begin, begin + points, longest))
             column += series
 
     def within(self, first: int, last: int) -> tuple[NDArray[np.void], NDArray[np.int64]]:
-        """Return the entries of the rows written in a range of ticks, and their rows in a batch of these ticks."""
+        """Return the entries of the rows written in a range of ticks, and their rows in a batch of these ticks.
+
+        The batch has `scale` rows per tick: that of tick t and column c is its row `(t - first) * scale + c`.
+        """
         loaded, scale = self._feed.loaded_ticks, self._feed.world.spec.scale
-        entries, rows = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.int64)]
-        for column, series, own, begin, end, longest in self._streams:
-            low, high = max(0, first - loaded) * series, (last - loaded) * series
-            some = slice(int(np.searchsorted(begin, low - longest)), int(np.searchsorted(begin, high)))
-            starts = np.maximum(begin[some], low)
-            points = np.maximum(0, np.minimum(end[some], high) - starts)
-            found = _ranges(starts, points)
-            entries.append(np.repeat(own[some], points))
-            rows.append((found // series + loaded - first) * scale + column + found % series)
-        return self._ledger[np.concatenate(entries)], np.concatenate(rows)
+        all_entries, all_rows = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.int64)]
+        for stream in self._streams:
+            entries, rows = stream.between(max(0, first - loaded) * stream.series, (last - loaded) * stream.series)
+            ticks, columns = loaded + rows // stream.series, stream.first_column + rows % stream.series
+            all_entries.append(entries)
+            all_rows.append((ticks - first) * scale + columns)
+        return self._ledger[np.concatenate(all_entries)], np.concatenate(all_rows)
 
 
 def _assembled(
@@ -269,8 +295,8 @@ def _ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.int64]:
     """Return the whole numbers of several ranges, one after the other."""
     ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
-    found: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-    return found
+    numbers: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return numbers
 
 
 # --- with disorder ----------------------------------------------------------------------------------------------------

@@ -1,18 +1,25 @@
-"""Questions whose answers are to be checked."""
+"""Questions whose answers are to be checked, and the interface of the trackers that collect the gold answers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+import numpy as np
 
 from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_rows, floats_of, in_order
 from tsbench.check.packed import Packed, pack
+from tsbench.check.points import EVER_NS, NEVER_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from tsbench.check.comparison import Row
-    from tsbench.check.sample import Part
+    from tsbench.check.points import Slab
+    from tsbench.check.sample import RowSample
     from tsbench.check.stored_rows import Located
     from tsbench.model import Query, Rows
 
@@ -40,7 +47,7 @@ class Question(Generic[Q_co]):
     cut: bool = False
     sent_ns: int = 0
     ended_ns: int = 0
-    part: Part | None = None
+    part: RowSample | None = None
 
     def answer(self) -> Answer:
         """Return the answer as columns."""
@@ -53,10 +60,31 @@ class Question(Generic[Q_co]):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The keys of a world's series, and the number of each; both None where answers have no key."""
+    """The keys of a world's `scale` series, and the number of each; answers have them if they are `keyed`."""
 
-    keys: Sequence[str] | None
-    series_of: Mapping[str, int] | None
+    every_key: Sequence[str]
+    numbers: Mapping[str, int]
+    scale: int
+    keyed: bool = True
+
+    @property
+    def keys(self) -> Sequence[str] | None:
+        """The keys of all series; None where answers have no key."""
+        return self.every_key if self.keyed else None
+
+    @property
+    def series_of(self) -> Mapping[str, int] | None:
+        """The number of each key; None where answers have no key."""
+        return self.numbers if self.keyed else None
+
+    def chosen(self, query: Query) -> NDArray[np.bool_] | None:
+        """Return a mask of the series that a query chooses, of shape (scale,); None: all."""
+        keys = getattr(query, "keys", None)
+        if keys is None:
+            return None
+        mask = np.zeros(self.scale, dtype=np.bool_)
+        mask[[self.numbers[key] for key in keys if key in self.numbers]] = True
+        return mask
 
 
 def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:
@@ -89,3 +117,87 @@ def compare_answer(question: Question[Query], expected: Packed, names: Names) ->
     if question.part is not None:
         return question.part.compare(query, wanted, rows)
     return compare_rows(wanted, rows, query.columns)
+
+
+# --- trackers ---------------------------------------------------------------------------------------------------------
+
+
+Checked: TypeAlias = "tuple[Question[Any], Found]"
+
+
+class Tracker(ABC):
+    """Collects the gold answers to some questions from one slab after the other.
+
+    The points from `begin_ns` to `end_ns` (excluded) concern it.
+    """
+
+    begin_ns: int
+    end_ns: int
+
+    @abstractmethod
+    def add(self, slab: Slab, known: Slab) -> None:
+        """Take in a slab; `known` are its points that are stored for certain."""
+
+    @abstractmethod
+    def checked(self, until_ns: int) -> Iterator[Checked]:
+        """Yield the questions that no point from `until_ns` on concerns, each with the difference that was found."""
+
+
+class WindowTracker(Tracker):
+    """A tracker of one question, which is compared when the tracker's end is reached."""
+
+    def __init__(self, question: Question[Any], names: Names, begin_ns: int, end_ns: int) -> None:
+        self._question, self._names = question, names
+        self.begin_ns, self.end_ns = begin_ns, end_ns
+
+    @abstractmethod
+    def _difference_found(self) -> Found:
+        """Return the difference between the question's answer and the points that were added."""
+
+    def checked(self, until_ns: int) -> Iterator[Checked]:
+        if self.end_ns <= until_ns:
+            yield self._question, self._difference_found()
+
+
+class MomentTracker(Tracker):
+    """A tracker of questions about all points before a moment each, such as the newest rows; else they are alike."""
+
+    begin_ns = NEVER_NS
+
+    def __init__(self, questions: Sequence[Question[Any]], names: Names) -> None:
+        self._names = names
+        self._open = sorted(questions, key=_moment_ns, reverse=True)
+        self.end_ns = _moment_ns(self._open[0])
+        self._done: list[Checked] = []
+
+    @abstractmethod
+    def _take(self, slab: Slab, low: int, high: int) -> None:
+        """Take in rows of a slab, which are newer than those before."""
+
+    @abstractmethod
+    def _expected(self, query: Any) -> Packed:
+        """Return the gold answer from the rows so far."""
+
+    def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - these answers have no rows of unknown writes
+        low = 0
+        while self._open and len(known) and _moment_ns(self._open[-1]) <= int(known.time_ns[-1]):
+            high = known.rows_until(_moment_ns(self._open[-1]))
+            self._take(known, low, high)
+            low = high
+            self._answer()
+        if self._open:
+            self._take(known, low, len(known))
+
+    def _answer(self) -> None:
+        question = self._open.pop()
+        self._done.append((question, compare_answer(question, self._expected(question.query), self._names)))
+
+    def checked(self, until_ns: int) -> Iterator[Checked]:
+        while self._open and _moment_ns(self._open[-1]) <= until_ns:
+            self._answer()
+        done, self._done = self._done, []
+        yield from done
+
+
+def _moment_ns(question: Question[Any]) -> int:
+    return EVER_NS if question.query.before_ns is None else int(question.query.before_ns)

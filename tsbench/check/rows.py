@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.buckets import chosen_series, rows_of
+from tsbench.check.buckets import rows_of
 from tsbench.check.comparison import Difference, compare_rows, in_order
 from tsbench.check.packed import Packed, numbers
 from tsbench.check.points import EVER_NS, NEVER_NS
-from tsbench.check.questions import compare_answer
+from tsbench.check.questions import MomentTracker, WindowTracker
 from tsbench.check.stored_rows import compare_canonical
 from tsbench.model import Above, Kind
 
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.check.buckets import Checked
     from tsbench.check.comparison import Row
     from tsbench.check.points import Slab
     from tsbench.check.questions import Names, Question
+    from tsbench.check.stored_rows import Located
     from tsbench.model import Field, Latest, Raw, Stored
 
 
-class RowTracker:
+class RowTracker(WindowTracker):
     """The rows of one `Raw` or `Above` query.
 
     Only the part of the answer that lies in a slab's time is compared with the slab, so that nothing is kept but the
     answer itself, from its window's beginning on.
     """
 
-    def __init__(self, question: Question[Raw | Above], names: Names, all_names: Names, scale: int) -> None:
-        query = question.query
-        self._question, self._query, self._names, self._scale = question, query, names, scale
-        self.begin_ns, self.end_ns = query.window.start_ns, query.window.end_ns
-        self._chosen = chosen_series(query, all_names, scale)
+    def __init__(self, question: Question[Raw | Above], names: Names) -> None:
+        self._query = query = question.query
+        super().__init__(question, names, query.window.start_ns, query.window.end_ns)
+        self._chosen = names.chosen(query)
         self._answer: Packed | None = None
         self._compared = 0
         self._expected_rows = self._found_rows = 0
@@ -66,10 +65,10 @@ class RowTracker:
         """Return the slab's rows that the query asks for."""
         query = self._query
         low, high = slab.rows_until(query.window.start_ns), slab.rows_until(query.window.end_ns)
-        rows = np.arange(len(slab))[rows_of(slab, self._scale, low, high, self._chosen)]
+        rows = np.arange(len(slab))[rows_of(slab, self._names.scale, low, high, self._chosen)]
         if isinstance(query, Above):
             rows = rows[slab.fields[query.field][rows] > query.threshold]
-        return packed_rows(slab, rows, query.fields, keyed=self._names.keys is not None).sorted()
+        return packed_rows(slab, rows, query.fields, keyed=self._names.keyed).sorted()
 
     def _compare(self, expected: Packed, actual: Packed) -> None:
         found = len(actual) + len(actual.odd)
@@ -84,9 +83,7 @@ class RowTracker:
             want = part.chosen(self._query, want)
         self._difference = compare_rows(want, got, self._query.columns)
 
-    def checked(self, until_ns: int) -> Iterator[Checked]:
-        if self._query.window.end_ns > until_ns:
-            return
+    def _difference_found(self) -> Difference | None:
         answer = self._read() if self._answer is None else self._answer
         rest = answer.take(slice(self._compared, None))
         rest.odd = answer.odd
@@ -100,17 +97,16 @@ class RowTracker:
             example = difference.text.partition("; ")[2]
             text = f"{self._found_rows} rows instead of {self._expected_rows}; {example}"
             difference = Difference(text, difference.kind)
-        yield self._question, difference
+        return difference
 
 
-class StoredTracker:
+class StoredTracker(WindowTracker):
     """The points that are stored in the time of one `Stored` query, with all their tags: as many as that has rows."""
 
-    def __init__(self, question: Question[Stored]) -> None:
-        query = question.query
-        self._question, self._query = question, query
-        self.begin_ns = -EVER_NS if query.start_ns is None else query.start_ns
-        self.end_ns = EVER_NS if query.end_ns is None else query.end_ns
+    def __init__(self, question: Question[Stored], names: Names) -> None:
+        self._query = query = question.query
+        begin_ns = -EVER_NS if query.start_ns is None else query.start_ns
+        super().__init__(question, names, begin_ns, EVER_NS if query.end_ns is None else query.end_ns)
         self._known: list[Row] = []
         self._maybe: list[Row] = []
 
@@ -129,48 +125,23 @@ class StoredTracker:
         columns += [numbers(slab.fields[name][some]) for name in measurement.field_names]
         return zip(*columns, [None] * len(series), strict=True)
 
-    def checked(self, until_ns: int) -> Iterator[Checked]:
-        if self.end_ns > until_ns:
-            return
-        found = in_order(list(self._question.rows().records))
-        yield self._question, compare_canonical(self._query, in_order(self._known), in_order(self._maybe), found)
+    def _difference_found(self) -> list[Located]:
+        stored = in_order(list(self._question.rows().records))
+        return compare_canonical(self._query, in_order(self._known), in_order(self._maybe), stored)
 
 
-class NewestTracker:
+class NewestTracker(MomentTracker):
     """The newest row of every series, for `Latest` queries of one measurement that have only one right answer."""
 
-    def __init__(self, questions: Sequence[Question[Latest]], names: Names, all_names: Names, scale: int) -> None:
-        self._names, self._all_names, self._scale = names, all_names, scale
-        self._open = sorted(questions, key=_before_ns, reverse=True)
-        self.begin_ns, self.end_ns = NEVER_NS, _before_ns(self._open[0])
-        self._newest = Newest(self._open[0].query.measurement.fields, scale)
-        self._done: list[Checked] = []
+    def __init__(self, questions: Sequence[Question[Latest]], names: Names) -> None:
+        super().__init__(questions, names)
+        self._newest = Newest(questions[0].query.measurement.fields, names.scale)
 
-    def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - these answers have no rows of unknown writes
-        low = 0
-        while self._open and len(known) and _before_ns(self._open[-1]) <= int(known.time_ns[-1]):
-            high = known.rows_until(_before_ns(self._open[-1]))
-            self._newest.add(known, low, high)
-            low = high
-            self._answer()
-        if self._open:
-            self._newest.add(known, low, len(known))
+    def _take(self, slab: Slab, low: int, high: int) -> None:
+        self._newest.add(slab, low, high)
 
-    def _answer(self) -> None:
-        question = self._open.pop()
-        query = question.query
-        expected = self._newest.rows(query.fields, chosen_series(query, self._all_names, self._scale))
-        self._done.append((question, compare_answer(question, expected, self._names)))
-
-    def checked(self, until_ns: int) -> Iterator[Checked]:
-        while self._open and _before_ns(self._open[-1]) <= until_ns:
-            self._answer()
-        done, self._done = self._done, []
-        yield from done
-
-
-def _before_ns(question: Question[Latest]) -> int:
-    return EVER_NS if question.query.before_ns is None else question.query.before_ns
+    def _expected(self, query: Latest) -> Packed:
+        return self._newest.rows(query.fields, self._names.chosen(query))
 
 
 class Newest:

@@ -79,7 +79,7 @@ def loads(text: bytes) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RowSample:
     """A part of a large answer: of its `count` rows, those chosen by a hash, about one in `one_in`.
 
     The hash is that of the time and the texts of a row (its key); of the texts only where the time may differ from
@@ -90,7 +90,7 @@ class Part:
     one_in: int
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> Part | None:
+    def of(cls, line: Mapping[str, Any]) -> RowSample | None:
         """Return the part that a line of an answers file holds; None if it holds the whole answer."""
         return cls(line["count"], line["one_in"]) if "one_in" in line else None
 
@@ -111,7 +111,7 @@ def _identity(record: tuple[Any, ...], times: Sequence[int]) -> int:
     return crc32(repr([*(canonical_value(record[i], of_time=True) for i in times), *texts]).encode())
 
 
-def part_of(query: Query, rows: Rows, one_in: int) -> tuple[Part, Rows]:
+def part_of(query: Query, rows: Rows, one_in: int) -> tuple[RowSample, Rows]:
     """Return a part of an answer: about one in `one_in` of its rows."""
-    part = Part(len(rows), one_in)
+    part = RowSample(len(rows), one_in)
     return part, Rows(rows.columns, part.chosen(query, rows.records))

@@ -5,19 +5,18 @@ Rows are paired by series and time, not by their place, so that one missing row 
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import NotAnAnswer, Row, canonical_column, canonical_value, equal
+from tsbench.check.comparison import Row, canonical, equal, order
 from tsbench.model import OTHERS, Rows
 from tsbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tsbench.model import Measurement, Stored
 
@@ -29,7 +28,7 @@ SHOWN = 300
 """Characters of a stored or expected text that are kept."""
 
 
-class Kind(StrEnum):
+class Flaw(StrEnum):
     """The kind of a difference between a stored point and the one that was written."""
 
     WRONG_VALUE = "wrong value"
@@ -50,7 +49,7 @@ class Located:
     ISO 8601 in UTC, or the stored value where that is no time; "" of a table, and of a series in the table of tags.
     """
 
-    kind: Kind
+    kind: Flaw
     measurement: str
     series: str | None
     time: str
@@ -80,8 +79,8 @@ class Located:
 class Differences:
     """The number of differences by kind, and the first few of each."""
 
-    counts: Counter[Kind] = field(default_factory=Counter)
-    first: dict[Kind, list[Located]] = field(default_factory=dict)
+    counts: Counter[Flaw] = field(default_factory=Counter)
+    first: dict[Flaw, list[Located]] = field(default_factory=dict)
     cut: bool = False
     """Whether an answer ended at its limit, so that the counts are lower bounds."""
 
@@ -130,7 +129,7 @@ class Differences:
 def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], found: list[Row]) -> list[Located]:
     """Return all differences between the rows in `found` and those in `must`, in the order of their times.
 
-    All rows have the query's columns, are in canonical form (`canonical_stored`) and sorted. The rows in `maybe` may be
+    All rows have the query's columns, are in canonical form and sorted. The rows in `maybe` may be
     stored or not, each as often as it occurs there.
     """
     if must == found:
@@ -147,14 +146,14 @@ def compare_series(found: Rows, written: Sequence[Row]) -> list[Located]:
     """
     columns, expected = found.columns[1:], {row[0]: (*row[1:], None) for row in written}
     differences, seen = [], set()
-    for number, *stored in canonical_stored(found):
+    for number, *stored in canonical(found, odd_as_text=True):
         wanted = expected.get(number)
         if wanted is None or number in seen:
-            kind = Kind.UNWRITTEN if wanted is None else Kind.DUPLICATE
+            kind = Flaw.UNWRITTEN if wanted is None else Flaw.DUPLICATE
             differences.append(Located(kind, TAGS, str(stored[0]), "", dict(zip(columns, stored, strict=True)), {}))
             continue
         seen.add(number)
-        for kind, part in ((Kind.OTHER_TAGS, slice(0, -1)), (Kind.EXTRA, slice(-1, None))):
+        for kind, part in ((Flaw.OTHER_TAGS, slice(0, -1)), (Flaw.EXTRA, slice(-1, None))):
             both = zip(columns[part], stored[part], wanted[part], strict=True)
             if differing := [(name, one, other) for name, one, other in both if one != other]:
                 stored_tags = {name: one for name, one, _ in differing}
@@ -162,13 +161,13 @@ def compare_series(found: Rows, written: Sequence[Row]) -> list[Located]:
                 differences.append(Located(kind, TAGS, wanted[0], "", stored_tags, wanted_tags))
     for number in expected.keys() - seen:
         row = expected[number]
-        differences.append(Located(Kind.MISSING, TAGS, row[0], "", {}, dict(zip(columns, row, strict=True))))
+        differences.append(Located(Flaw.MISSING, TAGS, row[0], "", {}, dict(zip(columns, row, strict=True))))
     return differences
 
 
 def other_table(name: str) -> Located:
     """Return the difference that a table of no measurement is."""
-    return Located(Kind.OTHER_TABLE, name, None, "", {OTHERS: "a table with the form of tsbench's own"}, {})
+    return Located(Flaw.OTHER_TABLE, name, None, "", {OTHERS: "a table with the form of tsbench's own"}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ class _Pairing:
             if (place_of := (row[0], self._series(row))) in at_place:
                 at_place[place_of].append(row)
         found: list[Located] = []
-        for key in sorted(pairs, key=lambda key: tuple(map(_order, key))):
+        for key in sorted(pairs, key=lambda key: tuple(map(order, key))):
             found += self._at(*pairs[key], at_place[key])
         return found
 
@@ -200,32 +199,37 @@ class _Pairing:
             best = max(more, key=lambda row: sum(map(equal, row, missing[0])))
             more.remove(best)
             found += self._changed(missing.pop(0), best)
-        found += [self._located(Kind.MISSING, {}, row, row) for row in missing]
+        found += [self._located(Flaw.MISSING, {}, row, row) for row in missing]
         for row in more:
             like = max(written, key=lambda other: sum(map(equal, row, other)), default=None)
             if like is None:
-                kind = Kind.PARTIAL if self._is_partial(row) else Kind.UNWRITTEN
+                kind = Flaw.PARTIAL if self._is_partial(row) else Flaw.UNWRITTEN
                 found.append(self._located(kind, self._named(row), None, row))
             else:
-                found += self._changed(like, row) or [self._located(Kind.DUPLICATE, self._named(row), None, row)]
+                found += self._changed(like, row) or [self._located(Flaw.DUPLICATE, self._named(row), None, row)]
         return found
 
     def _changed(self, expected: Row, stored: Row) -> list[Located]:
         """Return one difference per kind between two rows of one series and time."""
         m = self.measurement
         tags, fields = {*m.tags, *m.own_tags}, {*m.field_names}
-        differing: dict[Kind, list[int]] = defaultdict(list)
+        differing: dict[Flaw, list[int]] = defaultdict(list)
         for place, name in enumerate(self.columns):
             if not equal(stored[place], expected[place]):
-                kind = Kind.OTHER_TAGS if name in tags else Kind.WRONG_VALUE if name in fields else Kind.EXTRA
-                differing[Kind.PARTIAL if kind is Kind.WRONG_VALUE and stored[place] is None else kind].append(place)
+                kind = Flaw.OTHER_TAGS if name in tags else Flaw.WRONG_VALUE if name in fields else Flaw.EXTRA
+                differing[Flaw.PARTIAL if kind is Flaw.WRONG_VALUE and stored[place] is None else kind].append(place)
         return [
             self._located(kind, self._named(stored, places), expected, stored, places)
             for kind, places in differing.items()
         ]
 
     def _located(
-        self, kind: Kind, stored: dict[str, Any], expected: Row | None, at: Row, places: Sequence[int] | None = None
+        self,
+        kind: Flaw,
+        stored: dict[str, Any],
+        expected: Row | None,
+        at: Row,
+        places: Sequence[int] | None = None,
     ) -> Located:
         wanted = {} if expected is None else self._named(expected, places)
         key, series = self.measurement.key, self._series(at)
@@ -247,39 +251,6 @@ class _Pairing:
 
     def _series(self, row: Row) -> Any:
         return row[1] if self.measurement.key is not None else None
-
-
-def canonical_stored(rows: Rows, floats: Collection[str] = ()) -> list[Row]:
-    """Return stored rows in the form of `comparison.canonical`, sorted; values that no answer can hold become text."""
-    columns = list(zip(*rows.records, strict=True))
-    plain = [
-        _plain(name, column, of_floats=name in floats) for name, column in zip(rows.columns, columns, strict=False)
-    ]
-    found: list[Row] = list(zip(*plain, strict=True))
-    try:
-        return sorted(found)
-    except TypeError:
-        return sorted(found, key=lambda row: tuple(map(_order, row)))
-
-
-def _plain(name: str, column: Sequence[Any], *, of_floats: bool) -> Sequence[Any]:
-    try:
-        return canonical_column(column, of_time=name == "time", of_floats=of_floats)
-    except NotAnAnswer:
-        return [_plain_value(value, of_time=name == "time") for value in column]
-
-
-def _plain_value(value: Any, *, of_time: bool) -> Any:
-    try:
-        return canonical_value(value, of_time=of_time)
-    except NotAnAnswer:
-        return f"{type(value).__name__} {value!r}"
-
-
-def _order(value: Any) -> tuple[int, Any]:
-    if isinstance(value, int | float) and not math.isnan(value):
-        return 1, value
-    return (0, 0) if value is None else (2, str(value))
 
 
 def _moment(time_ns: Any) -> str:

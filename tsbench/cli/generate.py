@@ -50,7 +50,7 @@ def generate(
     """Generate a use case's points, or those of a scenario, into a file or pipe."""
     from tsbench.cli.progress import CellProgress
     from tsbench.run import generate as generator
-    from tsbench.scenario.plausibility import YES, points_of, too_many_points
+    from tsbench.scenario.validation import YES, points_of, too_many_points
     from tsbench.workload.world import WorldSpec
 
     given = {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}

@@ -231,7 +231,7 @@ def report(
     from tsbench.report.table import print_summary
     from tsbench.results.manifest import check_world
     from tsbench.results.rundir import find_runs
-    from tsbench.workload.version import WORLD_VERSION
+    from tsbench.workload import WORLD_VERSION
 
     exports = Exports(junit, markdown, json)
     exports.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from tsbench.collect.sampler import PERIOD_S, Sampler
+from tsbench.collect.sampler import PERIOD_S, SamplingCollector
 from tsbench.errors import one_line
 from tsbench.results.panels import write_panels
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.collect.base import Row
+    from tsbench.collect.sampler import Row
     from tsbench.results.panels import Panel
 
 
@@ -33,14 +33,14 @@ class Source(Protocol):
         ...
 
 
-class CounterCollector:
+class CounterCollector(SamplingCollector):
     """Reads sources' counters; rows as in `results.rundir.COUNTER_COLUMNS`, values as the server counts.
 
     `open_sources` is called at the start, when the server runs, and returns the sources. How to plot their counters is
     written to `panels_file`.
     """
 
-    name = "counters"
+    name, what = "counters", "the server's counters"
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class CounterCollector:
         self._open, self._sources = open_sources, list[Source]()
         self._panels_file = panels_file
         self._unopened = ""
-        self._sampler = Sampler(self._sample, period_s=period_s)
+        super().__init__(period_s=period_s)
 
     @property
     def trouble(self) -> str:
         """A message on samples that are missing, with the reason; "" if none are."""
-        return "; ".join(filter(None, (self._unopened, self._sampler.trouble("the server's counters"))))
+        return "; ".join(filter(None, (self._unopened, super().trouble)))
 
     def _sample(self, passed_s: float) -> Sequence[Row]:
         del passed_s  # totals are stored; readers compute rates
@@ -76,14 +76,14 @@ class CounterCollector:
         if self._sources:
             if self._panels_file is not None:
                 write_panels(self._panels_file, [panel for source in self._sources for panel in source.panels])
-            self._sampler.start()
+            super().start()
 
     def stop(self) -> Sequence[Row]:
         """Stop sampling and return the rows. A total is the value at the end of its row's interval."""
-        rows = self._sampler.stop()
-        for source in (
-            self._sources if not self._sampler.is_running() else ()
-        ):  # libpq may crash if a session is closed during a query
+        rows = super().stop()
+        if self._sampler.is_running():  # libpq may crash if a session is closed during a query
+            return rows
+        for source in self._sources:
             with suppress(Exception):
                 source.close()
         return rows

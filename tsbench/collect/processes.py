@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tsbench.collect.sampler import PERIOD_S, Sampler
+from tsbench.collect.sampler import PERIOD_S, SamplingCollector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tsbench.collect.base import Row
+    from tsbench.collect.sampler import Row
 
 MEMORY_SHARE = 0.01
 """Share of one core's time for reading memory sizes.
@@ -24,19 +24,22 @@ on large shared buffers would cost a third of a core.
 """
 
 
-class HostCollector:
+class HostCollector(SamplingCollector):
     """Samples the whole host, and the load processes, `client` (see `results.rundir.HOST_COLUMNS`).
 
     Without `client` the load processes are the children of this process that run Locust.
     """
 
-    name = "host"
+    name, what = "host", "the host's figures"
 
     def __init__(self, client: Tree | None = None, *, period_s: float = PERIOD_S) -> None:
         self._client = client or Tree(_load_processes)
         self._disk = psutil.disk_io_counters()
         self._cpu = psutil.cpu_times()
-        self._sampler = Sampler(lambda passed_s: [self.sample(passed_s)], period_s=period_s)
+        super().__init__(period_s=period_s)
+
+    def _sample(self, passed_s: float) -> Sequence[Row]:
+        return [self.sample(passed_s)]
 
     def sample(self, passed_s: float) -> Row:
         """Return what the host and the load processes have used since the last call, `passed_s` ago."""
@@ -51,38 +54,22 @@ class HostCollector:
             **{f"client_{name}": value for name, value in self._client.usage(passed_s).items()},
         }
 
-    @property
-    def trouble(self) -> str:
-        """A message on samples that are missing, with the reason; "" if none are."""
-        return self._sampler.trouble("the host's figures")
 
-    def start(self) -> None:
-        self._sampler.start()
-
-    def stop(self) -> Sequence[Row]:
-        return self._sampler.stop()
-
-
-class ServerCollector:
+class ServerCollector(SamplingCollector):
     """Samples the server's process tree (`results.rundir.SERVER_COLUMNS`); no rows for an embedded database."""
 
-    name = "server"
+    name, what = "server", "the figures of the server's processes"
 
     def __init__(self, pids: Callable[[], Sequence[int]], *, period_s: float = PERIOD_S) -> None:
         self._tree = Tree(pids)
-        self._sampler = Sampler(lambda passed_s: [self._tree.usage(passed_s)], period_s=period_s)
+        super().__init__(period_s=period_s)
 
-    @property
-    def trouble(self) -> str:
-        """A message on samples that are missing, with the reason; "" if none are."""
-        return self._sampler.trouble("the figures of the server's processes")
-
-    def start(self) -> None:
-        self._sampler.start()
+    def _sample(self, passed_s: float) -> Sequence[Row]:
+        return [self._tree.usage(passed_s)]
 
     def stop(self) -> Sequence[Row]:
         """Stop sampling and return the rows in which the server ran."""
-        return [row for row in self._sampler.stop() if row["rss_bytes"]]
+        return [row for row in super().stop() if row["rss_bytes"]]
 
 
 @dataclass(slots=True)

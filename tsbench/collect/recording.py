@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from tsbench.collect.base import Collector, Row
     from tsbench.collect.counters import Source
     from tsbench.collect.processes import Tree
+    from tsbench.collect.sampler import Collector, Row
 
 COUNTERS_TIMEOUT_S = 10.0
 """How long the server's counters are waited for, each time."""

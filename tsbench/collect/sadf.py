@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.collect.base import Row
+    from tsbench.collect.sampler import Row
 
 ACTIVITIES = ("-u", "-r", "-b", "-n", "DEV", "-q")
 """Arguments of sadf for the columns of a row: CPU, memory, disk, network, load."""

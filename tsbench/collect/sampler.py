@@ -1,10 +1,11 @@
-"""A thread that calls a function once a second without drift."""
+"""Collectors: their interface, and those that call a function once a second, without drift, in a thread."""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
 
 from tsbench.clock import epoch_ns
 from tsbench.errors import UserMistake, one_line
@@ -12,13 +13,33 @@ from tsbench.model import OpError
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tsbench.collect.base import Row
+    from collections.abc import Callable, Mapping, Sequence
 
 PERIOD_S = 1.0
 STOP_S = 12.0
 """Time limit for the last sample in seconds: a server's counters have 10 s."""
+Row = dict[str, float | str]
+"""One line of a collector's file. `second` is the beginning of its interval, in epoch seconds."""
+
+
+class Collector(Protocol):
+    """Samples something once a second during a run."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file for the rows (`host` -> host.parquet)."""
+
+    @property
+    def trouble(self) -> str:
+        """A message on data that could not be collected, with the reason; "" if all went well."""
+
+    def start(self) -> None:
+        """Start sampling."""
+        ...
+
+    def stop(self) -> Sequence[Mapping[str, float | str]]:
+        """Stop sampling and return one row per second, `second` in epoch seconds."""
+        ...
 
 
 class Sampler:
@@ -95,3 +116,30 @@ class Sampler:
             return ()
         finally:
             self.spent_s += time.monotonic() - started
+
+
+class SamplingCollector(ABC):
+    """A collector that samples every period; `what` names its figures in messages."""
+
+    name = ""
+    what = ""
+
+    def __init__(self, *, period_s: float = PERIOD_S) -> None:
+        self._sampler = Sampler(self._sample, period_s=period_s)
+
+    @abstractmethod
+    def _sample(self, passed_s: float) -> Sequence[Row]:
+        """Return rows for the `passed_s` seconds since the last call."""
+
+    @property
+    def trouble(self) -> str:
+        """A message on samples that are missing, with the reason; "" if none are."""
+        return self._sampler.trouble(self.what)
+
+    def start(self) -> None:
+        """Start sampling."""
+        self._sampler.start()
+
+    def stop(self) -> Sequence[Row]:
+        """Stop sampling and return the rows."""
+        return self._sampler.stop()

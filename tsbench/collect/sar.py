@@ -15,7 +15,7 @@ from tsbench.servers.children import Child
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tsbench.collect.base import Row
+    from tsbench.collect.sampler import Row
 
 STOP_S = 10.0
 """Time limit for sadc to write its last sample and end, in seconds."""

@@ -16,7 +16,7 @@ from tsbench.model import Rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tsbench.check.sample import Part
+    from tsbench.check.sample import RowSample
     from tsbench.model import Query
 
 WHOLE_BYTES = 8 * 2**20
@@ -99,7 +99,7 @@ class AnswerSample:
 
 def _packed(query: Query, rows: Rows) -> bytes:
     """Return the answer as bytes, or the part of a large one, or why it is none."""
-    part: Part | None = None
+    part: RowSample | None = None
     nbytes = len(rows) * (ROW_BYTES + VALUE_BYTES * len(rows.columns))
     try:
         if nbytes > WHOLE_BYTES:

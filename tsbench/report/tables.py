@@ -241,7 +241,7 @@ def durations_table(cell: Cell) -> Table | None:
     if not total_s:
         return None
     rows: Rows = [
-        (PHASES[name], text_of(taken_s, "s"), f"{taken_s / total_s:.0%}") for name, taken_s in phases_s.items()
+        (PHASES[name].label, text_of(taken_s, "s"), f"{taken_s / total_s:.0%}") for name, taken_s in phases_s.items()
     ]
     whole = ("the whole run, up to the end of its checks", text_of(total_s, "s"), "")
     return Table(f"How long it took: {whole[1]}", [whole, *rows])

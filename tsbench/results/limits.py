@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Limits:
     """What results of tsbench never exceed; twelve runs of an hour stay below a tenth of each.
 
-    The longest honest result set is one of a week (`scenario.plausibility`), of 1,000 runs, or of runs with 100 ops.
+    The longest honest result set is one of a week (`scenario.validation`), of 1,000 runs, or of runs with 100 ops.
     """
 
     runs: int = 1_000

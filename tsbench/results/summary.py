@@ -8,7 +8,7 @@ the names: times are in ns or s, rates per second, sizes in bytes.
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -41,19 +41,34 @@ _GATE_WORDS: Mapping[str, str] = {"pass": "passed", "fail": "failed", "not judge
 SERVER_DEATHS = "server deaths<=0"
 FAILED_CONNECTIONS = "failed connections<=0"
 TORN_READS = "torn reads<=0"
+
+
+class Phase(NamedTuple):
+    """The words for a phase: its label in reports, what a user waits for, and the clause after "while" in messages.
+
+    Both are "" for a part of a phase; nobody waits for the measuring.
+    """
+
+    label: str
+    waiting_for: str = ""
+    during: str = ""
+
+
 PHASES = {
-    "start": "start of the server, tables created",
-    "load": "first data stored",
-    "settle": "database at rest, points counted",
-    "cold start": "server restarted, page cache dropped",
-    "measure": "load processes, not divided",
-    "load processes": "load processes started and ended",
-    "warm-up": "warm-up",
-    "measured window": "measured window",
-    "figures": "results merged",
-    "check": "writes and answers checked",
+    "start": Phase("start of the server, tables created", "starting the server", "the server was started"),
+    "load": Phase("first data stored", "storing the first data", "the first data was stored"),
+    "settle": Phase(
+        "database at rest, points counted", "waiting until the database has settled", "the database settled"
+    ),
+    "cold start": Phase("server restarted, page cache dropped", "restarting the server", "the server was restarted"),
+    "measure": Phase("load processes, not divided", during="it was measured"),
+    "load processes": Phase("load processes started and ended"),
+    "warm-up": Phase("warm-up"),
+    "measured window": Phase("measured window"),
+    "figures": Phase("results merged"),
+    "check": Phase("writes and answers checked", "checking answers and writes", "answers and writes were checked"),
 }
-"""All phases in the order of a run, with their labels in reports. A run has those that it reached."""
+"""All phases in the order of a run. A run has those that it reached."""
 
 
 # --- validity and gates -----------------------------------------------------------------------------------------------

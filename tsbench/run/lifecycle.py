@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, cast
 
 from tsbench.check.expiry import Expiry
-from tsbench.collect.recording import collectors_for, watching
+from tsbench.collect.recording import COUNTERS_TIMEOUT_S, collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise
 from tsbench.model import OpError
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
-from tsbench.run import assessment, cleanup, counter_sources, locust_process, server_limits
-from tsbench.run.counter_sources import server_counters
-from tsbench.run.examination import Examiner
+from tsbench.results.summary import PHASES
+from tsbench.run import assessment, cleanup, locust_process, server_limits
+from tsbench.run.examination import examine
 from tsbench.run.figures import measured, recorded
 from tsbench.run.findings import Findings
-from tsbench.run.phases import WHILE, Phases
+from tsbench.run.phases import Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
+from tsbench.run.server_limits import GroupCounters, capped
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import ExternalServer, death, kill_processes, stop_and_delete
@@ -34,14 +35,15 @@ from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.session import MEANT, caused_line
+from tsbench.targets.target import Access
 from tsbench.units import format_now
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tsbench.collect.base import Collector
     from tsbench.collect.counters import Source
     from tsbench.collect.processes import Tree
+    from tsbench.collect.sampler import Collector
     from tsbench.results.summary import Summary
     from tsbench.run.phases import Progress
     from tsbench.scenario.spec import RunSpec
@@ -69,12 +71,8 @@ class Parts:
     """The control group of a server with caps."""
 
 
-class PartsOf(Protocol):
-    """Makes the parts of a run; a server that tsbench starts belongs to the control group, if any."""
-
-    def __call__(self, spec: RunSpec, run: RunDir, group: Group | None, /) -> Parts:
-        """Return the parts."""
-        ...
+PartsOf = Callable[["RunSpec", "RunDir", "Group | None"], Parts]
+"""Returns the parts of a run; a server that tsbench starts belongs to the control group, if any."""
 
 
 def real_parts(spec: RunSpec, run: RunDir, group: Group | None, *, client: Tree | None = None) -> Parts:
@@ -92,9 +90,17 @@ def real_parts(spec: RunSpec, run: RunDir, group: Group | None, *, client: Tree 
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
-        return [*server_counters(target, server.endpoint, schema), *counter_sources.group_counters(group)]
+        of_group = [GroupCounters(group)] if group is not None else []
+        return [*server_counters(target, server.endpoint, schema), *of_group]
 
     return Parts(target, schema, server, collectors_for(run, server.pids, sources, client), group=group)
+
+
+def server_counters(target: Target, endpoint: str, schema: Schema) -> list[Source]:
+    """Open a session for the server's counters; empty if the target has none or admits one process only."""
+    if not target.has_counters or target.access is not Access.ANY_PROCESS:
+        return []
+    return [cast("Source", target.connect(endpoint, schema, timeout_s=COUNTERS_TIMEOUT_S))]
 
 
 def run_cell(
@@ -120,16 +126,11 @@ def run_cell(
     run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
     phases, server = Phases(progress), None
     try:
-        with ExitStack() as stack:
-            stack.enter_context(run.held())
-            cleaning = Deferral(lambda: kill_processes(parts.server))
-            stack.push(cleaning.__exit__)  # last of all: a second Ctrl-C must not interrupt what stands below
-            group = stack.enter_context(server_limits.capped(spec.server, run))
+        with run.held(), capped(spec.server, run) as group:
             parts = parts_of(spec, run, group)
             server = parts.server
-            stack.callback(stop_and_delete, parts.server, run / "server.log")
-            stack.callback(cleaning.__enter__)
-            summary = _carry_out(spec, run, parts, phases)
+            with _stopped_at_the_end(server, run):
+                summary = _carry_out(spec, run, parts, phases)
     except UserMistake as error:
         is_gone = isinstance(error, Unreachable)
         if not reached and (not is_gone or spec.target.endpoint):
@@ -140,14 +141,14 @@ def run_cell(
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Exception) as error:  # whatever a driver raises: the next cell may do better
         if (interrupt := _interrupt_in(error)) is not None:
-            reason = str(interrupt) or f"interrupted by the user while {WHILE[phases.current]}"
+            reason = str(interrupt) or f"interrupted by the user while {PHASES[phases.current].during}"
             assessment.salvage(run, spec, reason, phases)
             run.finish("interrupted", error=reason)
             raise KeyboardInterrupt(reason) from error
         reason = advise(_reason(error), _place(spec, run, error, server))
         if not isinstance(error, MEANT):
             run.note_traceback(error)
-            reason += f" (while {WHILE[phases.current]}; {run / ERRORS_FILE} has where it comes from)"
+            reason += f" (while {PHASES[phases.current].during}; {run / ERRORS_FILE} has where it comes from)"
         death = error.death if isinstance(error, ServerDied) else ""
         summary = assessment.salvage(run, spec, reason, phases, death=death)
         run.finish("failed", error=reason)
@@ -155,6 +156,16 @@ def run_cell(
         death = summary.death
         run.finish(SERVER_DIED if death else COMPLETE, error=death)
     return summary
+
+
+@contextmanager
+def _stopped_at_the_end(server: Server, run: RunDir) -> Iterator[None]:
+    """Stop the server and delete its data after a `with` block; Ctrl-C then only kills the server, to save time."""
+    try:
+        yield
+    finally:
+        with Deferral(lambda: kill_processes(server)):
+            stop_and_delete(server, run / "server.log")
 
 
 def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Summary:
@@ -197,11 +208,9 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
 
         if not found.death:
             progress.phase("check")
-            with closing(Examiner(run, spec, target, schema, server.endpoint, loaded_points=loaded.points)) as examiner:
-                found += examiner.audit()
-                found += examiner.check()
-                found += examiner.size(server.size)
-                found += examiner.plans()
+            found += examine(
+                run, spec, target, schema, server.endpoint, loaded_points=loaded.points, directory_bytes=server.size
+            )
             found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries
         return assessment.conclude(run, spec, heading, found, progress)
 

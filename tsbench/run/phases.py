@@ -12,16 +12,6 @@ if TYPE_CHECKING:
 
     from tsbench.results.figures import Measured
 
-WHILE = {
-    "start": "the server was started",
-    "load": "the first data was stored",
-    "settle": "the database settled",
-    "cold start": "the server was restarted",
-    "measure": "it was measured",
-    "check": "answers and writes were checked",
-}
-"""The clause after "while" for each phase, for messages."""
-
 
 class Progress(Protocol):
     """Receives progress updates from a run (phase, amount done)."""

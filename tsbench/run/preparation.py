@@ -1,19 +1,30 @@
-"""The steps before the load: create empty tables, store the first data, and verify that it is stored."""
+"""The steps before the load: the manifest, empty tables, the first data, and whether it is stored."""
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
+
+from tsbench import __version__
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
-from tsbench.results.manifest import Manifest
-from tsbench.run import cleanup, environment
+from tsbench.results.manifest import Clock, Host, Manifest
+from tsbench.run import cleanup
 from tsbench.run.bulk_load import bulk_load
 from tsbench.targets.base import Unsupported
 from tsbench.units import NS_PER_S, format_time
+from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tsbench.results.figures import Load
     from tsbench.results.rundir import RunDir
@@ -24,6 +35,8 @@ if TYPE_CHECKING:
     from tsbench.targets.target import Target
     from tsbench.workload.world import World
 
+PACKAGES = ("locust", "gevent", "numpy", "polars")
+"""What every run uses; a target declares its drivers."""
 NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"
 
 
@@ -35,7 +48,7 @@ def write_manifest(
     `new` means that the session has made its database's file.
     """
     missing = {"not_recorded": NOT_RECORDED} if spec.target.endpoint else {}
-    manifest = environment.manifest(target.driver.distributions if target.driver is not None else ()).with_server(
+    manifest = manifest_of_host(target.driver.distributions if target.driver is not None else ()).with_server(
         {**server.settings(), **session.facts(), **missing}
     )
     manifest = manifest.model_copy(update={"created": cleanup.note_found(spec, session, new=new)})
@@ -105,3 +118,82 @@ def expect_plausible(session: Session, schema: Schema, world: World, points: int
     least = points if least is None else min(least, points)
     if stored > points or (schema.keeps_duplicates and stored < least) or not stored:
         raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")
+
+
+# --- this machine -----------------------------------------------------------------------------------------------------
+
+
+def manifest_of_host(drivers: Sequence[str]) -> Manifest:
+    """Return the manifest of a run that begins now: host, versions, also of `drivers`, git state, clocks, load."""
+    memory = psutil.virtual_memory()
+    host = Host(
+        cpu=_cpu_model(),
+        cores=os.cpu_count() or 0,
+        memory_bytes=memory.total,
+        memory_available_bytes=memory.available,
+        kernel=platform.release(),
+        system=_system(),
+        machine=platform.machine(),
+        governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        load_average=os.getloadavg(),
+    )
+    found = Manifest(
+        world_version=WORLD_VERSION,
+        tsbench={"version": __version__, "git": _git()},
+        host=host,
+        python={"version": platform.python_version(), "implementation": sys.implementation.name},
+        packages={name: _version(name) for name in (*PACKAGES, *drivers)},
+        clock=Clock(
+            source=_read("/sys/devices/system/clocksource/clocksource0/current_clocksource"), utc_s=time.time()
+        ),
+    )
+    return found.with_warnings(_warnings_of(host))
+
+
+def _warnings_of(host: Host) -> list[str]:
+    """Return the properties of a host that make results unreliable, one sentence each."""
+    found = []
+    if host.load_average[0] > 0.5 * (host.cores or 1):
+        found.append(f"the host was busy before the run (load average {host.load_average[0]:.1f})")
+    if host.governor not in {"", "performance"}:
+        found.append(f"the CPU frequency governor is {host.governor}, so speeds vary; set it to performance")
+    return found
+
+
+def _git() -> str:
+    root = Path(__file__).parent.parent.parent
+    if not (root / ".git").exists():
+        return ""
+    try:
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _cpu_model() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith(("model name", "Model", "Hardware")):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _system() -> str:
+    for line in _read("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return platform.system()

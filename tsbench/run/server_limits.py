@@ -1,4 +1,4 @@
-"""[server] of a scenario: caps on a server's resources, from the file to the manifest."""
+"""[server] of a scenario: caps on a server's resources, from the file to the manifest, and the kernel's counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tsbench.errors import Broken, ServerDied, UserMistake
 from tsbench.model import OpError
 from tsbench.results.figures import Caps
 from tsbench.results.manifest import Manifest
+from tsbench.results.panels import Panel
 from tsbench.servers import cgroup
+from tsbench.servers.interrupts import Deferral
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +40,10 @@ def capped(part: ServerPart, run: RunDir) -> Iterator[cgroup.Group | None]:
             raise
         raise ServerDied(group.killed(), f"the error that followed: {error}") from error
     finally:
-        if (manifest := Manifest.read(run)) is not None:
-            manifest.with_server({"caps": group.summary()}).write(run)
-        group.remove()
+        with Deferral():
+            if (manifest := Manifest.read(run)) is not None:
+                manifest.with_server({"caps": group.summary()}).write(run)
+            group.remove()
 
 
 def killed(group: cgroup.Group | None) -> str:
@@ -63,3 +66,28 @@ def figures(group: cgroup.Group | None) -> Caps | None:
         memory_peak_bytes=in_all.get("memory_peak_bytes"),
         oom_kills=in_all.get("oom_kills"),
     )
+
+
+class GroupCounters:
+    """A control group's counters as a source for `collect.counters`."""
+
+    panels = (
+        Panel(
+            "CPU under its cap",
+            "count",
+            "rate",
+            {"group.cpu_s": "used, cores", "group.throttled_s": "held back"},
+            explains_stalls=True,
+        ),
+        Panel("Memory under its cap", "bytes", "gauge", {"group.memory_bytes": "with page cache"}),
+    )
+
+    def __init__(self, group: cgroup.Group) -> None:
+        self._group = group
+
+    def counters(self) -> dict[str, float]:
+        """Return the group's counters, as `group.<name>`."""
+        return {f"group.{name}": value for name, value in self._group.counters().items()}
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""

@@ -1,14 +1,22 @@
-"""Reading a scenario file: one line for whatever is not a small TOML document."""
+"""Reading a scenario file, and the one line on a file that is no small TOML document, or not of its model."""
 
 from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake, expect_regular
 from tsbench.results.reading import parse_toml
 from tsbench.text import CONTROL, printable_line, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from pydantic import BaseModel, ValidationError
+
+    Parts = Mapping[str, type[BaseModel]]
+    """Models of inner tables by their keys."""
 
 MAX_BYTES = 1_000_000
 """Largest scenario file; the largest shipped one has 5 kB."""
@@ -76,3 +84,84 @@ def odd_text(tables: Any, place: str = "") -> str:
             if odd:
                 return odd
     return ""
+
+
+# --- what is not of the model -----------------------------------------------------------------------------------------
+
+
+_CURES = {
+    "target": "; add [target] with the name of one (`tsbench list targets`)",
+    "target.name": "; `tsbench list targets` shows all",
+    "world": "; add [world] with use_case = 'cpu-only', for example",
+    "world.use_case": "; `tsbench list use-cases` shows all",
+}
+_NO_KEYS = {"schema_", "float", "constrained-float", "str", "int"}
+"""Parts of pydantic's places that no file has: a field with an alias, the alternatives of a type."""
+_WANTED = {  # by pydantic's type of error
+    "model_type": "a table of key = value",
+    "dict_type": "a table of key = value",
+    "tuple_type": "a list",
+    "too_long": "a list of at most {max_length} values",
+    "string_type": "text in quotes",
+    "int_type": "a whole number",
+    "int_parsing_size": "a whole number of at most 4,300 digits",
+    "finite_number": "a finite number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "greater_than": "above {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+}
+
+
+def explain(
+    error: ValidationError, model: type[BaseModel], parts: Parts, *, hidden: Collection[str], within: str = ""
+) -> str:
+    """Return a one-line message on the first error of a validation; `hidden` keys of the model are not for users.
+
+    `within` is the key of the table that was validated, if it is not the whole file.
+    """
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in (*([within] if within else []), *first["loc"]) if part not in _NO_KEYS)
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        known = known_keys(first["loc"][:-1], model, parts, hidden=hidden)
+        near = difflib.get_close_matches(str(first["loc"][-1]), known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+        return f"{place}: unknown key; {hint}"
+    if kind == "missing":
+        return f"{place}: is missing{_CURES.get(place, '')}"
+    message = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
+    given = first.get("input")
+    shown = f" (given: {_given(given)})" if isinstance(given, str | int | float) else ""
+    if shown and _given(given).strip("'") in message:
+        shown = ""
+    if kind in _WANTED:
+        message = f"must be {_WANTED[kind].format(**first.get('ctx', {}))}"
+    return f"{place}: {message}{shown}" if place else message
+
+
+def _given(value: str | float) -> str:
+    """Return a value as a TOML file has it, shortened."""
+    if isinstance(value, str):
+        return f"'{shortened(value)}'"
+    try:
+        return "true" if value is True else "false" if value is False else shortened(str(value))
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of more than 4,300 digits"
+
+
+def known_keys(
+    place: Sequence[str | int], model: type[BaseModel], parts: Parts, *, hidden: Collection[str]
+) -> list[str]:
+    """Return the keys that a table may have; at a scenario's top level also those that concern all cells."""
+    inner = model
+    for part in place:
+        if isinstance(part, str) and part in inner.model_fields:
+            inner = parts.get(part, inner)
+    names = [field.alias or name for name, field in inner.model_fields.items()]
+    return [name for name in [*names, "matrix", "name"] if name not in hidden] if inner is model else names

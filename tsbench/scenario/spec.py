@@ -21,8 +21,7 @@ from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
 from tsbench.model import Window
 from tsbench.results.limits import LIMITS
 from tsbench.scenario import matrix
-from tsbench.scenario.file import odd_text, read_document
-from tsbench.scenario.messages import explain, known_keys
+from tsbench.scenario.file import explain, known_keys, odd_text, read_document
 from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,

@@ -1,8 +1,9 @@
-"""Checks of a scenario against targets and world, before anything is started or written."""
+"""Checks of a scenario against targets, world and common sense, before anything is started or written."""
 
 from __future__ import annotations
 
 import difflib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,27 @@ from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access, require_driver
+from tsbench.units import NS_PER_S, format_size
 from tsbench.workload import queries
+from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from tsbench.scenario.parts import ServerPart
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Schema
     from tsbench.targets.target import Target
     from tsbench.workload.world import World
+
+
+@contextmanager
+def _naming(place: str, mistake: type[Exception] = UserMistake) -> Iterator[None]:
+    """Begin the message of a mistake in a `with` block with its place: the scenario and, mostly, the key."""
+    try:
+        yield
+    except mistake as error:
+        raise UserMistake(f"{place}{error}") from None
 
 
 def check_spec(spec: RunSpec, place: str) -> None:
@@ -30,24 +44,16 @@ def check_spec(spec: RunSpec, place: str) -> None:
     UserMistake
         One line that names the scenario (`place`) and its key.
     """
-    try:
+    with _naming(f"{place}: target.name: "):
         target = registry.get(spec.target.name)
         require_driver(target)
-    except UserMistake as error:
-        raise UserMistake(f"{place}: target.name: {error}") from None
-    try:
+    with _naming(f"{place}: target.schema: "):
         schema = schema_of(spec, target)
-    except UserMistake as error:
-        raise UserMistake(f"{place}: target.schema: {error}") from None
     _check_server(spec, target, place)
-    try:
+    with _naming(f"{place}: "):
         check_caps(spec.server, target, spec.target.endpoint)
-    except UserMistake as error:
-        raise UserMistake(f"{place}: {error}") from None
-    try:
+    with _naming(f"{place}: world: ", ValueError):
         world = spec.world_at()
-    except ValueError as error:
-        raise UserMistake(f"{place}: world: {error}") from None
     _check_times(spec, target, place)
     _check_load(spec, world, place)
     if spec.drive.processes > world.spec.streams:
@@ -86,10 +92,8 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
         raise UserMistake(f"{place}: {key}: {reason}")
     if wanted.endpoint is not None:
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
-        try:
+        with _naming(f"{place}: target.endpoint: "):
             target.parse(wanted.endpoint)
-        except UserMistake as error:
-            raise UserMistake(f"{place}: target.endpoint: {error}") from None
         for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
             if given:
                 text = "needs a server that tsbench starts; take it out, or take target.endpoint out"
@@ -100,10 +104,8 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
         raise UserMistake(f"{place}: target.endpoint: {text}")
     if wanted.cold and not target.durable:
         raise UserMistake(f"{place}: target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
-    try:
+    with _naming(f"{place}: target."):
         target.new_server(Path("unused"), wanted.settings)  # nothing is started: the constructor checks the settings
-    except UserMistake as error:
-        raise UserMistake(f"{place}: target.{error}") from None
 
 
 def _check_times(spec: RunSpec, target: Target, place: str) -> None:
@@ -117,12 +119,10 @@ def _check_load(spec: RunSpec, world: World, place: str) -> None:
     if not spec.load.window:
         raise UserMistake(f"{place}: load.window: must be above 0; queries need something to find")
     loaded = spec.loaded(world)
-    try:
+    with _naming(f"{place}: op: ", ValueError):
         _ = spec.block_points
         for op in spec.queries:
             queries.fit(op.query or "", world, loaded)
-    except ValueError as error:
-        raise UserMistake(f"{place}: op: {error}") from None
 
 
 def undrivable(target: Target, processes: int) -> str:
@@ -153,3 +153,72 @@ def check_caps(part: ServerPart, target: Target, endpoint: str | None) -> None:
         text = f"{target.name} runs inside the load processes, so there is no server to cap; take [server] out"
         raise UserMistake(f"server.{key}: {text}")
     cgroup.create(part.caps).remove()
+
+
+# --- what a scenario costs at best: a slip of a zero or a unit --------------------------------------------------------
+
+FASTEST_LOAD = 1_000_000.0
+"""Points per second; few databases on one machine store more."""
+MOST_LOAD_S = 24 * 3_600.0
+MOST_MEASURED_S = 7 * 24 * 3_600.0
+SERIES_BYTES = 170
+"""Memory of each process for the tags of one series."""
+USER_BYTES = 50_000
+"""Memory of a load process for one user; its session may need more."""
+MOST_BYTES = 500_000_000
+YES = "or give --yes to run it nevertheless"
+
+
+def expect_plausible(path: Path, cells: Sequence[RunSpec]) -> None:
+    """Refuse a scenario that would take days or much memory even on the fastest database.
+
+    Raises
+    ------
+    UserMistake
+        One line that says what it would cost, which keys to change, and `--yes`.
+    """
+    for cell in cells:
+        world = cell.world
+        points = points_of(world.use_case, world.form, world.scale, -(-cell.load.window // world.interval))
+        why = too_many_points(points) or _too_much_memory(cell)
+        if why:
+            cure = f"change {why[1] or 'load.window, world.interval or world.scale'}, {YES}"
+            raise UserMistake(f"{path}: {cell.id} would {why[0]}; {cure}")
+    measured_s = sum(cell.drive.longest_warmup + _measured_ns(cell) for cell in cells) / NS_PER_S
+    if measured_s > MOST_MEASURED_S:
+        text = f"{len(cells):,} cells would be measured for {duration_text(measured_s)}"
+        raise UserMistake(f"{path}: {text}; change drive.duration or the matrix, {YES}")
+
+
+def points_of(use_case: str, form: str, scale: int, ticks: int) -> int:
+    """Return the number of points of a world; 0 for a use case or form that does not exist."""
+    forms = USE_CASES[use_case].forms if use_case in USE_CASES else {}
+    return scale * ticks * len(forms.get(form, ()))
+
+
+def too_many_points(points: int) -> tuple[str, str] | None:
+    """Return what storing the points would cost if that is more than a day; else None."""
+    seconds = points / FASTEST_LOAD
+    if seconds <= MOST_LOAD_S:
+        return None
+    return f"store {points:.2g} points, {duration_text(seconds)} at {FASTEST_LOAD:,.0f} points/s", ""
+
+
+def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
+    users = max([cell.drive.users, *(step.users for step in cell.drive.steps)])
+    series, of_users = SERIES_BYTES * cell.world.scale, USER_BYTES * users
+    if series > MOST_BYTES:
+        return f"need {format_size(series)} of memory per process for {cell.world.scale:,} series", "world.scale"
+    if of_users > MOST_BYTES:
+        return f"need at least {format_size(of_users)} of memory for {users:,} users", "drive.users"
+    return None
+
+
+def _measured_ns(cell: RunSpec) -> int:
+    return sum(step.duration for step in cell.drive.steps) or cell.drive.duration
+
+
+def duration_text(seconds: float) -> str:
+    """Return a long time in about two digits: `3 days`, `272 years`."""
+    days = seconds / 86_400
+    return f"about {days:,.0f} days" if days < 1_000 else f"about {days / 365.25:,.0f} years"

@@ -27,13 +27,12 @@ from tsbench.results.rundir import (
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
 from tsbench.scenario.file import scenario_file
-from tsbench.scenario.plausibility import expect_plausible
 from tsbench.scenario.spec import Scenario, select
-from tsbench.scenario.validation import check_spec
+from tsbench.scenario.validation import check_spec, expect_plausible
 from tsbench.study.claims import expect_cells, read_claims, read_figures
 from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.session import MEANT
-from tsbench.workload.version import WORLD_VERSION
+from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

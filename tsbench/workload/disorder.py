@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.workload.table import join
+from tsbench.workload.series import join
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.workload.random_numbers import Bits
-    from tsbench.workload.table import Table
+    from tsbench.workload.series import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ import numpy as np
 from tsbench.model import Batch
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
-from tsbench.workload.series import FieldSimulator
-from tsbench.workload.table import Table, cut
+from tsbench.workload.series import FieldSimulator, Table, cut
 from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:

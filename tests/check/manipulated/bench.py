@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.check.oracle import Oracle
     from tests.check.stand import Fate
-    from tsbench.check.stored_rows import Kind, Located
+    from tsbench.check.stored_rows import Flaw, Located
 
 MINUTE_NS = 60 * NS_PER_S
 LOADED_TICKS, WRITES = 10, 12
@@ -47,7 +47,7 @@ def truth(oracle: Oracle, minute: float, host: str, measurement: str) -> tuple[d
 class At:
     """A difference that must be named: its kind and place; a `minute` of None is any time, for changes of many rows."""
 
-    kind: Kind
+    kind: Flaw
     series: str | None = "host_1"
     minute: float | None = 3
     measurement: str = "cpu"

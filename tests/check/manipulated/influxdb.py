@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, time_ns, truth
-from tsbench.check.stored_rows import Kind
+from tsbench.check.stored_rows import Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,8 +138,8 @@ def copy_one_and_remove_another(hand: Hand) -> None:
     hand.put(minute=4, time=time_ns(4) + 1)
 
 
-VALUE, PARTIAL, TAGS, EXTRA = Kind.WRONG_VALUE, Kind.PARTIAL, Kind.OTHER_TAGS, Kind.EXTRA
-MISSING, UNWRITTEN = Kind.MISSING, Kind.UNWRITTEN
+VALUE, PARTIAL, TAGS, EXTRA = Flaw.WRONG_VALUE, Flaw.PARTIAL, Flaw.OTHER_TAGS, Flaw.EXTRA
+MISSING, UNWRITTEN = Flaw.MISSING, Flaw.UNWRITTEN
 LATE = 100_000
 """Minutes after the world's start, 69 days: long after the run, and in another shard."""
 ALL_TIME = (time_ns(-LATE), time_ns(2 * LATE))
@@ -209,7 +209,7 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
     of("a point moved to another host",
        move_to_another_host,
        At(MISSING), At(VALUE, "host_2")),
-    of("an extra measurement", extra_measurement, At(Kind.OTHER_TABLE, None, None, "more")),
+    of("an extra measurement", extra_measurement, At(Flaw.OTHER_TABLE, None, None, "more")),
     # copies: duplicates cannot exist
     of("a copy 1 ns later", lambda h: h.put(time=time_ns(3) + 1), At(UNWRITTEN, time=ONE_NS[1])),
     of("a point deleted and another one copied", copy_one_and_remove_another,

@@ -13,7 +13,7 @@ from bson.raw_bson import RawBSONDocument
 
 from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, time_ns
 from tests.targets.mongodb.bare import at, bare
-from tsbench.check.stored_rows import Kind
+from tsbench.check.stored_rows import Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,8 +157,8 @@ class Hand:
             other.insert_many(copies)
 
 
-VALUE, PARTIAL, TAGS, EXTRA = Kind.WRONG_VALUE, Kind.PARTIAL, Kind.OTHER_TAGS, Kind.EXTRA
-MISSING, UNWRITTEN, DUPLICATE = Kind.MISSING, Kind.UNWRITTEN, Kind.DUPLICATE
+VALUE, PARTIAL, TAGS, EXTRA = Flaw.WRONG_VALUE, Flaw.PARTIAL, Flaw.OTHER_TAGS, Flaw.EXTRA
+MISSING, UNWRITTEN, DUPLICATE = Flaw.MISSING, Flaw.UNWRITTEN, Flaw.DUPLICATE
 Change: TypeAlias = "Callable[[Found], None]"
 ELSEWHERE = tuple(At(kind, minute=None) for kind in (PARTIAL, TAGS, UNWRITTEN))
 """Differences of a point whose values lie apart, or of the other points of an hour, if a part of it changes."""
@@ -198,7 +198,7 @@ def lose(found: Found) -> None:
     del found.point[found.name]
 
 
-def everywhere(kind: Kind, column: str = "") -> At:
+def everywhere(kind: Flaw, column: str = "") -> At:
     """Return a difference of host_1, of the point or of its whole hour."""
     return At(kind, minute=None, column=column)
 
@@ -247,7 +247,7 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
     edited("a tag lost", lambda f: f.tags.pop("os") and None, everywhere(TAGS, "os"), maybe=ELSEWHERE),
     # series, collections, points
     of("a host more", lambda h: h.copy(to=3, tags={"hostname": "host_9"}), At(UNWRITTEN, "host_9")),
-    of("an extra measurement", lambda h: h.copy(to=3, tags={}, name="more"), At(Kind.OTHER_TABLE, None, None, "more")),
+    of("an extra measurement", lambda h: h.copy(to=3, tags={}, name="more"), At(Flaw.OTHER_TABLE, None, None, "more")),
     of("a point deleted", lambda h: h.delete(), At(MISSING)),
     of("the newest point deleted", lambda h: h.delete(minute=NEWEST_MINUTE, host="host_2"),
        At(MISSING, "host_2", NEWEST_MINUTE)),

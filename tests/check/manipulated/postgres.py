@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, truth
-from tsbench.check.stored_rows import Kind
+from tsbench.check.stored_rows import Flaw
 
 if TYPE_CHECKING:
     from tests.check.oracle import Oracle
@@ -59,16 +59,16 @@ def sql(name: str, *statements: str, found: At | tuple[At, ...]) -> Manipulation
 
 def moved(name: str, time: str, new: At) -> Manipulation[Hand]:
     """Return a manipulation that moves a row to another time."""
-    return sql(name, f"UPDATE cpu SET time = {time} WHERE {row()}", found=(At(Kind.MISSING), new))
+    return sql(name, f"UPDATE cpu SET time = {time} WHERE {row()}", found=(At(Flaw.MISSING), new))
 
 
-def in_tags(kind: Kind, host: str = "host_1", column: str = "") -> At:
+def in_tags(kind: Flaw, host: str = "host_1", column: str = "") -> At:
     """Return a difference in the table of tags."""
     return At(kind, host, None, "tags", column)
 
 
-VALUE, PARTIAL, TAGS, EXTRA = Kind.WRONG_VALUE, Kind.PARTIAL, Kind.OTHER_TAGS, Kind.EXTRA
-MISSING, UNWRITTEN, DUPLICATE = Kind.MISSING, Kind.UNWRITTEN, Kind.DUPLICATE
+VALUE, PARTIAL, TAGS, EXTRA = Flaw.WRONG_VALUE, Flaw.PARTIAL, Flaw.OTHER_TAGS, Flaw.EXTRA
+MISSING, UNWRITTEN, DUPLICATE = Flaw.MISSING, Flaw.UNWRITTEN, Flaw.DUPLICATE
 HERE = row()
 WRITTEN, NEWEST = row(WRITTEN_MINUTE, 2), row(NEWEST_MINUTE, 2)
 LATE = 100_000
@@ -171,7 +171,7 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
             "cpu", "diskio", "disk", "kernel", "mem", "net", "nginx", "postgresl", "redis")),
         "UPDATE tags SET region = 'mars' WHERE id = 1",
         found=(*(At(MISSING, minute=n) for n in range(3)), in_tags(TAGS, column="region"))),
-    sql("an extra measurement", "CREATE TABLE more (LIKE cpu)", found=At(Kind.OTHER_TABLE, None, None, "more")),
+    sql("an extra measurement", "CREATE TABLE more (LIKE cpu)", found=At(Flaw.OTHER_TABLE, None, None, "more")),
     # duplicates
     sql("a row twice", f"INSERT INTO cpu SELECT * FROM cpu WHERE {HERE}", found=At(DUPLICATE)),
     sql("the newest row twice", f"INSERT INTO cpu SELECT * FROM cpu WHERE {NEWEST}",

@@ -12,7 +12,7 @@ import duckdb
 
 from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Manipulation, time_ns, truth
 from tests.targets.mysql.support import bare
-from tsbench.check.stored_rows import Kind
+from tsbench.check.stored_rows import Flaw
 from tsbench.encode.sql import EPOCH
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tests.check.oracle import Oracle
     from tests.check.stand import Stand
 
-VALUE, PARTIAL, TAGS, EXTRA = Kind.WRONG_VALUE, Kind.PARTIAL, Kind.OTHER_TAGS, Kind.EXTRA
-MISSING, UNWRITTEN, DUPLICATE = Kind.MISSING, Kind.UNWRITTEN, Kind.DUPLICATE
+VALUE, PARTIAL, TAGS, EXTRA = Flaw.WRONG_VALUE, Flaw.PARTIAL, Flaw.OTHER_TAGS, Flaw.EXTRA
+MISSING, UNWRITTEN, DUPLICATE = Flaw.MISSING, Flaw.UNWRITTEN, Flaw.DUPLICATE
 LATE = 100_000
 """Minutes after the world's start, 69 days: long after the run."""
 US = 1 / 60_000_000
@@ -133,7 +133,7 @@ def series(number: int, *changes: str) -> tuple[str, ...]:
     )
 
 
-def in_tags(kind: Kind, host: str = "host_1", column: str = "") -> At:
+def in_tags(kind: Flaw, host: str = "host_1", column: str = "") -> At:
     """Return a difference in the table of tags."""
     return At(kind, host, None, "tags", column)
 
@@ -194,7 +194,7 @@ MANIPULATIONS: tuple[Manipulation[Hand], ...] = (
         found=(At(MISSING), At(UNWRITTEN, "(no hostname)"))),
     # tables
     sql("an extra measurement", "CREATE TABLE more AS SELECT * FROM cpu",
-        found=At(Kind.OTHER_TABLE, None, None, "more")),
+        found=At(Flaw.OTHER_TABLE, None, None, "more")),
     sql("a measurement emptied", "DELETE FROM diskio",
         found=tuple(At(MISSING, f"host_{n}", 0, "diskio") for n in range(3))),
     # fields

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tsbench.results.rundir import RunDir
-from tsbench.run import environment
-from tsbench.run.preparation import is_durable
+from tsbench.run.preparation import is_durable, manifest_of_host
 from tsbench.targets.mongodb import TARGET
 from tsbench.targets.mongodb.commands import durability, majority_journals
 from tsbench.targets.mongodb.schemas import PER_POINT
@@ -70,7 +69,7 @@ def test_what_majority_waits_for_is_the_replica_sets_setting(answer: dict[str, A
 @pytest.mark.parametrize(("said", "durable"), [({}, True), ({"durable": "no"}, False), ({"durable": "yes"}, True)])
 def test_a_run_is_as_durable_as_its_server_says(said: dict[str, str], tmp_path: Path, *, durable: bool) -> None:
     run = RunDir(tmp_path)
-    environment.manifest(()).with_server(said).write(run)
+    manifest_of_host(()).with_server(said).write(run)
     assert is_durable(run, TARGET) is durable
 
 

@@ -21,6 +21,7 @@ from tsbench.drive.bare.spec import spec_of, with_form
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
 from tsbench.errors import Broken, UserMistake
+from tsbench.results.summary import PHASES
 from tsbench.run.cleanup import left_lines
 from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
@@ -35,14 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-PHASES = {
-    "start": "starting the server",
-    "load": "storing the first data",
-    "settle": "waiting until the database has settled",
-    "cold start": "restarting the server",
-    "check": "checking answers and writes",
-}
-"""The phases of a run in which the user waits, in words."""
 TELL_S = 10.0
 """Seconds between two lines of the log on how far a phase is."""
 
@@ -131,15 +124,16 @@ class StandaloneTest:
 
     def _tell(self, phase: str, done: float, total: float | None) -> None:
         """Report how far the run is: to the page, and now and then in the log."""
-        if phase not in PHASES:
+        waiting_for = PHASES[phase].waiting_for
+        if not waiting_for:
             return
         share = min(1.0, done / total) if total else None
         if self.page is not None:
-            self.page.progressed(PHASES[phase], share)
+            self.page.progressed(waiting_for, share)
         name, at_s = self._logged
         if phase in {"load", "check"} and (phase != name or time.monotonic() - at_s >= TELL_S):
             self._logged = phase, time.monotonic()
-            logger.info("%s%s", PHASES[phase], f": {share:.0%}" if share else "")
+            logger.info("%s%s", waiting_for, f": {share:.0%}" if share else "")
 
     # --- meanwhile ----------------------------------------------------------------------------------------------------
 
