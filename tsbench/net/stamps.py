@@ -87,7 +87,7 @@ class Arrival:
         self._peek: Callable[..., tuple[int, Sequence[_Found], int, Any]]
         self._buffers: list[bytearray] = []
         self.peeked = bytearray()
-        """What `peek` has seen is at its beginning."""
+        """Buffer of `peek`, which fills its beginning."""
         self.began_ns = 0
         """Right before the op's first request was sent; 0 if nothing was."""
         self.sent_ns = 0
