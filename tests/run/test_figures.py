@@ -31,7 +31,7 @@ SHARE = Share(NAME, 0, 2, 8)
 FILES: dict[str, Any] = {
     process.TIMES: Times(NOW_S - 0.5, NOW_S, NOW_S + 2, NOW_S + 2.1),
     process.MASTER: MasterReport(
-        1, 0, 2, 1, 1.5, [Worker(SHARE, "host_1"), Worker(Share("worker-1", 1, 2, 8), "host_2", "killed by SIGKILL")]
+        1, 0, 2, 1, 1.5, (Worker(SHARE, "host_1"), Worker(Share("worker-1", 1, 2, 8), "host_2", "killed by SIGKILL"))
     ),
     process.WARMUP: WarmUp(settled=True, duration_s=31.0, limit_s=60.0, tested_s=30),
     REPORT: ProcessReport(
@@ -118,13 +118,13 @@ def test_figures_of_whole_process_files_come(run: RunDir, spec: RunSpec) -> None
         found = measured(run, spec)
     assert found.parts["users"] == 2
     assert found.parts["users_least"] == 1
-    assert found.parts["warmup"] == {"settled": True, "duration_s": 31.0, "limit_s": 60.0, "tested_s": 30}
-    assert found.parts["schedule"] == asdict(Schedule(1, 1))
-    assert found.parts["firsts"]["raw-one"]["service_ns"] == 4
+    assert found.parts["warmup"] == FILES[process.WARMUP]
+    assert found.parts["schedule"] == Schedule(1, 1)
+    assert found.parts["firsts"]["raw-one"].service_ns == 4
     assert found.checks["workers"].reason.endswith("worker-1 with streams 1, 3, 5, 7 (killed by SIGKILL)")
 
 
 def test_a_lost_worker_of_many_streams_is_named_with_the_first_ones(run: RunDir) -> None:
     lost = Worker(Share("worker-1", 1, 2, 9_000_000), "host_2")
-    write_json(run / process.MASTER, asdict(MasterReport(1, 0, 1, 1, 1, [lost])))
+    write_json(run / process.MASTER, asdict(MasterReport(1, 0, 1, 1, 1, (lost,))))
     assert "streams 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and 4,499,990 others" in Processes.read(run).verdict().reason

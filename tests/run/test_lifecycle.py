@@ -201,7 +201,7 @@ def leave_an_op(directory: Path) -> None:
     recorder.op("raw-one", due_ns=now_s * 10**9, end_ns=now_s * 10**9 + 10**6, service_ns=10**6, outcome=Outcome.OK)
     recorder.close()
     write_json(directory / TIMES, asdict(Times(now_s, now_s, now_s + 1)))
-    write_json(directory / MASTER, asdict(MasterReport(1, 0, 1, 1, 1, [])))
+    write_json(directory / MASTER, asdict(MasterReport(1, 0, 1, 1, 1, ())))
 
 
 def run_from_locust(spec: RunSpec, results: Path, log: Log, server: LoggedServer) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake, missing, typed_line
+from tsbench.results.json_files import read_part
 from tsbench.results.manifest import Manifest
 from tsbench.results.panels import FILE as PANELS_FILE
-from tsbench.results.process import TIMES, Times, read_as
+from tsbench.results.process import TIMES, Times
 from tsbench.results.reading import TABLES, keeps_tables
 from tsbench.results.rundir import COLLECTED, RunDir, find_runs
 from tsbench.text import listed
@@ -86,7 +87,7 @@ def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]
         return
     from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
-    zero_s = read_as(run / TIMES, Times).start_s if run.has(TIMES) else 0.0
+    zero_s = read_part(run / TIMES, Times).start_s if run.has(TIMES) else 0.0
     write_parquet(_frame(name, rows, zero_s), run / f"{name}.parquet")
 
 
@@ -164,7 +165,7 @@ def _attach(run: RunDir, clock: Times, rows: Sequence[Row]) -> list[Attached]:
 
 def _clock(run: RunDir) -> Times | None:
     """Return the start of the load, and start and end of the measured window; None if nothing was measured."""
-    return read_as(run / TIMES, Times) if run.has(TIMES) else None
+    return read_part(run / TIMES, Times) if run.has(TIMES) else None
 
 
 def _covered_s(rows: Sequence[Row], begin_s: float, end_s: float) -> float:

@@ -365,7 +365,7 @@ class Coordinator:
         window = Times(times.go_ns / NS_PER_S, times.start_ns // NS_PER_S, self.end_s, stopped_ns / NS_PER_S)
         write_json(run.directory / TIMES, asdict(window))
         total, users = self._runner.stats.total, self._users.totals(self._runner.target_user_count)
-        workers = self._master.workers if self._master is not None else []
+        workers = tuple(self._master.workers) if self._master is not None else ()
         report = MasterReport(total.num_requests, total.num_failures, *users, workers)
         write_json(run.directory / MASTER, asdict(report))
 

@@ -8,7 +8,16 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, StrictBool, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    StrictBool,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
 
 from tsbench.errors import UserMistake
 from tsbench.results.limits import LARGEST, LIMITS
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 V = TypeVar("V")
-P = TypeVar("P", bound="Part")
+T = TypeVar("T")
 
 
 def _is_number(value: Any) -> bool:
@@ -62,8 +71,8 @@ class Part(BaseModel):
     model_config = ConfigDict(**STRICT, frozen=True, populate_by_name=True)
 
 
-def parsed(model: type[P], content: Any) -> P:
-    """Return the parsed content of a JSON file as a model.
+def parsed(model: type[T], content: Any) -> T:
+    """Return the parsed content of a JSON file as a model, or as a dataclass.
 
     Raises
     ------
@@ -71,13 +80,18 @@ def parsed(model: type[P], content: Any) -> P:
         One line that names the first key that does not fit.
     """
     try:
-        return model.model_validate(_few(content))
+        return _adapter(model).validate_python(_few(content))  # type: ignore[no-any-return,arg-type] # a type is hashable
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         first = min(found, key=lambda one: one["type"] == "missing")  # what is there and wrong says more
         place = ".".join(map(str, first["loc"]))[-100:] or "the whole"
         says = _SAYS.get(first["type"], first["msg"].removeprefix("Value error, "))
         raise ValueError(f"{place} {says}") from None
+
+
+@lru_cache
+def _adapter(model: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
 
 
 _SAYS = {
@@ -128,8 +142,8 @@ def _parsed(path: Path, _state: tuple[int, int, int]) -> dict[str, Any]:
     return content
 
 
-def read_part(path: Path, model: type[P]) -> P:
-    """Return the content of a JSON file as a model.
+def read_part(path: Path, model: type[T]) -> T:
+    """Return the content of a JSON file as a model, or as a dataclass.
 
     Raises
     ------

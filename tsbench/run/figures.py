@@ -21,6 +21,7 @@ from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
 from tsbench.results.figures import Limit, Measured, Window
+from tsbench.results.json_files import read_part
 from tsbench.results.limits import LIMITS
 from tsbench.results.panels import read_panels
 from tsbench.results.process import (
@@ -32,7 +33,6 @@ from tsbench.results.process import (
     Schedule,
     Times,
     WarmUp,
-    read_as,
 )
 from tsbench.results.reading import damaged, files_of
 from tsbench.results.rundir import COUNTER_COLUMNS
@@ -67,12 +67,12 @@ class Processes:
     @classmethod
     def read(cls, run: RunDir) -> Processes:
         """Read the run's process files; a process that was killed has not written its own."""
-        times = read_as(run / TIMES, Times)
+        times = read_part(run / TIMES, Times)
         if times.end_s - times.start_s > LIMITS.span_s:
-            raise damaged(run / TIMES, f"its window has more than {LIMITS.span_s // 86_400} days")
+            raise damaged(run / TIMES, f"end_s is more than {LIMITS.span_s // 86_400} days after start_s")
         names = [path.stem for path in files_of(run / "latency", "*.hlog")]
         reports = [_report(run, name) for name in names if run.has(f"process/{name}.json")]
-        return cls(times, read_as(run / MASTER, MasterReport) if run.has(MASTER) else None, reports)
+        return cls(times, read_part(run / MASTER, MasterReport) if run.has(MASTER) else None, reports)
 
     @property
     def duration_s(self) -> int:
@@ -90,9 +90,9 @@ class Processes:
         return self.master.users_mean if self.master is not None else 0
 
     @property
-    def workers(self) -> list[Worker]:
+    def workers(self) -> tuple[Worker, ...]:
         """The workers that had a share in the run; none without a master."""
-        return self.master.workers if self.master is not None else []
+        return self.master.workers if self.master is not None else ()
 
     def missing(self) -> list[Worker]:
         """Return the workers that did not finish, or that were not heard any more."""
@@ -146,7 +146,7 @@ class Processes:
 def _report(run: RunDir, name: str) -> ProcessReport:
     """Return the report of a process, which may have been sent by another machine; raises UserMistake."""
     path = run / f"process/{name}.json"
-    report = read_as(path, ProcessReport)
+    report = read_part(path, ProcessReport)
     if report.share.name != name:
         raise damaged(path, f"not the report of {name}")
     return report
@@ -213,7 +213,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
             min(duration_s, int(processes.stopped_s) - times.start_s),
             merged.unsent if spec.drive.loop == "open" else None,
         ),
-        "warmup": read_as(run / WARMUP, WarmUp) if run.has(WARMUP) else None,
+        "warmup": read_part(run / WARMUP, WarmUp) if run.has(WARMUP) else None,
         "failures": _failures(processes),
         "firsts": processes.firsts,
     }

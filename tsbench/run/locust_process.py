@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.results.process import TIMES, Times, read_as
+from tsbench.results.json_files import read_part
+from tsbench.results.process import TIMES, Times
 from tsbench.servers.children import KILLED_S, Child, how_it_ended
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import free_port
@@ -88,7 +89,7 @@ def drive(
 
 def _expect_whole(spec: RunSpec, run: RunDir) -> None:
     """Raise `Broken` if the load ended more than a second before its time, which Locust's exit code hides."""
-    times = read_as(run / TIMES, Times)
+    times = read_part(run / TIMES, Times)
     measured_s, wanted_s = times.end_s - times.start_s, spec.drive.duration / NS_PER_S
     if measured_s < wanted_s - 1:
         log = (run / "locust.log").read_text(encoding="utf-8", errors="replace")
