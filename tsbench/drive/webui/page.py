@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
-    from tsbench.collect.base import Row
+    from tsbench.collect.sampler import Row
     from tsbench.drive.coordinator import Coordinator
     from tsbench.drive.load_process import LoadProcess
     from tsbench.drive.run_plan import RunPlan
