@@ -7,10 +7,12 @@
 >>> next(tsbench.world("cpu-only", scale=10).batches(0, points=100))                        # doctest: +SKIP
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # not that of `typing`, whose import Ctrl-C would end with a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from tsbench.report.results import Results, read_results
     from tsbench.scenario.spec import world
     from tsbench.study.campaign import run_scenario
@@ -30,6 +32,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:  # a load worker needs no pandas, and `tsbench --help` must not wait for it
     if name not in _HOMES:
         raise AttributeError(f"module 'tsbench' has no attribute '{name}'")
+    from importlib import import_module  # noqa: PLC0415 - as for `typing`
+
     return getattr(import_module(_HOMES[name]), name)
 
 

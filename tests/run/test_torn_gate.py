@@ -53,16 +53,17 @@ def test_a_torn_read_is_a_finding_and_a_failed_gate_only_where_it_is_asked_for(
     tmp_path: Path, torn: str, failed: list[str]
 ) -> None:
     summary = checked(tmp_path, torn=torn)
-    found = summary.parts["answers"]
-    assert (found["wrong"], found["torn_reads"]["answers"], found["torn_reads"]["rows"]) == (0, 1, 1)
-    assert "a row without usage_system" in found["torn_reads"]["first"]["row"]
-    assert summary.validity.checks["answers"].valid is True
+    found = summary.answers
+    assert (found.wrong, found.torn_reads.answers, found.torn_reads.rows) == (0, 1, 1)
+    assert "a row without usage_system" in found.torn_reads.first.row
+    assert summary.validity.checks["answers"].state == "valid"
     assert [name for name in failed_gates(summary.to_json()) if "torn" in name] == failed
 
 
 def test_without_torn_reads_the_gate_is_passed(tmp_path: Path) -> None:
     summary = checked(tmp_path, torn="fail", key="")
-    assert summary.parts["answers"]["torn_reads"] == {"answers": 0, "rows": 0, "first": None}
+    torn = summary.answers.torn_reads
+    assert (torn.answers, torn.rows, torn.first) == (0, 0, None)
     (gate,) = (gate for gate in summary.gates if gate.gate == "torn reads<=0")
     assert gate.text.startswith("no answer had torn rows")
     assert gate.state in {"pass", "not judged"}

@@ -48,7 +48,6 @@ def test_with_yes_it_is_run(place: Path, monkeypatch: pytest.MonkeyPatch, capsys
         raise UserMistake("it was begun")
 
     monkeypatch.setattr("tsbench.study.campaign.run_cell", begun)
-    monkeypatch.setattr("tsbench.study.campaign.write_json", lambda *_: None)
     assert main(["run", "tiny.toml", "--set", "drive.duration=36500d", "--yes"]) == 2
     says(complaint(capsys.readouterr().err), "it was begun")
 

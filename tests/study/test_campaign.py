@@ -60,7 +60,7 @@ def test_a_scenario_that_is_run_twice_has_two_calls_and_one_result_set_if_it_is_
         ({"endpoint": " "}, "--endpoint is empty"),
         ({"gates": ["fast"]}, "--gate "),
         ({"only": ["x"]}, "--only x: no such cell"),
-        ({"overrides": ["load.window=9000d"]}, "would store"),
+        ({"overrides": ["drive.duration=36500d"]}, "--yes"),
     ],
 )
 def test_what_cannot_run_is_refused_before_a_result_set_is_created(

@@ -116,7 +116,7 @@ def test_a_ratio_to_a_run_that_says_nothing_is_not_judged(other: Summary | None,
 
 
 def test_a_latency_that_the_load_generator_delayed_is_not_judged():
-    slower = ratio(figure="write:service:p50")
+    slower = ratio(figure="write:p50")
     assert verdict(slower, a=summary(p50_ms=40), b=summary())[0] == "reproduced"
     state, reason = verdict(slower, a=summary(p50_ms=40, undelayed_ms=30), b=summary())
     assert (state, reason) == ("not judged", "a: p50 is only known to be 30.0-40.0 ms")

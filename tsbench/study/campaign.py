@@ -265,6 +265,8 @@ def _done(results: Path, cell: RunSpec) -> Summary | None:
             return None
     except UserMistake:
         return None
+    if summary.death:
+        return None
     asked = cell.model_dump(mode="json", by_alias=True)
     if cell.relative_start:  # for a complete cell, `now` is the time of its run
         asked["world"]["start"] = spec["world"]["start"]

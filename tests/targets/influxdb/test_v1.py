@@ -225,7 +225,7 @@ def test_a_login_is_needed_where_the_server_wants_one(
         ("http://h/db?rp=autogen", "must begin with tsbench"),
         ("http://h/db?retention=5 years", "no duration"),
         ("http://h/db?consistency=maybe", "any, one, quorum and all"),
-        ("http://h/db?colour=red", "no option 'colour'"),
+        ("http://h/db?colour=red", "the option 'colour' does not exist; there are gzip, consistency"),
     ],
 )
 def test_a_wrong_endpoint_is_answered_with_what_is_right(endpoint: str, why: str) -> None:
