@@ -80,6 +80,8 @@ class Fault:
     """Asserts what else must hold when the command has ended."""
     quick: bool = False
     quick_resumed: bool = False
+    of_root: bool = False
+    """Whether only root can make it."""
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ FAULTS = (
     Fault("histograms damaged in the measurement", _histograms_damaged,
           (r"what the load processes recorded is damaged", r"hlog"), words=FIVE_SECONDS),
     Fault("disk full in the load", nothing, (r"disk full", r"free some room", r"--out"),
-          words=("--set", "load.window=100h"), before=small_disk("6m"), quick=True),
+          words=("--set", "load.window=100h"), before=small_disk("6m"), quick=True, of_root=True),
     Fault("disk full in the measurement", disk_full("measured"), (r"disk full|No space left",),
           words=FIVE_SECONDS, before=small_disk("20m"), cure=room),
     Fault("disk full in the checks", disk_full("check"), (r"disk full|No space left",),

@@ -26,6 +26,12 @@ MARKS = {
     "PostgreSQL": (pytest.mark.postgres,),
     "InfluxDB 1.8": (getattr(pytest.mark, "influxdb-1.8"),),
 }
+
+
+def marks_of(database: str, fault: Fault) -> tuple[pytest.MarkDecorator, ...]:
+    return (*MARKS[database], *((pytest.mark.root,) if fault.of_root else ()))
+
+
 QUICK = [(database, fault) for database, faults in ALL for fault in faults if fault.quick]
 
 
@@ -36,7 +42,11 @@ def test_eighty_faults_are_known_by_different_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("database", "fault"), [pytest.param(*one, id=f"{one[0]}, {one[1].name}", marks=MARKS[one[0]]) for one in QUICK]
+    ("database", "fault"),
+    [
+        pytest.param(database, fault, id=f"{database}, {fault.name}", marks=marks_of(database, fault))
+        for database, fault in QUICK
+    ],
 )
 def test_a_fault_is_named_and_leaves_nothing_behind(database: str, fault: Fault) -> None:
     with TemporaryDirectory() as place:
