@@ -58,14 +58,6 @@ def parse_duration_ns(text: str) -> int:
     return round(total)
 
 
-def parse_interval_ns(text: str) -> int:
-    """Return a duration above 0 in ns; raises ValueError as `parse_duration_ns`, and for 0."""
-    duration_ns = parse_duration_ns(text)
-    if not duration_ns:
-        raise ValueError("must be above 0; write for example 10s")
-    return duration_ns
-
-
 def parse_offset_s(text: str) -> float:
     """Return the seconds of a duration with or without a sign, such as `2h` or `-5h30m`.
 

@@ -33,7 +33,6 @@ from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import ExternalServer, death, kill_processes, stop_and_delete
 from tsbench.servers.interrupts import Deferral
 from tsbench.targets import registry
-from tsbench.targets.registry import TARGETS
 from tsbench.targets.session import MEANT, caused_line
 from tsbench.targets.target import Access
 from tsbench.units import format_now
@@ -86,7 +85,7 @@ def real_parts(spec: RunSpec, run: RunDir, group: Group | None, *, client: Tree 
     if spec.target.endpoint:
         server = ExternalServer(spec.target.endpoint)
     else:
-        server = TARGETS[spec.target.name].new_server(run / "server", spec.target.settings, group)
+        server = target.new_server(run / "server", spec.target.settings, group)
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:

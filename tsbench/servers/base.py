@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken
 from tsbench.servers.logs import telling_line
@@ -15,8 +15,6 @@ from tsbench.servers.logs import telling_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    from tsbench.servers.cgroup import Group
 
 
 class Server:
@@ -130,10 +128,3 @@ def stop_and_delete(server: Server, log_copy: Path | None) -> None:
             shutil.copyfile(log, log_copy)
     finally:  # also if the copy failed because the disk is full
         server.remove()
-
-
-class ServerFactory(Protocol):
-    """Creates a server that lives in a directory, without starting it."""
-
-    def __call__(self, directory: Path, settings: Mapping[str, str], group: Group | None = None) -> Server:
-        """Return the server, whose processes start in `group`; `settings` take precedence over tsbench's own."""
