@@ -17,8 +17,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tsbench.targets.base import Session
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -54,9 +58,6 @@ def case(protocol: str, distribution: str, busy: float, seconds: float) -> bool:
         with serving(protocol, distribution, MEAN_US, log) as endpoint:
             words = [sys.executable, __file__, "client", protocol, endpoint, str(busy), str(seconds)]
             done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds + 60, cwd=ROOT)
-            until = time.monotonic() + 5
-            while not log.exists() and time.monotonic() < until:  # on a crowded machine the stub may be behind
-                time.sleep(0.05)
             time.sleep(0.1)
         if done.returncode:
             sys.exit(done.stderr[-2_000:])
@@ -80,6 +81,7 @@ def client(name: str, endpoint: str, busy: float, seconds: float) -> None:
 
     monkey.patch_all()
     import gevent
+    from gevent.event import Event
 
     from tsbench.drive.greenlet_waiter import GreenletWaiter
     from tsbench.drive.session_calls import Direct
@@ -94,11 +96,12 @@ def client(name: str, endpoint: str, busy: float, seconds: float) -> None:
     (batch,) = [next(iter(world.batches(0, points=100)))]
     payloads = list(schema.encode_each(batch, 1, WriteMode.SINGLE))
     ours, read, unstamped = [], [], [0]
+    begin = Event()  # with all users connected, which takes longer than a short case where the loop is busy
 
-    def use(keep: bool, end_s: float) -> None:
-        session = target.connect(endpoint, schema, timeout_s=30, waiter=GreenletWaiter)
-        session.write(payloads[0])  # which may prepare a statement; the log leaves it out
-        while keep and time.monotonic() < end_s:
+    def use(session: Session) -> None:
+        begin.wait()
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
             for payload in payloads:
                 result = Direct.call(session.arrival, session.write, (payload,))
                 if result.error is not None:
@@ -118,10 +121,16 @@ def client(name: str, endpoint: str, busy: float, seconds: float) -> None:
                 pass
             gevent.sleep(0.003 * (1 - busy))
 
+    def connected() -> Session:
+        session = target.connect(endpoint, schema, timeout_s=30, waiter=GreenletWaiter)
+        session.write(payloads[0])  # which may prepare a statement; the log leaves it out
+        return session
+
     if busy:
         gevent.spawn(burn)
-    end_s = time.monotonic() + seconds
-    gevent.joinall([gevent.spawn(use, True, end_s) for _ in range(USERS)], raise_error=True)
+    users = [gevent.spawn(use, connected()) for _ in range(USERS)]
+    begin.set()
+    gevent.joinall(users, raise_error=True)
     print(json.dumps({"ours": ours, "read": read, "unstamped": unstamped[0]}))
 
 
