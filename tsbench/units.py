@@ -200,6 +200,14 @@ def format_exact_duration(duration_ns: int) -> str:
     return f"{duration_ns}ns"
 
 
+def format_rough_duration(seconds: float) -> str:
+    """Return an estimated time: `about 40 s`, `about 3 min`, `about 5 h`, `about 3 days`, `about 272 years`."""
+    for unit, size, most in (("s", 1, 90), ("min", 60, 90), ("h", 3_600, 48), ("days", 86_400, 1_000)):
+        if seconds < most * size:
+            return f"about {max(1, round(seconds / size)):,} {unit}"
+    return f"about {seconds / 86_400 / 365.25:,.0f} years"
+
+
 def format_size(size_bytes: float) -> str:
     """Return a size with three significant digits in decimal units."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):

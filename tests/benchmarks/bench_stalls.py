@@ -32,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the tests' own helpers
 import MySQLdb
 import psycopg
 
-from tests.drive.support import Quiet, document
+from tests.drive.support import document
 from tsbench.run.lifecycle import run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.postgres.login import parameters
 from tsbench.targets.postgres.schemas import NAMESPACE

@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tsbench.run.lifecycle import run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class Quiet:
-    """Progress without output."""
-
-    def phase(self, name: str, total: float | None = None) -> None: ...
-
-    def advance(self, amount: float) -> None: ...
 
 
 def run(directory: Path, document: dict[str, Any]) -> dict[str, Any]:

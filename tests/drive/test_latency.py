@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import disturbances
-from tests.drive.support import Quiet, document, run
+from tests.drive.support import document, run
 from tsbench.measure.hist import Histogram
 from tsbench.measure.pacing import NS_PER_S, Arrivals, Stripe
 from tsbench.run.lifecycle import run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 
 HONEST = Path(__file__).parents[2] / "scenarios" / "honest-latency.toml"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections import Counter
 from dataclasses import dataclass
@@ -151,6 +152,24 @@ def test_a_damaged_line_in_the_middle_is_told(tmp_path: Path) -> None:
     lines[6] = lines[6][:40] + "\n"
     path.write_text("".join(lines))
     with pytest.raises(ValueError, match=r"p0\.hlog:7: damaged"):
+        merge(tmp_path, start_s=START_S, end_s=END_S)
+
+
+@pytest.mark.parametrize("seconds", [-START_S, 9 * 86_400])
+def test_a_second_far_from_the_others_is_damage_and_takes_no_memory(tmp_path: Path, seconds: int) -> None:
+    record(tmp_path, many(), 40)
+    path = tmp_path / "process" / "p1.ops.jsonl"
+    first, *rest = path.read_text().splitlines(keepends=True)
+    found = json.loads(first)
+    path.write_text("".join([json.dumps(found | {"second": found["second"] + seconds}) + "\n", *rest]))
+    with pytest.raises(ValueError, match="the load processes have recorded 1 ops in"):
+        merge(tmp_path, start_s=START_S, end_s=END_S)
+
+
+def test_a_line_without_a_second_is_damage(tmp_path: Path) -> None:
+    record(tmp_path, many(), 40)
+    (tmp_path / "process" / "p1.ops.jsonl").write_text('{"op": "write-1", "done": 1}\n')
+    with pytest.raises(ValueError, match=r"p1\.ops\.jsonl:1: damaged line"):
         merge(tmp_path, start_s=START_S, end_s=END_S)
 
 

@@ -21,11 +21,11 @@ import pytest
 from influxdb_client.client.influxdb_client import InfluxDBClient
 
 from tests.cli.support import Command, complaint, content, nothing_left, only, says, scenario
-from tests.drive.support import Quiet
 from tsbench.cli.main import main
 from tsbench.results.rundir import RunDir
 from tsbench.run.cleanup import clean_up, described
 from tsbench.run.lifecycle import Parts, run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import ExternalServer

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from tests.cli.support import TINY
-from tests.drive.support import Quiet, document
+from tests.drive.support import document
 from tests.faults.proxy import Proxy
 from tests.run.test_lifecycle import leave_an_op
 from tsbench.errors import UserMistake
@@ -19,6 +19,7 @@ from tsbench.results.rundir import RunDir
 from tsbench.run.examination import _AskedServer as Checked
 from tsbench.run.examination import examine
 from tsbench.run.lifecycle import real_parts, run_cell
+from tsbench.run.phases import Quiet
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.base import Statement

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.support import failed_gates
-from tests.drive.support import Quiet, document
+from tests.drive.support import document
 from tsbench.drive.bare.helper import carry_out
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.recorder import Recorder
@@ -22,6 +22,7 @@ from tsbench.model import Outcome
 from tsbench.results.process import MASTER, TIMES, MasterReport, Times
 from tsbench.results.rundir import write_json
 from tsbench.run.lifecycle import Parts, run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.servers.base import Server

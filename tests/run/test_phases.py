@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, cell, parts_of
 from tsbench.errors import Broken
 from tsbench.results.figures import Measured, Window
 from tsbench.results.json_files import read_json
 from tsbench.results.rundir import RunDir
 from tsbench.run.lifecycle import run_cell
-from tsbench.run.phases import Phases
+from tsbench.run.phases import Phases, Quiet
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.support import failed_gates
-from tests.drive.support import Quiet, document
+from tests.drive.support import document
 from tests.run.test_lifecycle import Log, LoggedServer, leave_an_op, parts
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.run.lifecycle import Parts, run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, cell, parts_of
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.locust_process import end
+from tsbench.run.phases import Quiet
 from tsbench.servers.base import kill_processes, stop_and_delete
 from tsbench.servers.children import Child
 from tsbench.servers.interrupts import Deferral

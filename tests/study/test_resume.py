@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from tests.cli.support import scenario
-from tests.drive.support import Quiet
 from tests.run.test_lifecycle import Log, LoggedServer, parts_of
 from tsbench.errors import Broken
 from tsbench.report.cells import load_cells
 from tsbench.results.summary import Summary
 from tsbench.run.lifecycle import run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.study import campaign
 

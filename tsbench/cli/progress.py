@@ -1,33 +1,66 @@
-"""Progress on standard error: bars in a terminal, a line per phase elsewhere."""
+"""Progress on standard error: bars in a terminal; elsewhere a line per phase, and every few seconds of a long one."""
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from tsbench.units import format_rough_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import TaskID
+
+    from tsbench.measure.live import Now
+
+EVERY_S = 5.0
+"""Seconds between two lines of a phase where standard error is no terminal."""
+
+
+class _Bars(Progress):
+    """A bar, and below it the figures of the last seconds."""
+
+    figures = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        if self.figures:
+            yield Text(f"  {self.figures}")
 
 
 class CellProgress:
-    """Shows the phases of one run (a `run.phases.Progress`); a context manager."""
+    """Shows the phases of one run (a `run.phases.Progress`); a context manager.
 
-    def __init__(self, console: Console, title: str) -> None:
-        self._console, self._title = console, title
-        self._bars = Progress(
+    `clock` returns seconds.
+    """
+
+    def __init__(self, console: Console, title: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._title, self._clock = console, title, clock
+        self._bars = _Bars(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[amount]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             transient=True,
         )
         self._task: TaskID | None = None
+        self._lock = threading.Lock()
+        self._begin("", None)
+
+    def _begin(self, name: str, total: float | None) -> None:
+        self._name, self._total, self._done = name, total, 0.0
+        self._began_s = self._said_s = self._clock()
+        self._figures = self._bars.figures = ""
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -41,15 +74,44 @@ class CellProgress:
             self._bars.stop()
 
     def phase(self, name: str, total: float | None = None) -> None:
-        """Start a phase with `total` units of work (None: unknown)."""
+        """Start a phase of `total` points, or of seconds if its name is `measure` (None: unknown)."""
+        self._begin(name, total)
         if not self._console.is_terminal:
-            self._console.print(f"{self._title}: {name}", highlight=False, soft_wrap=True, markup=False)
+            self._say(name)
             return
         if self._task is not None:
             self._bars.remove_task(self._task)
-        self._task = self._bars.add_task(f"{self._title}: {name}", total=None if total is None else round(total))
+        self._task = self._bars.add_task(f"{self._title}: {name}", total=total, amount="")
 
     def advance(self, amount: float) -> None:
-        """Advance the bar of the current phase by `amount` units."""
+        """Add points or seconds to the current phase."""
+        with self._lock:  # the workers of a bulk load call it from threads of their own
+            self._done += amount
+            self._advanced(amount)
+
+    def _advanced(self, amount: float) -> None:
         if self._task is not None:
-            self._bars.advance(self._task, amount)
+            self._bars.update(self._task, advance=amount, amount=self._amount())
+        elif self._total and self._clock() - self._said_s >= EVERY_S:
+            self._said_s = self._clock()
+            self._say(f"{self._name}: {self._amount()}{self._figures}")
+
+    def show(self, now: Callable[[], Now | None]) -> None:
+        """Show the figures of the last seconds, below the bar or in the next line."""
+        with suppress(OSError, ValueError):  # a damaged file is named when the run's files are merged
+            if figures := now():
+                self._bars.figures = str(figures)
+                self._figures = f"; {figures}"
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"{self._title}: {text}", highlight=False, soft_wrap=True, markup=False)
+
+    def _amount(self) -> str:
+        """Return how much of the phase is done, and how long the rest takes."""
+        if not self._total:
+            return ""
+        if self._name == "measure":
+            return f"{self._done:.0f} of {self._total:.0f} s"
+        rate = self._done / max(1e-3, self._clock() - self._began_s)
+        left = f", {format_rough_duration((self._total - self._done) / rate)} left" if rate else ""
+        return f"{self._done:,.0f} of {self._total:,.0f} points, {rate:,.0f}/s{left}"

@@ -366,8 +366,10 @@ def decode_line(path: Path, number: int, text: str, room: Room) -> SparseHistogr
         raise _damaged(path, number, error) from None
 
 
-def scan_log(path: Path) -> Iterator[LogLine]:
+def scan_log(path: Path, *, start: int = 0) -> Iterator[LogLine]:
     """Yield the lines of a log file as `read_log` does, without the cost of decoding their histograms.
+
+    From an offset other than 0 on, lines are counted from there.
 
     Raises
     ------
@@ -376,7 +378,7 @@ def scan_log(path: Path) -> Iterator[LogLine]:
     """
     tags: set[str] = set()
     room = Room.of(path)
-    for number, (offset, raw) in enumerate(read_lines(path), 1):
+    for number, (offset, raw) in enumerate(read_lines(path, start=start), 1):
         if raw.startswith((b"#", b'"')) or not raw.strip():
             continue
         try:

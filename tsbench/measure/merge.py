@@ -252,7 +252,7 @@ def observation(directory: Path, process: str, *, start_s: int, end_s: int) -> S
     for line in scan_log(directory / "process" / f"{process}.self.hlog"):
         if line.tag in {"lag", "wait"} and start_s <= int(line.start_s) < end_s:
             found.see(line.tag, line.decode())
-    for usage in read_objects(directory / "process" / f"{process}.cpu.jsonl"):
+    for _, usage in read_objects(directory / "process" / f"{process}.cpu.jsonl"):
         if start_s <= usage["second"] < end_s:
             found.used(whole(usage, "cpu_ns"), whole(usage, "wall_ns"))
     return found

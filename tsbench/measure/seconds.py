@@ -54,22 +54,24 @@ class Counters:
     """A column per name in `COUNTS`."""
 
 
-def read_objects(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a file of JSON lines, without a last line that is incomplete after a kill.
+def read_objects(path: Path, *, start: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the objects of a file of JSON lines from an offset on, each with the offset of its end.
+
+    A last line that is incomplete, as after a kill, is left out.
 
     Raises
     ------
     ValueError
         If a line is damaged: the text names file and line.
     """
-    for number, (_, line) in enumerate(read_lines(path), 1):
+    for number, (offset, line) in enumerate(read_lines(path, start=start), 1):
         try:
             found = parse_json(line)
-            if not isinstance(found, dict) or not FIRST_S <= whole(found, "second") <= LAST_S:
+            if not isinstance(found, dict) or not FIRST_S <= whole({"second": -1, **found}, "second") <= LAST_S:
                 raise ValueError("it has no second of a run")  # noqa: TRY301
         except ValueError as error:
             raise ValueError(f"{path}:{number}: damaged line ({error})") from None
-        yield found
+        yield offset + len(line), found
 
 
 def whole(found: Mapping[str, Any], name: str) -> int:
@@ -89,7 +91,7 @@ def read_counters(path: Path, visit: Callable[[int, str, Mapping[str, Any]], Non
         If a line is damaged: the text names file and line.
     """
     names, flat = _Names(), array("q")
-    for number, line in enumerate(read_objects(path), 1):
+    for number, (_, line) in enumerate(read_objects(path), 1):
         try:
             second, op, causes = whole(line, "second"), str(line.get("op", "")), line.get("causes", {})
             if not are_counts(causes) or len(op) > LIMITS.name or number > LIMITS.rows:
@@ -181,11 +183,12 @@ class SecondTable:
         self._ops = {op: number for number, op in enumerate(sorted({op for part in parts for op in part.ops}))}
         codes = [self._codes(part.ops, part.keys) for part in parts]
         self._rows = np.unique(np.concatenate(codes)) if codes else np.zeros(0, dtype=np.int64)
-        if len(self._ops) > LIMITS.ops or len(self._rows) > LIMITS.rows:
-            text = f"{len(self._ops):,} ops in {len(self._rows):,} seconds"
-            raise ValueError(
-                f"the load processes have recorded {text}; a run has at most {LIMITS.ops} of {LIMITS.rows:,}"
-            )
+        seconds = self._rows // max(1, len(self._ops))
+        span_s = int(np.ptp(seconds)) if len(seconds) else 0
+        if len(self._ops) > LIMITS.ops or len(self._rows) > LIMITS.rows or span_s > LIMITS.span_s:
+            text = f"{len(self._ops):,} ops in {len(self._rows):,} seconds of {span_s:,}"
+            most = f"{LIMITS.ops} of {LIMITS.rows:,} of {LIMITS.span_s:,}"
+            raise ValueError(f"the load processes have recorded {text}; a run has at most {most}")
         self._counts = np.zeros((len(self._rows), len(COUNTS)), dtype=np.int64)
         self._latencies = np.zeros((len(self._rows), len(TIMES), len(LATENCIES)), dtype=np.int64)
 

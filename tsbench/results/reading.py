@@ -65,8 +65,10 @@ def read_bytes(path: Path, most: int = LIMITS.log_bytes) -> bytes:
         return file.read(most)
 
 
-def read_lines(path: Path, most: int = LIMITS.line_bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the text of each line of a file, with its end; a last line without one is left out.
+def read_lines(path: Path, most: int = LIMITS.line_bytes, *, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the text of each line of a file from an offset on, with its end, which a last line may lack.
+
+    Such a last line is left out: it is still being written, or a kill cut it off.
 
     Raises
     ------
@@ -75,8 +77,9 @@ def read_lines(path: Path, most: int = LIMITS.line_bytes) -> Iterator[tuple[int,
     OSError
         As `open_file`.
     """
-    offset = 0
+    offset = start
     with open_file(path) as file:
+        file.seek(start)
         while line := file.readline(most + 1):
             if len(line) > most:
                 raise ValueError(f"{path}: damaged: it has a line of more than {format_size(most)}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from tsbench.check.expiry import Expiry
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S, collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise
+from tsbench.measure.live import LiveFigures
 from tsbench.model import OpError
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.results.summary import PHASES
@@ -226,11 +227,13 @@ def _naming_death(parts: Parts) -> Iterator[None]:
 
 
 def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:
-    reached = 0.0
+    reached, live = 0.0, LiveFigures(run.path, "response" if spec.drive.loop == "open" else "service")
 
     def tick(passed_s: float) -> None:
         nonlocal reached
         progress.advance(passed_s - reached)
+        if int(passed_s) > int(reached):
+            progress.show(live.now)
         reached = passed_s
 
     parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from tsbench.results.summary import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsbench.measure.live import Now
     from tsbench.results.figures import Measured
 
 
@@ -23,6 +24,32 @@ class Progress(Protocol):
     def advance(self, amount: float) -> None:
         """Add an amount to the current phase."""
         ...
+
+    def show(self, now: Callable[[], Now | None]) -> None:
+        """Show the figures of the last seconds of a load, which `now` reads; None before a second is whole."""
+        ...
+
+
+class Quiet:
+    """Shows no progress: a `Progress`, and what makes one for a title."""
+
+    def __init__(self, _title: str = "") -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def phase(self, name: str, total: float | None = None) -> None:
+        """Show nothing."""
+
+    def advance(self, amount: float) -> None:
+        """Show nothing."""
+
+    def show(self, now: Callable[[], Now | None]) -> None:
+        """Show nothing."""
 
 
 class Phases:
@@ -52,6 +79,10 @@ class Phases:
     def advance(self, amount: float) -> None:
         """Add an amount to the current phase."""
         self._progress.advance(amount)
+
+    def show(self, now: Callable[[], Now | None]) -> None:
+        """Pass the figures' source on."""
+        self._progress.show(now)
 
     def durations_s(self, measured: Measured | None = None) -> dict[str, float]:
         """Return how long the run took up to now (`total`), then its phases in order, in s to milliseconds.

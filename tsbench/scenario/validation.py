@@ -13,7 +13,7 @@ from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access, require_driver
-from tsbench.units import NS_PER_S, format_size
+from tsbench.units import NS_PER_S, format_rough_duration, format_size
 from tsbench.workload import queries
 from tsbench.workload.use_cases import USE_CASES
 
@@ -186,7 +186,7 @@ def expect_plausible(path: Path, cells: Sequence[RunSpec]) -> None:
             raise UserMistake(f"{path}: {cell.id} would {why[0]}; {cure}")
     measured_s = sum(cell.drive.longest_warmup + _measured_ns(cell) for cell in cells) / NS_PER_S
     if measured_s > MOST_MEASURED_S:
-        text = f"{len(cells):,} cells would be measured for {duration_text(measured_s)}"
+        text = f"{len(cells):,} cells would be measured for {format_rough_duration(measured_s)}"
         raise UserMistake(f"{path}: {text}; change drive.duration or the matrix, {YES}")
 
 
@@ -201,7 +201,7 @@ def too_many_points(points: int) -> tuple[str, str] | None:
     seconds = points / FASTEST_LOAD
     if seconds <= MOST_LOAD_S:
         return None
-    return f"store {points:.2g} points, {duration_text(seconds)} at {FASTEST_LOAD:,.0f} points/s", ""
+    return f"store {points:.2g} points, {format_rough_duration(seconds)} at {FASTEST_LOAD:,.0f} points/s", ""
 
 
 def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
@@ -216,9 +216,3 @@ def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
 
 def _measured_ns(cell: RunSpec) -> int:
     return sum(step.duration for step in cell.drive.steps) or cell.drive.duration
-
-
-def duration_text(seconds: float) -> str:
-    """Return a long time in about two digits: `3 days`, `272 years`."""
-    days = seconds / 86_400
-    return f"about {days:,.0f} days" if days < 1_000 else f"about {days / 365.25:,.0f} years"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import shutil
+import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
@@ -26,12 +27,14 @@ from tsbench.results.rundir import (
 )
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
+from tsbench.run.phases import Quiet
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
 from tsbench.study.claims import expect_cells, read_claims, read_figures
 from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.session import MEANT
+from tsbench.units import format_rough_duration
 from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
@@ -42,25 +45,6 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import RunSpec
 
     ProgressOf = Callable[[str], AbstractContextManager[Progress]]
-
-
-class _Quiet:
-    """Shows no progress."""
-
-    def __init__(self, _title: str) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def phase(self, name: str, total: float | None = None) -> None:
-        pass
-
-    def advance(self, amount: float) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +73,7 @@ def run_scenario(
     resume: Path | None = None,
     expensive: bool = False,
     reports: bool = True,
-    progress_of: ProgressOf = _Quiet,
+    progress_of: ProgressOf = Quiet,
     created: Callable[[Path], object] = lambda _results: None,
 ) -> Ran:
     """Run the cells of a scenario: start servers, load, measure, check, report.
@@ -177,13 +161,17 @@ def campaign(
 
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
+    took_s: list[float] = []
     try:
         for number, cell in enumerate(cells, 1):
             done = _done(results, cell)
             if done is None:
-                with progress_of(f"[{number}/{len(cells)}] {cell.id}") as progress:
+                began_s = time.monotonic()
+                place = f"[{number}/{len(cells)}{_left(took_s, len(cells) - number + 1)}]"
+                with progress_of(f"{place} {cell.id}") as progress:
                     done = run_cell(cell, results, progress, reached=reached)
                 reached = True
+                took_s.append(time.monotonic() - began_s)
             summaries.append(done)
             _write(scenario, results, summaries)
             if scenario.knee and not done.passed:
@@ -200,6 +188,11 @@ def campaign(
     if reports:
         _report(results)
     return summaries
+
+
+def _left(took_s: Sequence[float], cells: int) -> str:
+    """Return how long the cells that are left take by the mean of those that ran, to be put behind their number."""
+    return f", {format_rough_duration(statistics.mean(took_s) * cells)} left" if took_s else ""
 
 
 def _early_report(results: Path) -> float:

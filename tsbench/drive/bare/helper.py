@@ -39,6 +39,7 @@ from tsbench.servers.children import Channel, Child, program, standard_pipes
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
+    from tsbench.measure.live import Now
     from tsbench.servers.base import Server
     from tsbench.servers.cgroup import Group
 
@@ -223,6 +224,9 @@ class LocustOutside:
             # While it drives the load Locust reads nothing, and the pipe would fill up.
             if not self._driving and time.monotonic() - self._told_s >= TELL_S:
                 self._tell()
+
+    def show(self, now: Callable[[], Now | None]) -> None:
+        """Do nothing: Locust knows these figures."""
 
     def _tell(self) -> None:
         self._told_s = time.monotonic()

@@ -1,0 +1,83 @@
+"""Progress: a bar with figures in a terminal; in a pipe a line per phase, and every few seconds of a long one."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from tsbench.cli.progress import EVERY_S, CellProgress
+from tsbench.measure.live import Now
+
+NOW = Now(ops_per_s=3_120.4, points_per_s=9_500.0, failed=2, p99_ns={"write": 12_000_000, "query": 30_000_000})
+SAID = "3,120 ops/s, 9,500 points/s; p99 write 12.0 ms, query 30.0 ms; 2 failed"
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def shown(*, terminal: bool) -> tuple[CellProgress, Clock, Console]:
+    console, clock = Console(file=io.StringIO(), width=80, force_terminal=terminal), Clock()
+    return CellProgress(console, "[1/2] a", clock), clock, console
+
+
+def text_of(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_pipe_gets_a_line_per_phase_and_the_figures_every_few_seconds():
+    progress, clock, console = shown(terminal=False)
+    with progress:
+        progress.phase("load", 1_000_000)
+        for _ in range(10):
+            clock.now_s += EVERY_S / 5
+            progress.advance(50_000)
+        progress.phase("measure", 20)
+        for _ in range(10):
+            clock.now_s += 1
+            progress.advance(1)
+            progress.show(lambda: NOW)
+        progress.phase("check")
+    assert text_of(console).splitlines() == [
+        "[1/2] a: load",
+        "[1/2] a: load: 250,000 of 1,000,000 points, 50,000/s, about 15 s left",
+        "[1/2] a: load: 500,000 of 1,000,000 points, 50,000/s, about 10 s left",
+        "[1/2] a: measure",
+        f"[1/2] a: measure: 5 of 20 s; {SAID}",
+        f"[1/2] a: measure: 10 of 20 s; {SAID}",
+        "[1/2] a: check",
+    ]
+
+
+def test_a_terminal_shows_the_figures_below_the_bar_of_the_measuring_only():
+    progress, _, console = shown(terminal=True)
+    with progress:
+        progress.phase("measure", 20)
+        progress.advance(3)
+        progress.show(lambda: NOW)
+        progress._bars.refresh()
+        during = text_of(console)
+        progress.phase("check")
+        progress._bars.refresh()
+    assert "3 of 20 s" in during
+    assert SAID in during
+    assert SAID not in text_of(console)[len(during) + 1 :].rpartition("check")[2]
+
+
+def test_a_damaged_file_ends_no_run():
+    progress, clock, console = shown(terminal=False)
+
+    def damaged() -> Now:
+        raise ValueError("p0.ops.jsonl:1: damaged line")
+
+    with progress:
+        progress.phase("measure", 20)
+        progress.show(damaged)
+        clock.now_s += EVERY_S
+        progress.advance(5)
+    assert text_of(console).endswith("measure: 5 of 20 s\n")
