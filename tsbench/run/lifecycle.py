@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 Drive = Callable[..., None]
 """Drives the load: `drive(spec, run, endpoint, tick=, alive=)` returns when it has ended and its files are whole."""
-DYING_S = 1.0
+DYING_S = 3.0
 """Seconds after an error in which the server may still die of the same cause."""
 
 
