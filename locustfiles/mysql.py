@@ -1,8 +1,8 @@
-"""MariaDB: a hundred single writes to one query, or batches. For MySQL, `target = "mysql"` in both classes.
+"""MySQL: a hundred single writes to one query, or batches.
 
-locust -f locustfiles/mysql.py                      # web UI; starts MariaDB where it is installed
+locust -f locustfiles/mysql.py                      # web UI; starts the MySQL that `.ci/servers mysql-9` got
 locust -f locustfiles/mysql.py --headless -u 10 -t 20s
-locust -f locustfiles/mysql.py --endpoint mariadb://me@db.example:3306/tsbench     # password: TSBENCH_PASSWORD
+locust -f locustfiles/mysql.py --endpoint mysql://me@db.example:3306/tsbench     # password: TSBENCH_PASSWORD
 """
 
 from locust import between, task
@@ -15,7 +15,7 @@ standalone()
 class SingleWriter(TimeSeriesUser):
     """Writes one point per request, and asks now and then."""
 
-    target = "mariadb"
+    target = "mysql"
     weight = 3
     wait_time = between(0.01, 0.03)
 
@@ -31,7 +31,7 @@ class SingleWriter(TimeSeriesUser):
 class BatchWriter(TimeSeriesUser):
     """Writes 250 points per request, and asks for the newest values now and then."""
 
-    target = "mariadb"
+    target = "mysql"
     weight = 1
     wait_time = between(0.1, 0.3)
 

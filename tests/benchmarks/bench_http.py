@@ -198,7 +198,7 @@ def single_points(endpoint: str, directory: Path) -> float:
 
 
 def run_ours(endpoint: str, directory: Path) -> Rate:
-    locustfile = str(ROOT / "locustfiles" / "influxdb.py")
+    locustfile = str(ROOT / "locustfiles" / "influxdb1.py")
     more = ["--endpoint", endpoint, "--results", str(directory / "results"), "--load-window", "1m", "--warmup", "0s"]
     return run_locust([locustfile, *more, "SingleWriterFlatOut"], directory)
 

@@ -101,15 +101,15 @@ def of_influxdb(elsewhere: int) -> Iterator[tuple[str, Serve]]:
     ("target", "own", "attacks"),
     [
         ("postgres", f"postgresql://{USER}@127.0.0.1:9/tsbench", of_postgres),
-        ("mysql", f"mariadb://{USER}@127.0.0.1:9/tsbench", of_mysql),
+        ("mariadb", f"mariadb://{USER}@127.0.0.1:9/tsbench", of_mysql),
         ("mongodb", f"mongodb://{USER}@127.0.0.1:9/tsbench", of_mongodb),
-        ("influxdb", f"http://{USER}@127.0.0.1:9/tsbench", of_influxdb),
+        ("influxdb1", f"http://{USER}@127.0.0.1:9/tsbench", of_influxdb),
     ],
 )
 def test_a_server_of_the_form_gets_nothing(
     tmp_path: Path, target: str, own: str, attacks: Callable[[int], Iterator[tuple[str, Serve]]]
 ) -> None:
-    if target == "mysql":
+    if target == "mariadb":
         pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
     locust = Served(tmp_path, "--endpoint", own, target=target, TSBENCH_LOAD_WINDOW="6h", **ENVIRONMENT).ready()
     try:

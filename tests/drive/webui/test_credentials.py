@@ -85,7 +85,7 @@ def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
     def start(*words: str, **variables: str) -> Served:
         variables = {**FIRST_DATA, "TSBENCH_PASSWORD": SENTINEL, **variables}
-        started.append(Served(tmp_path, *words, target="influxdb", **variables))
+        started.append(Served(tmp_path, *words, target="influxdb1", **variables))
         return started[-1].ready()
 
     yield start

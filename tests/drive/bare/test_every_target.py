@@ -1,0 +1,34 @@
+"""Every database has a locustfile under its name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tsbench.errors import UserMistake
+from tsbench.run import locust_process
+from tsbench.targets.registry import TARGETS
+
+LOCUSTFILES = Path(__file__).parents[3] / "locustfiles"
+IN_MEMORY = {"memory", "null"}
+"""Targets for checking tsbench itself, which keep nothing that could be measured."""
+
+
+@pytest.mark.parametrize("target", sorted({*TARGETS} - IN_MEMORY))
+def test_the_page_of_a_database_opens_the_locustfile_whose_users_ask_it(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(locust_process.os, "execv", lambda _program, words: opened.extend(words))
+    locust_process.web(target, "127.0.0.1", 0, [])
+    file = Path(opened[opened.index("-f") + 1])
+    assert file.parent == LOCUSTFILES
+    assert set(re.findall(r'^    target = "(\w+)"', file.read_text(encoding="utf-8"), re.MULTILINE)) == {target}
+
+
+@pytest.mark.parametrize("name", ["", "d", "oracle", "../sqlite", "sqlit"])
+def test_a_name_that_is_no_database_is_refused(name: str) -> None:
+    with pytest.raises(UserMistake, match="there is no locustfile for"):
+        locust_process.web(name, "127.0.0.1", 0, [])
