@@ -22,7 +22,7 @@ from tsbench.servers.managed import ManagedServer
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
-from tsbench.targets.postgres.server import PostgresServer
+from tsbench.targets.postgres.server import PostgresServer, TimescaleServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,8 @@ S = TypeVar("S", bound=ManagedServer)
 
 SERVER_MARKS = (
     "postgres",
-    "timescale",
+    "timescaledb",
+    "timescaledb-community",
     "influxdb-1.6",
     "influxdb-1.8",
     "influxdb-2",
@@ -52,6 +53,9 @@ SERVER_MARKS = (
 
 So is one that needs root's rights, which skips by its mark alone, and one that installs other versions of Locust.
 """
+
+
+_UNSAFE = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -121,8 +125,7 @@ def _started_on_demand(make: Callable[[str], S]) -> Iterator[Callable[[str], S]]
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """The embedded PostgreSQL, one for all tests; durability is off, since nobody pulls the plug on it."""
-    settings = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
-    with _started(PostgresServer(tmp_path_factory.mktemp("postgres"), settings)) as server:
+    with _started(PostgresServer(tmp_path_factory.mktemp("postgres"), _UNSAFE)) as server:
         yield server
 
 
@@ -150,14 +153,36 @@ def hosts() -> Iterator[list[str]]:
 _numbers = itertools.count()
 
 
+@contextmanager
+def _namespace(endpoint: str) -> Iterator[str]:
+    """Yield the URL of an empty namespace of a test's own: a database apiece would cost 0.1 to 0.3 s."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(endpoint, autocommit=True) as admin:
+        admin.execute(f"CREATE SCHEMA {name}".encode())
+        yield f"{endpoint}{'&' if '?' in endpoint else '?'}options=-csearch_path%3D{name}"
+        admin.execute(f"DROP SCHEMA {name} CASCADE".encode())
+
+
 @pytest.fixture
 def postgres_endpoint(postgres_server: PostgresServer) -> Iterator[str]:
-    """The URL of an empty namespace of the test's own: a database apiece would cost 0.1 to 0.3 s."""
-    name = f"test_{next(_numbers)}"
-    with psycopg.connect(postgres_server.endpoint, autocommit=True) as admin:
-        admin.execute(f"CREATE SCHEMA {name}")
-        yield f"{postgres_server.endpoint}&options=-csearch_path%3D{name}"
-        admin.execute(f"DROP SCHEMA {name} CASCADE")
+    """The URL of an empty namespace of the test's own."""
+    with _namespace(postgres_server.endpoint) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def timescaledb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TimescaleServer]:
+    """TimescaleDB as `.ci/servers` installs it, one for all tests; durability is off."""
+    with _started(TimescaleServer(tmp_path_factory.mktemp("timescaledb"), _UNSAFE)) as server:
+        yield server
+
+
+@pytest.fixture
+def timescaledb_endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an empty namespace on the server in TSBENCH_TEST_TIMESCALEDB, else on that for all tests."""
+    given = os.environ.get("TSBENCH_TEST_TIMESCALEDB")
+    with _namespace(given or request.getfixturevalue("timescaledb_server").endpoint) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -177,8 +202,7 @@ def influxdb_server(
 @pytest.fixture(scope="session")
 def ferretdb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FerretdbServer]:
     """FerretDB over DocumentDB, one for all tests; durability is off, since nobody pulls the plug on it."""
-    settings = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
-    with _started(FerretdbServer(tmp_path_factory.mktemp("ferretdb"), settings)) as server:
+    with _started(FerretdbServer(tmp_path_factory.mktemp("ferretdb"), _UNSAFE)) as server:
         yield server
 
 

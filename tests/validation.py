@@ -38,7 +38,7 @@ SEED, SCALE, TICKS, INTERVAL_S = 23, 32, 200, 600
 """As many series as a kind of query chooses at most, and 33 hours: the longest window of a query is a day."""
 TIMEOUT_S = 300.0
 OUT = Path("docs/validation.md")
-URLS = {"mongodb": "TSBENCH_TEST_MONGODB"}
+URLS = {"mongodb": "TSBENCH_TEST_MONGODB", "timescaledb": "TSBENCH_TEST_TIMESCALEDB"}
 """Environment variables with the endpoint of a server to ask instead of one that is started."""
 
 

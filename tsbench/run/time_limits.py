@@ -122,7 +122,8 @@ class LimitedSession(Session):
             try:
                 self.session.run([command], timeout_s=left_s)
             except OpError as error:
-                raise OpError(error.outcome, error.cause, f"{error}: {_brief(command)}") from error
+                said = str(error) if error.cause == "unsupported" else f"{error}: {_brief(command)}"
+                raise OpError(error.outcome, error.cause, said) from error
             except MEANT:
                 raise
             except Exception as error:

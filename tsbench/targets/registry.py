@@ -43,6 +43,7 @@ TARGETS: Mapping[str, Target] = _Targets({
     "sqlite": "tsbench.targets.sqlite:TARGET",
     "duckdb": "tsbench.targets.duckdb:TARGET",
     "postgres": "tsbench.targets.postgres:TARGET",
+    "timescaledb": "tsbench.targets.postgres:TIMESCALE",
     "influxdb1": "tsbench.targets.influxdb.v1:TARGET",
     "influxdb2": "tsbench.targets.influxdb.v2:TARGET",
     "mongodb": "tsbench.targets.mongodb:TARGET",

@@ -19,9 +19,9 @@ from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
 from tsbench.targets.base import Statement, Unsupported
-from tsbench.targets.postgres import TARGET
+from tsbench.targets.postgres import TARGET, TIMESCALE
 from tsbench.targets.postgres.login import parameters
-from tsbench.targets.postgres.schemas import BRIN, BTREE
+from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.postgres
-class TestPostgres(TargetContract):
-    name = "postgres"
+class _Contract(TargetContract):
     has_doubles_only = True
     wrong_endpoints = (
         "nonsense",
@@ -44,23 +42,6 @@ class TestPostgres(TargetContract):
         "postgresql://h:port/x",
         "postgresql://postgres@127.0.0.1:1/x",
     )
-
-    @pytest.fixture
-    def url(self, postgres_endpoint: str) -> str:
-        return postgres_endpoint
-
-    def test_a_session_that_waits_for_a_lock_is_counted(self, url: str, session: Session) -> None:
-        assert session.counters()["waits.lock"] == 0
-        with psycopg.connect(**parameters(url)) as holder, psycopg.connect(**parameters(url)) as waiter:
-            holder.execute("SELECT pg_advisory_xact_lock(12)")
-            thread = threading.Thread(target=waiter.execute, args=("SELECT pg_advisory_xact_lock(12)",))
-            thread.start()
-            give_up = time.monotonic() + 30
-            while not (waiting := session.counters()["waits.lock"]) and time.monotonic() < give_up:
-                time.sleep(0.05)
-            holder.rollback()
-            thread.join(30)
-        assert waiting == 1
 
     @staticmethod
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:
@@ -91,6 +72,101 @@ class TestPostgres(TargetContract):
             connection.execute("CREATE UNIQUE INDEX ON cpu (time, tags_id)")
         batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + S, START_NS])
         return session, schema.encode(batch, mode), 1
+
+
+@pytest.mark.postgres
+class TestPostgres(_Contract):
+    name = "postgres"
+
+    @pytest.fixture
+    def url(self, postgres_endpoint: str) -> str:
+        return postgres_endpoint
+
+    def test_a_session_that_waits_for_a_lock_is_counted(self, url: str, session: Session) -> None:
+        assert session.counters()["waits.lock"] == 0
+        with psycopg.connect(**parameters(url)) as holder, psycopg.connect(**parameters(url)) as waiter:
+            holder.execute("SELECT pg_advisory_xact_lock(12)")
+            thread = threading.Thread(target=waiter.execute, args=("SELECT pg_advisory_xact_lock(12)",))
+            thread.start()
+            give_up = time.monotonic() + 30
+            while not (waiting := session.counters()["waits.lock"]) and time.monotonic() < give_up:
+                time.sleep(0.05)
+            holder.rollback()
+            thread.join(30)
+        assert waiting == 1
+
+
+@pytest.mark.timescaledb
+class TestTimescaledb(_Contract):
+    name = "timescaledb"
+
+    @pytest.fixture
+    def url(self, timescaledb_endpoint: str) -> str:
+        return timescaledb_endpoint
+
+    @pytest.fixture(autouse=True)
+    def _layout_that_the_server_can_make(self, request: pytest.FixtureRequest, target: Target) -> None:
+        if {"schema", "url"} <= set(request.fixturenames):
+            schema, url = request.getfixturevalue("schema"), request.getfixturevalue("url")
+            session = target.connect(url, schema)
+            try:
+                session.run(schema.create([CPU], data.shared_tags()))
+            except OpError as error:
+                if error.cause != "unsupported":
+                    raise
+                request.node.add_marker("timescaledb-community")
+                pytest.skip(f"{error}; one that has it is taken from TSBENCH_TEST_TIMESCALEDB")
+            finally:
+                session.close()
+
+    def test_a_chunk_holds_as_much_time_as_is_asked_for_and_sizes_are_of_all_chunks(
+        self, url: str, target: Target, schema: Schema
+    ) -> None:
+        times = [START_NS + i * 600 * S for i in range(6 * 24)]
+        for interval, chunks in (("", 2), ("6 hours", 4), ("1 hour", 24)):
+            session = target.connect(f"{url}%20-ctsbench.chunk_interval%3D{interval.replace(' ', '%5C%20')}", schema)
+            session.run(schema.create([CPU, LAG], data.shared_tags()))
+            session.write(schema.encode(data.batch(CPU, data.shared_tags(), time_ns=times), WriteMode.BULK))
+            assert session.counters()["chunks"] == chunks
+            sizes = session.sizes([CPU, LAG])
+            assert min(sizes["table"], sizes["index"]) >= chunks * 8_192
+            assert sum(sizes.values()) == _sum_of_files(url)
+            session.close()
+
+
+def _sum_of_files(url: str) -> int:
+    """The bytes of a namespace's tables and those that inherit from them, with their indexes."""
+    text = (
+        "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c WHERE relkind = 'r' AND (\n"
+        "  relnamespace = current_schema()::regnamespace OR c.oid IN (\n"
+        "    SELECT inhrelid FROM pg_inherits JOIN pg_class p ON p.oid = inhparent\n"
+        "    WHERE p.relnamespace = current_schema()::regnamespace))"
+    )
+    with psycopg.connect(url) as connection:
+        ((found,),) = connection.execute(text).fetchall()
+    return int(found)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("schema", [HYPERTABLE, COMPRESSED], ids=lambda schema: schema.name)
+def test_hypertables_on_plain_postgresql_say_in_one_line_what_is_missing(
+    postgres_endpoint: str, schema: Schema
+) -> None:
+    session = TIMESCALE.connect(postgres_endpoint, schema)
+    with pytest.raises(OpError) as caught:
+        session.run(schema.create([CPU], data.shared_tags()))
+    assert str(caught.value) == (
+        "PostgreSQL: this server has no TimescaleDB, which hypertables need: install its extension, "
+        "or take the target postgres"
+    )
+    session.close()
+
+
+def test_buckets_are_timescaledbs_where_they_begin_when_those_of_the_epoch_do() -> None:
+    day_ns = 24 * 3_600 * S
+    for bucket_ns, is_own in ((S // 2, True), (60 * S, True), (day_ns, True), (7 * day_ns, False), (7 * S, False)):
+        text = HYPERTABLE.compile(Bucketed(CPU, ("busy",), "max", bucket_ns, Window(START_NS, START_NS + 1))).text
+        assert ("public.time_bucket(" in text, "date_bin" in text) == (is_own, not is_own), text
 
 
 # --- logging in
@@ -270,7 +346,7 @@ import sys, time, gevent
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.targets.base import Statement
 from tsbench.targets.postgres.schemas import BTREE
-from tsbench.targets.postgres import TARGET
+from tsbench.targets.postgres import TARGET, TIMESCALE
 sessions = [TARGET.connect(sys.argv[1], BTREE, waiter=GreenletWaiter) for _ in range(5)]
 began = time.monotonic()
 gevent.joinall([gevent.spawn(s.query, Statement("SELECT pg_sleep(2)"), ("x",)) for s in sessions], raise_error=True)

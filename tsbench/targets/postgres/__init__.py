@@ -1,8 +1,10 @@
-"""The PostgreSQL target, by psycopg 3; an endpoint is a libpq URL without a password."""
+"""The targets PostgreSQL and TimescaleDB, by psycopg 3; an endpoint is a libpq URL without a password."""
 
 from __future__ import annotations
 
-from tsbench.targets.postgres.schemas import BRIN, BTREE
+from dataclasses import replace
+
+from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
 from tsbench.targets.target import Driver, Option, Requirement, Target
 
 TARGET = Target(
@@ -28,4 +30,13 @@ TARGET = Target(
             is_optional=False,
         ),
     ),
+)
+TIMESCALE = replace(
+    TARGET,
+    name="timescaledb",
+    product="TimescaleDB",
+    schemas={s.name: s for s in (HYPERTABLE, COMPRESSED)},
+    opener="tsbench.targets.postgres.session:connect_timescale",
+    server="tsbench.targets.postgres.server:TimescaleServer",
+    requirements=(Requirement("TimescaleDB", ".ci/servers timescaledb", programs=("timescaledb",)),),
 )

