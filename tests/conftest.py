@@ -23,6 +23,7 @@ from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 from tsbench.targets.postgres.server import PostgresServer, TimescaleServer
+from tsbench.targets.victoriametrics.server import VictoriaServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -197,6 +198,13 @@ def influxdb_server(
 
     with _started_on_demand(make) as start:
         yield start
+
+
+@pytest.fixture(scope="session")
+def victoria_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VictoriaServer]:
+    """VictoriaMetrics, one for all tests."""
+    with _started(VictoriaServer(tmp_path_factory.mktemp("victoria"))) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,7 @@ SHARED_BY_TARGETS = {
     "registry",
     "credentials",
     "endpoint",
+    "http",
     "session",
     "sql",
     "sql_session",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 COMPOSE = ROOT / "docker-compose.yml"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
-FULL_VERSION = re.compile(r"[\w./-]+:\d+\.\d+(\.\d+)?(-\w+)*")
+FULL_VERSION = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?(-\w+)*")
 
 
 def loaded(path: Path) -> dict[str, Any]:

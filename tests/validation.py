@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,11 +66,16 @@ def column(name: str, target: Target, schema: Schema, url: str, place: Path, cou
     for world, kinds in worlds():
         stand = Stand(world, target, schema, url, TICKS)
         try:
-            stand.load()
+            try:
+                stand.load()
+            except UserMistake:  # a database that takes no floats of many digits
+                world = World(replace(world.spec, decimals=4))  # noqa: PLW2901
+                stand = Stand(world, target, schema, url, TICKS).load()
         except OpError as error:
             found.cells.update(dict.fromkeys(kinds, f"unsupported: {error}"))
             continue
         gold, session = stand.gold(), target.connect(url, schema, timeout_s=TIMEOUT_S)
+        session.run(schema.settle(world.measurements))  # as a run does before it measures
         found.version = session.facts()["version"]
         for kind in kinds:
             answers = Answers(place)

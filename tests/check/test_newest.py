@@ -51,7 +51,7 @@ def rows(tick: int, *series: int) -> list[Row]:
     return found
 
 
-def gold(blocks: int = 4, **outcomes: Outcome) -> Gold:
+def gold(blocks: int = 4, *, shows_at_once: bool = True, **outcomes: Outcome) -> Gold:
     """Return the gold of some blocks of both streams; `b2` is the outcome of block 2."""
     entries = []
     for block in range(blocks):
@@ -60,7 +60,7 @@ def gold(blocks: int = 4, **outcomes: Outcome) -> Gold:
         fates = BLOCK * (outcome is Outcome.OK), BLOCK * (outcome is Outcome.FAILED), int(outcome)
         entries += [(stream, block, 0, BLOCK, *fates, sent_ns, sent_ns + NS_PER_S) for stream in range(2)]
     ledger = np.array(entries, dtype=LEDGER_DTYPE)
-    return Gold(Feed(WORLD, LOADED, BLOCK), ledger, keeps_duplicates=True)
+    return Gold(Feed(WORLD, LOADED, BLOCK), ledger, keeps_duplicates=True, shows_at_once=shows_at_once)
 
 
 def judged(key: Gold, answer: list[Row], sent_s: float = 0.0, ended_s: float = 0.0, **other: Any) -> Difference | None:
@@ -132,6 +132,11 @@ def test_a_row_is_stale_if_a_newer_one_was_acknowledged_before_the_question_was_
         last = START_NS + 7 * MINUTE_NS
         assert difference.kind == "stale row"
         assert f"but {last} was already stored" in difference.text
+
+
+@pytest.mark.parametrize(("tick", "stale"), [(LOAD - 1, True), (LOAD, False), (7, False), (30, True)])
+def test_where_writes_need_not_be_seen_at_once_no_row_may_be_older_than_the_loads(tick: int, *, stale: bool) -> None:
+    assert (judged(gold(shows_at_once=False), rows(tick), sent_s=1.5, ended_s=3.5) is not None) is stale
 
 
 def test_of_several_questions_each_has_its_own_bound() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.faults import damage, influxdb, interrupts, postgres, processes, sqlite
+from tests.faults import damage, influxdb, interrupts, postgres, processes, sqlite, victoria
 from tests.faults.bench import carry_out
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ ALL: tuple[tuple[str, tuple[Fault, ...]], ...] = (
     ("SQLite", sqlite.FAULTS),
     ("PostgreSQL", postgres.FAULTS),
     ("InfluxDB 1.8", influxdb.FAULTS),
+    ("VictoriaMetrics", victoria.FAULTS),
 )
 DAMAGED = 30
 """Damaged runs of each database."""

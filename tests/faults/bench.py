@@ -22,6 +22,7 @@ from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 from tsbench.targets.postgres.server import PostgresServer
+from tsbench.targets.victoriametrics.server import VictoriaServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +109,7 @@ DATABASES = {
     "MariaDB": Database("MariaDB", "mariadb", "mariadbd", MariadbServer),
     "MySQL": Database("MySQL", "mysql", "mysqld", MysqlServer),
     "FerretDB": Database("FerretDB", "mongodb", "ferretdb", FerretdbServer),
+    "VictoriaMetrics": Database("VictoriaMetrics", "victoriametrics", "victoria-metrics", VictoriaServer),
     "SQLite": Database("SQLite", "sqlite"),
     "DuckDB": Database("DuckDB", "duckdb"),
 }

@@ -158,6 +158,7 @@ def queries(link: Link, data: bytes) -> bool:
     """Return True for a query of data: a SELECT, or a prepared statement that is no INSERT."""
     bound = _BOUND.match(data)
     selects = data.startswith(b"POST /query") and b"q=SELECT" in data
+    selects |= data.startswith((b"POST /api/v1/query", b"POST /api/v1/export")) and b"cpu" in data
     return selects or bool(bound and bound[1] not in link.statements)
 
 

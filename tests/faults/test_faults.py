@@ -25,6 +25,7 @@ MARKS = {
     "MariaDB": (pytest.mark.mariadb,),
     "PostgreSQL": (pytest.mark.postgres,),
     "InfluxDB 1.8": (getattr(pytest.mark, "influxdb-1.8"),),
+    "VictoriaMetrics": (pytest.mark.victoria,),
 }
 
 

@@ -35,6 +35,7 @@ PROTOCOLS: dict[str, ModuleType] = {
     "mongodb": mongodb,
     "influxdb1": http,
     "influxdb2": http,
+    "victoriametrics": http,
 }
 CONNECT_S, OP_S = 1.0, 0.5
 GRACE_S = 4.0

@@ -1,4 +1,4 @@
-"""An InfluxDB server that attacks its client: takes any login, sends it elsewhere, and says anything at each step."""
+"""An InfluxDB or VictoriaMetrics server that attacks its client: takes any login, sends it elsewhere, says anything."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ MODES = ("1.x at http://", "1.x at https://", "2.x at http://", "2.x at https://
 ENDPOINTS = {
     "influxdb1": f"http://{USER}@127.0.0.1:{{port}}/tsbench",
     "influxdb2": "http://127.0.0.1:{port}/?org=o&bucket=b",
+    "victoriametrics": f"http://{USER}@127.0.0.1:{{port}}/tsbench",
 }
-NOTHING = b'{"results": [{}], "buckets": []}'
-"""What both versions take for the answer of an empty server."""
+NOTHING = b'{"results": [{}], "buckets": [], "status": "success", "data": {"result": []}}'
+"""What all of them take for the answer of an empty server."""
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
@@ -89,6 +90,13 @@ _BODIES = (
     b"#datatype,string,long\n,result,table\n,,0\n",
     b"#datatype,string,long\n,result,table,_value\n,,x,1\n\n#error\n",
     b"storage_wal_size{ x\nstorage_tsm_files_disk_bytes{ 1e400\n",
+    b'{"status":"success","data":{"result":[{"metric":{},"value":[1,"x"]},{"metric":{"__name__":"cpu_busy"},"value":[1,"7e99"]}]}}',
+    b'{"status":"success","data":{"result":[{"metric":[],"value":{}}]}}',
+    b'{"status":"success","data":[7,{}]}',
+    b'{"status":[]}',
+    b'{"metric":{"__name__":"cpu_busy","host":[]},"values":[1,2],"timestamps":[1]}',
+    b'{"metric":{"__name__":"cpu_busy"},"values":[null,{}],"timestamps":[1,"x"]}\n{"metric":0}',
+    b'vm_active_merges{type="x"} 1e999\nvm_data_size_bytes{type="storage/x"} -e\nvm_parts 1\n',
     b"[" * 100_000,
     b"\xff\xfe\x00",
     b"9" * 5_000,

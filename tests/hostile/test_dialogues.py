@@ -55,7 +55,7 @@ def test_a_redirect_is_an_error_and_carries_no_secret_elsewhere(status: bytes) -
                     channel.send(http.response() if is_login or is_look else http.response(status, b"", place))
 
             with FakeServer(serve) as server, environment(TSBENCH_PASSWORD=SECRET):
-                target, schema = get(name), get(name).schemas["tags"]
+                target, schema = get(name), next(iter(get(name).schemas.values()))
                 session = target.connect(url.format(port=server.port), schema, timeout_s=5)
                 with pytest.raises(OpError):
                     session.run(schema.create([CPU], shared_tags()))
@@ -116,6 +116,7 @@ def _no_rows(channel: Channel) -> None:
     [
         ("influxdb1", _no_json, http.ENDPOINTS["influxdb1"]),
         ("influxdb2", _no_json, http.ENDPOINTS["influxdb2"]),
+        ("victoriametrics", _no_json, http.ENDPOINTS["victoriametrics"]),
         ("mongodb", _no_text, "mongodb://127.0.0.1:{port}/tsbench"),
         ("postgres", _no_number, postgres.ENDPOINTS["postgres"]),
         ("mariadb", _no_rows, "mariadb://somebody@127.0.0.1:{port}/tsbench"),

@@ -241,7 +241,7 @@ class TargetContract(ContractBase):
     def test_an_unknown_key_has_no_rows(self, session: Session, schema: Schema) -> None:
         self.write(session, schema, self.scattered(CPU, 9, 1))
         for asked in data.queries(CPU, ("nobody", "no one")):
-            if getattr(asked.query, "keys", None):
+            if getattr(asked.query, "keys", None) and type(asked.query) not in self.unsupported.get(schema.name, ()):
                 assert len(self.ask(session, schema, asked.query)) == 0, asked.name
 
     def test_what_is_unsupported_is_declared_and_nothing_else(self, schema: Schema) -> None:

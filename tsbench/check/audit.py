@@ -145,6 +145,8 @@ def newest_stored_ns(session: Session, schema: Schema, measurements: Iterable[Me
     """
     found = []
     for measurement in measurements:
+        count = Count(measurement)  # which makes all that was acknowledged visible where it is not at once
+        session.query(schema.compile(count), count.columns)
         query = Latest(measurement, measurement.field_names[:1])
         rows = canonical(session.query(schema.compile(query), query.columns))
         found += [row[0] for row in rows if type(row[0]) is int]

@@ -61,14 +61,22 @@ class Gold:
         Whether the schema keeps two points of a series at the same time.
     expiry
         After which time the database may have deleted points by itself; None if it keeps all.
+    shows_at_once
+        Whether the database declares that a query sees all writes that were acknowledged before it.
     """
 
     def __init__(
-        self, feed: Feed, ledger: NDArray[np.void], *, keeps_duplicates: bool, expiry: Expiry | None = None
+        self,
+        feed: Feed,
+        ledger: NDArray[np.void],
+        *,
+        keeps_duplicates: bool,
+        expiry: Expiry | None = None,
+        shows_at_once: bool = True,
     ) -> None:
         self.world = world = feed.world
         self.loaded = Window(world.time_ns(0), world.time_ns(feed.loaded_ticks))
-        self._keeps, self._expiry = keeps_duplicates, expiry
+        self._keeps, self._expiry, self._shows_at_once = keeps_duplicates, expiry, shows_at_once
         self._expired_before_ns = NEVER_NS
         self.expirable_points = 0
         """Number of acknowledged points that may have expired when answers were last compared."""
@@ -215,7 +223,7 @@ class Gold:
         first: Question[Query] = group[0]
         names = self._names(first.query)
         if self._is_moving(first):
-            return MovingTracker(group, names, loaded_ns=self.loaded.end_ns)
+            return MovingTracker(group, names, loaded_ns=self.loaded.end_ns, shows_at_once=self._shows_at_once)
         of_one: dict[type, Callable[[Any, Names], Tracker]] = {
             Bucketed: BucketTracker,
             Raw: RowTracker,

@@ -54,16 +54,19 @@ class MovingTracker(Tracker):
     """Newest rows that may be any that were sent, for `Latest` queries of one measurement and the same fields.
 
     Of each series a row may be no older than the newest one that was acknowledged before the question was sent, and
-    must have been sent before the answer ended. Without the times of questions and writes the bounds are wider: no
-    older than the bulk load's newest row, and sent at any time. Answers after the run (`quiet`) have all acknowledged
-    rows as bounds, and may have those of unknown writes.
+    must have been sent before the answer ended. Without the times of questions and writes, or where acknowledged writes
+    need not be seen at once, the bounds are wider: no older than the bulk load's newest row, and sent at any time.
+    Answers after the run (`quiet`) have all acknowledged rows as bounds, and may have those of unknown writes.
 
     A row that lacks some fields, whose others are right, may be torn: read while it was being written.
     """
 
     begin_ns, end_ns = NEVER_NS, EVER_NS
 
-    def __init__(self, questions: Sequence[Question[Latest]], names: Names, *, loaded_ns: int) -> None:
+    def __init__(
+        self, questions: Sequence[Question[Latest]], names: Names, *, loaded_ns: int, shows_at_once: bool = True
+    ) -> None:
+        self._shows_at_once = shows_at_once
         scale = names.scale
         self._names, self._scale, self._loaded_ns = names, scale, loaded_ns
         self._fields = questions[0].query.fields
@@ -179,7 +182,7 @@ class MovingTracker(Tracker):
         """Return the oldest time that the row of each series may have, the least number where it may be missing."""
         question = one.question
         bounds = self._all.time_ns if question.quiet else self._loaded.time_ns
-        if question.sent_ns and not question.quiet:
+        if question.sent_ns and not question.quiet and self._shows_at_once:
             moment = np.searchsorted(self._moments, question.sent_ns, side="right")
             bounds = np.maximum(bounds, self._acknowledged[moment - 1] if moment else bounds)
         return bounds if chosen is None else np.where(chosen, bounds, NEVER_NS)

@@ -16,6 +16,7 @@ from tsbench.model import merge_batches
 from tsbench.results.figures import Load
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
+from tsbench.targets.base import Unsupported
 from tsbench.targets.session import caused_line
 
 if TYPE_CHECKING:
@@ -198,7 +199,8 @@ def bulk_load(
         load.total.duration_s = time.perf_counter() - started
         load.total.client_cpu_s = time.process_time() - cpu
     if load.failure is not None:
-        raise Broken(f"the bulk load failed: {caused_line(load.failure)}") from load.failure
+        kind = UserMistake if isinstance(load.failure, Unsupported) else Broken  # data that the database cannot hold
+        raise kind(f"the bulk load failed: {caused_line(load.failure)}") from load.failure
     return load.total
 
 

@@ -113,7 +113,10 @@ class _Subject:
     unrecorded: int
 
     @classmethod
-    def of(cls, run: RunDir, spec: RunSpec, schema: Schema, server: _AskedServer, expiry: Expiry | None) -> _Subject:
+    def of(
+        cls, run: RunDir, spec: RunSpec, target: Target, endpoint: str, server: _AskedServer, schema: Schema
+    ) -> _Subject:
+        expiry = Expiry.of(target.parse(endpoint).expire_after_s)
         world = spec.world_at()
         first_tick, last_tick = spec.write_ticks(world)
         feed = Feed(world, first_tick, spec.block_points, last_tick)
@@ -124,7 +127,8 @@ class _Subject:
             feed, ledger, [stream for worker in missing for stream in worker.share.streams], server
         )
         unrecorded = int(written["points"][len(ledger) :].sum(dtype=np.int64))
-        gold = Gold(feed, written, keeps_duplicates=schema.keeps_duplicates, expiry=expiry)
+        keeps, at_once = schema.keeps_duplicates, target.shows_at_once
+        gold = Gold(feed, written, keeps_duplicates=keeps, expiry=expiry, shows_at_once=at_once)
         return cls(run, spec, schema, server, gold, ledger, [worker.share.name for worker in missing], unrecorded)
 
 
@@ -165,7 +169,7 @@ def examine(
     """
     check_world(run, WORLD_VERSION)
     with closing(_AskedServer(run, Limits(spec.timeout, endpoint), target, schema)) as server:
-        subject = _Subject.of(run, spec, schema, server, Expiry.of(target.parse(endpoint).expire_after_s))
+        subject = _Subject.of(run, spec, target, endpoint, server, schema)
         stored = _count(subject)
         answers, sampled = _compare(subject)  # which knows how many points are expected, too
         nothing_kept = isinstance(stored, NothingKept) and not (

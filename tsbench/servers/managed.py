@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import os
 import re
 import subprocess
 from abc import ABC, abstractmethod
@@ -13,14 +16,13 @@ from tsbench.servers.base import Server
 from tsbench.servers.children import how_it_ended
 from tsbench.servers.files import allocated_bytes, evict
 from tsbench.servers.logs import error_lines, telling_line
-from tsbench.servers.process import free_port
+from tsbench.servers.process import NotReady, ServerProcess, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tsbench.servers.cgroup import Group
-    from tsbench.servers.process import ServerProcess
 
 _PREPARE_S = 300.0  # some seconds, and a minute or two on a small device
 
@@ -155,3 +157,58 @@ class ManagedServer(Server, ABC):
 
     def settings(self) -> Mapping[str, str]:
         return {**self._settings, "data_directory": str(self.data), "user": unprivileged.user() or "the caller"}
+
+
+class HttpServer(ManagedServer):
+    """A server of one program, the `product`, that answers over HTTP."""
+
+    product: str
+
+    def _programs(self) -> Path:
+        program = self._program().absolute()
+        return unprivileged.readable(program.parent, [program.name], program.name) / program.name
+
+    def _prepare(self, programs: Path) -> ServerProcess:
+        unprivileged.make_private(self.data)
+        command, environment = self._command(programs)
+        return ServerProcess(
+            command,
+            log=self._directory / self.log_name,
+            directory=self.place,
+            # HOME: some programs end without one, although they use none of the defaults in it.
+            environment={"PATH": os.defpath, "HOME": str(self.place), **environment},
+            user=unprivileged.user(),
+        )
+
+    @abstractmethod
+    def _program(self) -> Path:
+        """Return the path of the program."""
+
+    @abstractmethod
+    def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
+        """Return the command line and its environment variables."""
+
+    def _expect_answer(self, path: str) -> None:
+        """Request a path of the server; raise `NotReady` if it does not answer."""
+        try:
+            status, body = request(self._port, "GET", path)
+        except PermissionError as error:
+            raise Broken(f"{self.product} cannot be asked on 127.0.0.1:{self._port}: {error.strerror}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise NotReady(str(error) or type(error).__name__) from error
+        text = f"{path}: {status} {body.decode(errors='replace')[:200]}"
+        if status in {401, 403}:
+            raise Broken(f"{self.product} refuses its first request: {text}")
+        if status >= 300:
+            raise NotReady(text)
+
+
+def request(port: int, method: str, path: str, document: object = None) -> tuple[int, bytes]:
+    """Send a request to a server on this machine, with a document as JSON; return status and body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path, None if document is None else json.dumps(document))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()

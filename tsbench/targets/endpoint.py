@@ -148,6 +148,7 @@ _PRODUCTS = (
     (re.compile(rb"...\0\xff..(?:Host|#\d)", re.DOTALL), "a MySQL server"),
     (re.compile(rb"HTTP/1\.\d [\s\S]*MongoDB", re.DOTALL), "a MongoDB server"),
     (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Influxdb-", re.DOTALL | re.IGNORECASE), "an InfluxDB server"),
+    (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Server-Hostname:", re.DOTALL | re.IGNORECASE), "a VictoriaMetrics server"),
     (re.compile(rb"HTTP/1\.\d 400 [\s\S]*HTTPS (?:server|port)", re.DOTALL), "an HTTPS (?:server|port)"),
     (re.compile(rb"HTTP/1\.\d \d\d\d"), "an HTTP server"),
     (re.compile(rb"SSH-"), "an SSH server"),

@@ -49,6 +49,7 @@ TARGETS: Mapping[str, Target] = _Targets({
     "mongodb": "tsbench.targets.mongodb:TARGET",
     "mariadb": "tsbench.targets.mysql:MARIADB",
     "mysql": "tsbench.targets.mysql:MYSQL",
+    "victoriametrics": "tsbench.targets.victoriametrics:TARGET",
 })  # fmt: skip
 
 

@@ -137,6 +137,8 @@ class Target:
     """Whether acknowledged data survives a restart of the server."""
     durability: str = ""
     """Settings with which acknowledged data is on disk, for the documentation."""
+    shows_at_once: bool = True
+    """Whether a query sees every write that was acknowledged before it; if not, those that count see them all."""
     resolution_ns: int = 1
     """Finest step of time that the database stores exactly: 1, 1_000, 1_000_000 or 1_000_000_000 ns."""
     cooperative: bool = True

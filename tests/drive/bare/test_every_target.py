@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -21,8 +23,14 @@ def test_the_page_of_a_database_opens_the_locustfile_whose_users_ask_it(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(locust_process.os, "execv", lambda _program, words: opened.extend(words))
-    locust_process.web(target, "127.0.0.1", 0, [])
+
+    def replaced(_program: str, words: list[str]) -> NoReturn:
+        opened.extend(words)
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execv", replaced)
+    with pytest.raises(SystemExit):
+        locust_process.web(target, "127.0.0.1", 0, [])
     file = Path(opened[opened.index("-f") + 1])
     assert file.parent == LOCUSTFILES
     assert set(re.findall(r'^    target = "(\w+)"', file.read_text(encoding="utf-8"), re.MULTILINE)) == {target}

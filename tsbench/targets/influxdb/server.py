@@ -9,19 +9,16 @@ the endpoint names the file.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import secrets
 import subprocess
-from abc import abstractmethod
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
-from tsbench.servers.managed import ManagedServer
-from tsbench.servers.process import NotReady, ServerProcess
+from tsbench.servers.managed import HttpServer, request
 from tsbench.servers.programs import cached_program
 
 if TYPE_CHECKING:
@@ -34,51 +31,10 @@ _CONFIG_S = 60.0
 _CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that runs"
 
 
-class _InfluxServer(ManagedServer):
-    """Base of the servers of both versions."""
-
-    def _programs(self) -> Path:
-        program = self._program().absolute()
-        return unprivileged.readable(program.parent, [program.name], program.name) / program.name
-
-    def _prepare(self, programs: Path) -> ServerProcess:
-        unprivileged.make_private(self.data)
-        command, environment = self._command(programs)
-        return ServerProcess(
-            command,
-            log=self._directory / self.log_name,
-            directory=self.place,
-            # HOME: without one, InfluxDB's defaults cannot be computed, and it ends although none of them is used.
-            environment={"PATH": os.defpath, "HOME": str(self.place), **environment},
-            user=unprivileged.user(),
-        )
-
-    @abstractmethod
-    def _program(self) -> Path:
-        """Return the path of the program."""
-
-    @abstractmethod
-    def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
-        """Return the command line and its environment variables."""
-
-    def _expect_answer(self, path: str) -> None:
-        """Request a path of the server; raise `NotReady` if it does not answer."""
-        try:
-            status, body = _request(self._port, "GET", path)
-        except PermissionError as error:
-            raise Broken(f"InfluxDB cannot be asked on 127.0.0.1:{self._port}: {error.strerror}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise NotReady(str(error) or type(error).__name__) from error
-        text = f"{path}: {status} {body.decode(errors='replace')[:200]}"
-        if status in {401, 403}:
-            raise Broken(f"InfluxDB refuses its first request: {text}")
-        if status >= 300:
-            raise NotReady(text)
-
-
-class InfluxServer1(_InfluxServer):
+class InfluxServer1(HttpServer):
     """InfluxDB 1.x with tsbench's configuration. Settings are `section.key`, as in its file (`data.index-version`)."""
 
+    product = "InfluxDB"
     log_name = "influxdb1.log"
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
@@ -162,9 +118,10 @@ class InfluxServer1(_InfluxServer):
         self._expect_answer("/ping")
 
 
-class InfluxServer2(_InfluxServer):
+class InfluxServer2(HttpServer):
     """InfluxDB 2.x. Settings are its options without the leading dashes (`storage-wal-fsync-delay`)."""
 
+    product = "InfluxDB"
     log_name = "influxdb2.log"
 
     @property
@@ -210,21 +167,11 @@ class InfluxServer2(_InfluxServer):
         """Create the first user and organisation. The password is discarded: log-ins use the token."""
         token = secrets.token_hex(32)
         first = {"username": "tsbench", "password": secrets.token_hex(16), "org": "tsbench", "bucket": "first"}
-        status, body = _request(self._port, "POST", "/api/v2/setup", {**first, "token": token})
+        status, body = request(self._port, "POST", "/api/v2/setup", {**first, "token": token})
         if status != 201:
             raise Broken(f"InfluxDB 2 could not be set up: {status} {body.decode(errors='replace')[:200]}")
         with os.fdopen(os.open(self._token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(token)
-
-
-def _request(port: int, method: str, path: str, document: object = None) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request(method, path, None if document is None else json.dumps(document))
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
 
 
 def _toml(settings: Mapping[str, str]) -> str:

@@ -12,7 +12,6 @@ name, which begins with `tsbench`; its `retention` (`30d`, else forever) and `sh
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -23,10 +22,10 @@ import orjson
 from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
-from tsbench.targets import credentials
+from tsbench.targets import credentials, http
 from tsbench.targets.base import Inventory, ServerObject, Session, Statement, others_text
+from tsbench.targets.http import HttpEndpoint
 from tsbench.targets.influxdb import counters, http_api
-from tsbench.targets.influxdb.http_api import HttpEndpoint
 from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
 from tsbench.targets.session import decoded, statement_of, timed
 from tsbench.targets.target import Option, Requirement, Target
@@ -45,7 +44,7 @@ _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 @dataclass(frozen=True, slots=True)
-class Influx1Schema(http_api.LineSchema):
+class Influx1Schema(http_api.InfluxSchema):
     """Schema with indexed tags, and fields with their types: integers stay integers.
 
     The statements name the session's own database and policy as $database, $policy and $retention.
@@ -92,12 +91,13 @@ class Influx1Session(Session):
         }
         self._place = {"database": of.path, "retentionPolicy": options.get("rp", "tsbench")}
         target = {"db": of.path, "rp": self._place["retentionPolicy"]}
-        headers = _login(of.user, password or "")
+        headers = http.basic_login(of.user, password or "")
         consistency = {"consistency": options["consistency"]} if "consistency" in options else {}
-        self._writer = http_api.Writer(
+        self._writer = http.Writer(
             self._connection,
             f"/write?{urlencode({**target, 'precision': 'ns', **consistency})}",
             headers,
+            http_api.write_refusal,
             compressed=options.get("gzip") == "1",
         )
         form = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
@@ -109,7 +109,7 @@ class Influx1Session(Session):
         """Execute commands in order."""
         for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
             if isinstance(command, http_api.WaitForCompactions):
-                http_api.settle(self._busy, left_s)
+                http.settle(self._busy, left_s, "InfluxDB")
                 continue
             statement = statement_of(command)
             try:
@@ -261,11 +261,11 @@ def connect(
 
     def opened(limit_s: float) -> Influx1Session:
         session = Influx1Session(of, password, timeout_s, waiter)
-        with http_api.claiming(session, of, login="login"):
+        with http.claiming(session, of, login="login"):
             session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
         return session
 
-    return http_api.opened(opened, connect_timeout_s, of.place)
+    return http.opened(opened, connect_timeout_s, of.place, "an InfluxDB server")
 
 
 class Influx1Endpoint(HttpEndpoint):
@@ -281,7 +281,7 @@ class Influx1Endpoint(HttpEndpoint):
 
 def parse(url: str, target: Target) -> Influx1Endpoint:
     """Parse an endpoint."""
-    found = http_api.parse(url, target, Influx1Endpoint)
+    found = http.parse(url, target, Influx1Endpoint)
     if not found.path or "/" in found.path:
         raise UserMistake(f"'{url}' names no database; write {target.form}")
     options = found.options
@@ -293,12 +293,6 @@ def parse(url: str, target: Target) -> Influx1Endpoint:
     if options.get("consistency", "one") not in {"any", "one", "quorum", "all"}:
         raise UserMistake(f"consistency={options['consistency']}: there are any, one, quorum and all")
     return found
-
-
-def _login(user: str, password: str) -> dict[str, str]:
-    if not user:
-        return {}
-    return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
 
 
 def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

@@ -21,8 +21,9 @@ from urllib.parse import urlencode
 from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
-from tsbench.targets import credentials
+from tsbench.targets import credentials, http
 from tsbench.targets.base import Inventory, Operation, ServerObject, Session, Statement
+from tsbench.targets.http import HttpEndpoint
 from tsbench.targets.influxdb import counters, flux, http_api
 from tsbench.targets.session import decoded, statement_of, timed
 from tsbench.targets.target import Driver, Option, Requirement, Target
@@ -56,7 +57,7 @@ class DeleteBucket(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class Influx2Schema(http_api.LineSchema):
+class Influx2Schema(http_api.InfluxSchema):
     """Schema with indexed tags, and fields with their types: integers stay integers."""
 
     name: str
@@ -82,9 +83,7 @@ class Influx2Session(Session):
 
     panels = counters.METRICS_PANELS
 
-    def __init__(
-        self, of: http_api.HttpEndpoint, token: str | None, timeout_s: float, waiter: NewWaiter | None = None
-    ) -> None:
+    def __init__(self, of: HttpEndpoint, token: str | None, timeout_s: float, waiter: NewWaiter | None = None) -> None:
         options = of.options
         self._org, self._bucket = options["org"], options["bucket"]
         self._token = token
@@ -92,10 +91,11 @@ class Influx2Session(Session):
         self.arrival = self._connection.arrival
         self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
-        self._writer = http_api.Writer(
+        self._writer = http.Writer(
             self._connection,
             f"/api/v2/write?{urlencode({'org': self._org, 'bucket': self._bucket, 'precision': 'ns'})}",
             self._headers,
+            http_api.write_refusal,
             compressed=options.get("gzip") == "1",
         )
         self._ask = self._request("POST", f"/api/v2/query?{urlencode({'org': self._org})}", "application/json")
@@ -110,7 +110,7 @@ class Influx2Session(Session):
                 case DeleteBucket():
                     self._drop(left_s)
                 case http_api.WaitForCompactions():
-                    http_api.settle(self._busy, left_s)
+                    http.settle(self._busy, left_s, "InfluxDB")
                 case _:
                     self._flux(statement_of(command).text, timeout_s=left_s)
 
@@ -262,7 +262,7 @@ class Influx2Session(Session):
 
 
 def connect(
-    of: http_api.HttpEndpoint,
+    of: HttpEndpoint,
     schema: Schema,
     *,
     timeout_s: float,
@@ -275,14 +275,14 @@ def connect(
 
     def opened(limit_s: float) -> Influx2Session:
         session = Influx2Session(of, token, timeout_s, waiter)
-        with http_api.claiming(session, of, login="token"):
+        with http.claiming(session, of, login="token"):
             session.claim(limit_s)
         return session
 
-    return http_api.opened(opened, connect_timeout_s, of.place)
+    return http.opened(opened, connect_timeout_s, of.place, "an InfluxDB server")
 
 
-def _token(of: http_api.HttpEndpoint) -> str | None:
+def _token(of: HttpEndpoint) -> str | None:
     """Return the token in the endpoint's file, else the environment's if it may be sent to this endpoint."""
     if file := of.options.get("token_file"):
         return credentials.read_file("the endpoint's token_file", file).strip()
@@ -290,9 +290,9 @@ def _token(of: http_api.HttpEndpoint) -> str | None:
     return None if found is None else found.strip()
 
 
-def parse(url: str, target: Target) -> http_api.HttpEndpoint:
+def parse(url: str, target: Target) -> HttpEndpoint:
     """Parse an endpoint."""
-    found = http_api.parse(url, target, http_api.HttpEndpoint)
+    found = http.parse(url, target, HttpEndpoint)
     missing = [name for name in ("org", "bucket") if not found.options.get(name)]
     if missing or found.path or found.user:
         raise UserMistake(f"'{url.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {target.form}")

@@ -1,0 +1,30 @@
+"""The target for VictoriaMetrics, a single node: line protocol to /write, MetricsQL and exports over HTTP."""
+
+from __future__ import annotations
+
+from tsbench.targets.target import Option, Requirement, Target
+from tsbench.targets.victoriametrics.schemas import FIELDS
+
+TARGET = Target(
+    name="victoriametrics",
+    product="VictoriaMetrics",
+    form="http://user@host:8428/tsbench",
+    schemes=("http", "https"),
+    schemas={FIELDS.name: FIELDS},
+    options={"gzip": Option.WITHIN, "retention": Option.WITHIN},
+    parser="tsbench.targets.victoriametrics.session:parse",
+    opener="tsbench.targets.victoriametrics.session:connect",
+    server="tsbench.targets.victoriametrics.server:VictoriaServer",
+    secrets=("TSBENCH_PASSWORD",),
+    resolution_ns=1_000_000,
+    has_counters=True,
+    shows_at_once=False,
+    durability="none: points are acknowledged in memory, and on disk some 5 s later (`inmemoryDataFlushInterval`)",
+    requirements=(
+        Requirement(
+            "VictoriaMetrics (victoriametrics)",
+            "run .ci/servers victoria-metrics, or give --endpoint",
+            programs=("victoria-metrics",),
+        ),
+    ),
+)

@@ -1,0 +1,174 @@
+"""What VictoriaMetrics' answers say, as rows, and what its page of counters says: pure functions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from tsbench.targets.base import others_text
+from tsbench.targets.victoriametrics.schemas import FIELD, IS_TIME, MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+Labels = tuple[tuple[str, str], ...]
+Points = tuple[list[int], list[Any]]
+"""Times in ms, ascending, and values."""
+
+_METRIC = re.compile(
+    rb"^(vm_(?:rows_(?:received_by_storage|inserted|ignored|invalid|merged)_total|new_timeseries_created_total"
+    rb"|slow_row_inserts_total|merges_total|active_merges|pending_rows|parts|assisted_merges_total"
+    rb"|concurrent_insert_current|concurrent_insert_limit_reached_total|http_requests_all_total"
+    rb"|filestream_real_written_bytes_total|filestream_fsync_calls_total|data_size_bytes)"
+    rb"|process_resident_memory_bytes|go_memstats_heap_inuse_bytes)(\{[^\n]*\})? ([-+0-9.eE]+)$",
+    re.MULTILINE,
+)
+_FLAG = re.compile(rb'^flag\{name="([^"]*)", value="([^"\n]*)", is_set="(true|false)"\} 1$', re.MULTILINE)
+_FLAGS = ("retentionPeriod", "dedup.minScrapeInterval", "inmemoryDataFlushInterval", "precisionBits")
+"""Flags that matter to a reader also where they have their defaults."""
+
+
+def metrics(page: bytes) -> dict[str, float]:
+    """Return the counters of /metrics that are worth keeping, each the sum of all its kinds."""
+    found: dict[str, float] = defaultdict(float)
+    for name, _, value in _METRIC.findall(page):
+        found[name.decode()] += float(value)
+    return dict(found)
+
+
+def _by_series(found: list[dict[str, Any]]) -> dict[Labels, dict[str, Points]]:
+    """Return the points of each series by the names of its metrics; several lines of one metric are joined."""
+    series: dict[Labels, dict[str, Points]] = defaultdict(dict)
+    for one in found:
+        labels = dict(one["metric"])
+        name, _ = labels.pop("__name__", ""), labels.pop("db", "")
+        times, values = one["timestamps"], one["values"]
+        before = series[tuple(sorted(labels.items()))].setdefault(name, ([], []))
+        before[0].extend(times)
+        before[1].extend(values)
+    return series
+
+
+def _aligned(fields: Mapping[str, Points], names: Sequence[str]) -> tuple[list[int], list[Sequence[Any]]]:
+    """Return the times of a series' points in ns, and their values by metric: None where one has no value.
+
+    The i-th value of a metric at one time belongs to the i-th of the others: which were written together is not stored.
+    """
+    chosen = [fields.get(name, ([], [])) for name in names]
+    times = chosen[0][0] if chosen else []
+    if all(points[0] == times for points in chosen):
+        return [time * MS for time in times], [points[1] for points in chosen]
+    places: list[dict[tuple[int, int], Any]] = []
+    for own_times, values in chosen:
+        seen: Counter[int] = Counter()
+        place: dict[tuple[int, int], Any] = {}
+        for time, value in zip(own_times, values, strict=True):
+            place[time, seen[time]] = value
+            seen[time] += 1
+        places.append(place)
+    every = sorted({at for place in places for at in place})
+    return [time * MS for time, _ in every], [[place.get(at) for at in every] for place in places]
+
+
+def _rows(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:
+    """Yield the rows of `Raw`."""
+    names = [f"{measurement}_{name}" for name in columns[2 if key else 1 :]]
+    for labels, fields in _by_series(found).items():
+        times, values = _aligned(fields, names)
+        yield from zip(times, *([repeat(dict(labels).get(key, ""))] if key else []), *values, strict=False)
+
+
+def _stored_rows(
+    found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, limit: float = math.inf
+) -> Iterator[Any]:
+    """Yield the rows of `Stored`, with all labels and fields; of a label or field that a point lacks it is None."""
+    given, count = list(columns[1:-1]), 0
+    lead = f"{measurement}_"
+    fields_of = {name.removeprefix(lead) for one in found for name in (one["metric"].get("__name__", ""),)}
+    for labels, fields in _by_series(found).items():
+        own = dict(labels)
+        known = [name for name in given if name not in own and (lead + name in fields or name in fields_of)]
+        others = [name.removeprefix(lead) for name in fields if name.removeprefix(lead) not in known]
+        times, values = _aligned(fields, [lead + name for name in (*known, *others)])
+        by_name = dict(zip(known, values, strict=False))
+        more = {name: value for name, value in own.items() if name not in given}
+        for i, time in enumerate(times):
+            if count >= limit:
+                return
+            rest = {name: column[i] for name, column in zip(others, values[len(known) :], strict=True)}
+            row = (by_name[name][i] if name in by_name else own.get(name) for name in given)
+            yield (time, *row, others_text({**more, **rest}) if more or rest else None)
+            count += 1
+
+
+def bucket_rows(
+    found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str, size: int
+) -> Iterator[Any]:
+    """Yield the rows of buckets of `size` ms; a window ends 1 ms before its bucket does."""
+    names = [f"{measurement}_{name}" for name in columns[2 if key else 1 :]]
+    series: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
+    for one in found:
+        points = {round(at * 1_000): float(value) for at, value in one["values"]}
+        series[one["metric"].get(key, "") if key else ""][one["metric"][FIELD]] = points
+    for name, fields in series.items():
+        for at in sorted({at for points in fields.values() for at in points}):
+            values = (fields.get(metric, {}).get(at) for metric in names)
+            yield ((at + 1 - size) * MS, *([name] if key else []), *values)
+
+
+def _latest_rows(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:
+    """Yield the newest row of each series; a field whose newest value is older has none in it."""
+    names = [f"{measurement}_{name}" for name in columns[2 if key else 1 :]]
+    times: dict[Labels, dict[str, int]] = defaultdict(dict)
+    values: dict[Labels, dict[str, float]] = defaultdict(dict)
+    for one in found:
+        labels = dict(one["metric"])
+        name, _, is_time = labels.pop("__name__"), labels.pop("db", ""), labels.pop(IS_TIME, "")
+        value, series = float(one["value"][1]), tuple(sorted(labels.items()))
+        if is_time:
+            times[series][name] = round(value * 1_000)
+        else:
+            values[series][name] = value
+    for series, of_fields in times.items():
+        newest = max(of_fields.values())
+        row = (values[series].get(name) if of_fields.get(name) == newest else None for name in names)
+        yield (newest * MS, *([dict(series).get(key, "")] if key else []), *row)
+
+
+def _count_row(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str) -> Iterator[Any]:
+    """Yield the count, which an answer without series leaves out."""
+    del columns, measurement
+    yield (round(sum(float(one["value"][1]) for one in found)),)
+
+
+READERS: dict[str, Callable[..., Iterator[Any]]] = {
+    "rows": _rows,
+    "stored": _stored_rows,
+    "buckets": bucket_rows,
+    "latest": _latest_rows,
+    "count": _count_row,
+}
+"""Functions that return an answer's rows, by its form: (series, columns, measurement, ...)."""
+
+
+def facts(page: bytes) -> dict[str, str]:
+    """Return the server's version, if its build names one, and its flags that are set or matter."""
+    found = re.search(rb'^vm_app_version\{version="([^"]*)", short_version="([^"]*)"\}', page, re.MULTILINE)
+    version = (found[2] or found[1]).decode(errors="replace") if found else ""
+    flags = {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value, is_set in _FLAG.findall(page)
+        if is_set == b"true" or name.decode(errors="replace") in _FLAGS
+    }
+    return {"version": f"VictoriaMetrics {version or '(of a build that names no version)'}", **flags}
+
+
+def sizes(page: bytes) -> dict[str, int]:
+    """Return the bytes of all values and of the index, whoever stored them."""
+    found = re.findall(rb'^vm_data_size_bytes\{type="(storage|indexdb)/[^"]*"\} ([-+0-9.eE]+)$', page, re.MULTILINE)
+    return {
+        part: sum(int(float(size)) for name, size in found if name.decode() == part) for part in ("storage", "indexdb")
+    }
