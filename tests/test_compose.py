@@ -128,7 +128,7 @@ def test_the_headers_first_line_makes_every_secret_that_the_file_needs(tmp_path:
 
 def test_a_service_has_only_the_secrets_that_its_variables_name():
     for name, service in SERVICES.items():
-        text = json.dumps([service.get("environment", {}), service.get("entrypoint", "")])
+        text = json.dumps([service.get(key, "") for key in ("environment", "entrypoint", "command")])
         assert set(re.findall(r"/run/secrets/(\w+)", text)) == set(service.get("secrets", [])), name
     assert "web_password" not in SERVICES["worker"]["secrets"]
 
