@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from tsbench.measure.margins import dependence, mean_interval, share_interval
 from tsbench.measure.statistics import (
     Interval,
     Test,
@@ -17,16 +18,13 @@ from tsbench.measure.statistics import (
     beta_share,
     binomial_at_least,
     binomial_at_most,
-    dependence,
     differences,
     effect_found,
     least_runs,
-    mean_interval,
     median_interval,
     paired_test,
     rank_test,
     runs_needed,
-    share_interval,
     t_above,
     t_quantile,
 )

@@ -266,7 +266,8 @@ def _measured(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> Mea
         sums[kind].add(totals)
     merged = {kind: totals.figures(shape.seconds) for kind, totals in sums.items() if totals.done}
     window = Window(start_s=EPOCH_S, duration_s=shape.seconds, warmup_s=shape.warmup)
-    return Measured(duration_s=shape.seconds, window=window, ops=ops, **merged)
+    both = {"write": merged.get("write"), "query": merged.get("query")}
+    return Measured.model_validate({"duration_s": shape.seconds, "window": window, "ops": ops, **both})
 
 
 def _checks(shape: Shape, points: int) -> dict[str, Check]:

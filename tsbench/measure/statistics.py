@@ -30,7 +30,6 @@ MOST_RUNS = 200
 """Most runs of a side that the tool recommends: with more, the noise is the problem."""
 _FLIPPED = 14  # pairs; all 2**14 signs are tried, of more pairs as many signs by chance
 _EXACT = 2_500  # products of two numbers of runs up to which the rank test is exact
-_LEAST_BATCHES = 8
 _UNSURE = 0.8  # confidence that the noise is not above what a recommendation reckons with
 _NORMAL = NormalDist()
 
@@ -148,68 +147,6 @@ def median_interval(values: ArrayLike) -> Interval | None:
     if not outside:
         return None
     return Interval(float(np.median(ordered)), float(ordered[outside - 1]), float(ordered[-outside]))
-
-
-def dependence(sums: ArrayLike, sizes: ArrayLike) -> float:
-    """Return by which factor the dependence of ops in time widens the variance of a mean; 1 if they are independent.
-
-    Parameters
-    ----------
-    sums, sizes
-        Of each batch of ops, in the order of time: how many had a property (were slow, say), and how many there were.
-
-    Notes
-    -----
-    The variance of the batches' sums around the mean share is divided by that of independent ops, for batches of one,
-    two, four ... as long as there are eight of them. The largest factor counts: a stall that is longer than a batch
-    makes the batches themselves dependent.
-    """
-    count, size = (np.asarray(part, dtype=np.float64) for part in (sums, sizes))
-    share = count.sum() / max(1.0, size.sum())
-    if not 0 < share < 1:
-        return 1.0
-    worst = 1.0
-    while count.size >= _LEAST_BATCHES:
-        excess = count - share * size
-        factor = (excess**2).sum() * count.size / (count.size - 1) / (share * (1 - share) * size.sum())
-        worst = max(worst, float(factor))
-        count, size = (_joined(part) for part in (count, size))
-    return worst
-
-
-def _joined(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sums of neighbours; a last one without a neighbour is left out."""
-    even = values.size // 2 * 2
-    joined: NDArray[np.float64] = values[:even].reshape(-1, 2).sum(axis=1)
-    return joined
-
-
-def mean_interval(values: ArrayLike) -> Interval | None:
-    """Return the mean of values in the order of time, such as a rate per second; None with fewer than eight.
-
-    Batch means: the variance of the mean is that of the means of batches of one, two, four ... values, as long as there
-    are eight of them; the widest interval counts, since values that depend on each other make short batches look alike.
-    """
-    means = np.asarray(values, dtype=np.float64)
-    if means.size < _LEAST_BATCHES:
-        return None
-    mean, widest = float(means.mean()), 0.0
-    while means.size >= _LEAST_BATCHES:
-        deviation = float(means.std(ddof=1)) / math.sqrt(means.size)
-        widest = max(widest, deviation * t_quantile(ALPHA / 2, means.size - 1))
-        means = _joined(means) / 2
-    return Interval(mean, mean - widest, mean + widest)
-
-
-def share_interval(share: float, ops: float) -> tuple[float, float]:
-    """Return the shares between which that of all ops lies, of which `ops` independent ones had `share`.
-
-    Wilson's interval, with t instead of the normal distribution: the number of independent ops was itself estimated.
-    """
-    z = t_quantile(ALPHA / 2, max(1.0, _LEAST_BATCHES * 2 - 1))
-    centre = (share + z * z / (2 * ops)) / (1 + z * z / ops)
-    half = z * math.sqrt(share * (1 - share) / ops + z * z / (4 * ops * ops)) / (1 + z * z / ops)
-    return centre - half, centre + half
 
 
 # --- two sides --------------------------------------------------------------------------------------------------------

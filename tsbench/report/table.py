@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _COLOURS = {
     **dict.fromkeys(("valid", "pass", "reproduced"), "green"),
     **dict.fromkeys(("invalid", "not reproduced"), "red"),
-    **dict.fromkeys(("inconclusive", "not judged"), "yellow"),
+    **dict.fromkeys(("inconclusive", "undecided", "not judged"), "yellow"),
 }
 
 
@@ -106,13 +106,13 @@ def _print_remarks(console: Console, cell: Cell) -> None:
 
 
 def _print_faults(console: Console, cell: Cell) -> None:
-    """Print why a run is not valid, and its gates that failed or could not be judged."""
+    """Print why a run is not valid, and its gates that failed, are undecided or could not be judged."""
     validity = cell.validity
     if not validity.is_valid:
         text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))
         console.print(text.append(f": {validity.reason}" if validity.reason else ""), soft_wrap=True)
     for gate in cell.summary.gates:
-        if gate.state == "fail" or (gate.state == "not judged" and validity.is_valid):
+        if gate.state == "fail" or (gate.state in {"undecided", "not judged"} and validity.is_valid):
             style = _COLOURS.get(gate.state, "bold red")
             console.print(Text.assemble((cell.name, "bold"), ": ", (gate.sentence, style)), soft_wrap=True)
 
