@@ -225,7 +225,9 @@ def test_bare_locust_takes_gates_from_its_environment_and_exits_with_0_when_they
     gates = found["gates"]
     wanted = ["write:p99<30s", "failures<1%", "bytes/point<10000"]
     state = "not judged" if disturbances(found) else "pass"
-    assert [(g["gate"], g["state"]) for g in gates if not g["built_in"]] == [(gate, state) for gate in wanted]
+    # a few hundred ops in some seconds may be too few for a p99, which fails no run
+    states = {g["gate"]: "pass" if g["state"] == "undecided" else g["state"] for g in gates if not g["built_in"]}
+    assert states == dict.fromkeys(wanted, state)
     assert code == (0 if state == "pass" else 1), said
     host = frames.host(summary.parent)
     inside = host[(host["second"] >= 0) & (host["second"] < 3)]

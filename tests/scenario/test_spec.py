@@ -438,3 +438,51 @@ def test_blocks_are_small_where_slow_writers_have_to_come_to_several_measurement
     assert spec.block_points == block
     assert spec.model_copy(update={"op": ()}).block_points == bare
     assert spec.model_copy(update={"block": 60}).block_points == 60
+
+
+TWO = PLAIN.replace('[target]\nname = "sqlite"\nschema = "wal"\n', "") + (
+    '[matrix]\ntarget = [{name = "sqlite", schema = "wal"}, {name = "sqlite", schema = "clustered"}]\n'
+)
+
+
+def test_repeats_are_rounds_of_all_cells_each_in_an_order_of_its_own(tmp_path: Path) -> None:
+    asked = load(tmp_path, f"repeat = 8\n{TWO}")
+    cells = asked.repeated(asked.expand())
+    rounds = [[cell.id for cell in cells[at : at + 2]] for at in range(0, 16, 2)]
+    for number, of_round in enumerate(rounds, 1):
+        assert sorted(of_round) == [f"sqlite-clustered-round={number}", f"sqlite-wal-round={number}"]
+    assert len({of_round[0].partition("-round")[0] for of_round in rounds}) == 2, "none is always first"
+    assert {cell.labels["round"] for cell in cells} == set("12345678")
+    assert {cell.labels["target"] for cell in cells} == {"sqlite-wal", "sqlite-clustered"}
+    longer = load(tmp_path, f"repeat = 9\n{TWO}")
+    assert [cell.id for cell in longer.repeated(longer.expand())][:16] == [cell.id for cell in cells]
+    other = load(tmp_path, f"repeat = 8\n{TWO}", "world.seed=2")
+    assert [cell.id for cell in other.repeated(other.expand())] != [cell.id for cell in cells]
+
+
+def test_one_run_has_no_round_and_a_single_cell_is_repeated_by_its_target(tmp_path: Path) -> None:
+    assert [cell.id for cell in load(tmp_path).repeated(load(tmp_path).expand())] == ["sqlite-wal"]
+    asked = load(tmp_path, f"repeat = 2\n{PLAIN}")
+    assert [cell.labels for cell in asked.repeated(asked.expand())] == [
+        {"target": "sqlite-wal", "round": "1"},
+        {"target": "sqlite-wal", "round": "2"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("repeat = 0\n", "repeat: must be a whole number from 1 to 200"),
+        ("repeat = true\n", "repeat: must be a whole number from 1 to 200"),
+        ("repeat = '8'\n", "repeat: must be a whole number from 1 to 200"),
+        ("repeat = 2\nknee = true\n", "repeat: a ramp ends at its first failure; repeat a scenario without knee"),
+    ],
+)
+def test_repeats_that_make_no_sense_are_refused(tmp_path: Path, head: str, said: str) -> None:
+    assert said in mistake(tmp_path, head + PLAIN)
+
+
+def test_a_set_has_room_for_a_thousand_runs_and_not_for_more(tmp_path: Path) -> None:
+    asked = load(tmp_path, f"repeat = 200\n{TWO}".replace("[matrix]", '[matrix]\n"drive.users" = [1, 2, 3]'))
+    with pytest.raises(UserMistake, match="6 cells can be repeated up to 166 times"):
+        asked.repeated(asked.expand())

@@ -35,6 +35,8 @@ Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Wri
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
 
+REPEAT = "8"
+"""Number of runs of a cell for `--repeat` alone: the least that find a difference in one of six figures."""
 MOST_CHARACTERS = 1_000
 """Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
 
@@ -62,7 +64,7 @@ def _plain(message: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 all valid and passed, 1 not, 2 the user's mistake, 130 interrupted."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = _with_number(sys.argv[1:] if arguments is None else arguments)
     if odd := next(filter(CONTROL.search, given), None):
         return _fail(f"'{shortened(odd)}' has a line break or another control character; write it without", 2)
     commands = typer.main.get_command(app)
@@ -83,6 +85,15 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return fail("interrupted", 130)
     return int(result) if isinstance(result, int) else 0
+
+
+def _with_number(given: Sequence[str]) -> list[str]:
+    """Return the arguments with a number after each `--repeat` that has none."""
+    after = [*given[1:], ""]
+    number = [
+        text == "--repeat" and not re.fullmatch(r"-?\d+", next_) for text, next_ in zip(given, after, strict=True)
+    ]
+    return [part for text, lacks in zip(given, number, strict=True) for part in ([text, REPEAT] if lacks else [text])]
 
 
 def _fail(message: str, code: int) -> int:
@@ -113,6 +124,12 @@ def run(
     ] = None,
     endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
     gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     yes: Yes = False,
@@ -142,6 +159,7 @@ def run(
             overrides=override or [],
             endpoint=endpoint,
             gates=gate or [],
+            repeat=repeat,
             out=out,
             resume=resume,
             expensive=yes,
@@ -157,7 +175,8 @@ def run(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
         flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report}
         changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-        lists = {"--only": only or [], "--set": changes, "--gate": gate or []}
+        rounds = [str(repeat)] if repeat is not None else []
+        lists = {"--only": only or [], "--set": changes, "--gate": gate or [], "--repeat": rounds}
         again = _resuming(scenario, sets[0], lists, [name for name, is_given in flags.items() if is_given])
         code = fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     finally:

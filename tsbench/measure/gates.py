@@ -11,9 +11,11 @@ A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
 - OPERATOR: `<`, `<=`, `>`, `>=`; the condition must hold for the gate to pass.
 - LIMIT: a duration (`50ms`), a share (`0.1%`) or a number (`3500`), by the figure.
 
-A gate fails when its condition does not hold. It is not judged when its figure is missing (without any op there is no
-percentile), when the figure is known to lie between two times only one of which meets the condition, or when the figure
-does not count because the run is not valid.
+A gate on a percentile passes or fails when the ops beyond its limit show that with a confidence of 99 % (see
+`margins.judge`); one on a rate or a mean when the limit lies outside of the figure's margin within the run. Otherwise
+it is undecided, which does not fail the run. Other figures, and those of windows too short for a margin, are judged as
+measured. A gate is not judged when its figure is missing (without any op there is no percentile), when it depends on
+what the client's lateness hides, or when the figure does not count because the run is not valid.
 
 Built-in gates apply to every run: failed ops (the limit is the scenario's check.failures), failed connections, and a
 server that died. Figures measured before a server's death remain valid.
@@ -29,6 +31,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tsbench import units
 from tsbench.measure.latency import BURST_REACH, latency_of
+from tsbench.measure.margins import judge
 from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, TORN_READS, GateResult
 from tsbench.text import shortened
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from tsbench.measure.latency import Latency
     from tsbench.results.figures import OpFigures
-    from tsbench.results.summary import Summary
+    from tsbench.results.summary import GateState, Summary
 
 EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
 TIMES = ("response", "service")
@@ -296,9 +299,18 @@ def _result(gate: Gate, summary: Summary) -> GateResult:
     measured, what = _amount(gate, summary)
     if measured is None:
         return GateResult(gate.text, None, "not judged", what)
-    holds = _HOLDS[gate.sign](measured, gate.limit)
     basis = f" ({what})" if gate.figure == "failures" else ""
-    return GateResult(gate.text, measured, "pass" if holds else "fail", f"{_shown(gate, measured)}{basis}")
+    return _by_margin(gate, measured, f"{_shown(gate, measured)}{basis}", _ops(gate, summary))
+
+
+def _by_margin(gate: Gate, measured: float, text: str, ops: Sequence[OpFigures]) -> GateResult:
+    """Return the result of a gate by the margin of its figure within the run, or as measured if it has none."""
+    margin = ops[0].margins.get(gate.figure) if len(ops) == 1 and gate.percent is None else None
+    ends = {_HOLDS[gate.sign](end, gate.limit) for end in margin or (measured,)}
+    if margin is not None:
+        text += f", {_shown(gate, margin[0])} to {_shown(gate, margin[1])} within this run"
+    state: GateState = "undecided" if len(ends) > 1 else "pass" if ends.pop() else "fail"
+    return GateResult(gate.text, measured, state, text)
 
 
 def _latency_result(gate: Gate, summary: Summary) -> GateResult:
@@ -306,6 +318,12 @@ def _latency_result(gate: Gate, summary: Summary) -> GateResult:
     found, what = _latency(gate, summary)
     if found is None:
         return GateResult(gate.text, None, "not judged", what)
+    tail = summary.measured.tails.get(gate.text) if summary.measured else None
+    if tail is not None and gate.percent is not None:
+        seen = judge(tail, gate.percent, gate.limit, below=gate.sign in {"<", "<="})
+        if seen.state != "not judged":
+            text = f"{found.text}: {seen.text} ({what})"
+            return GateResult(gate.text, found.most_ns, seen.state, text, confidence=seen.confidence)
     least_ns, most_ns = found.bounds_ns
     doubt = what
     if found.is_open_ended:
@@ -317,7 +335,7 @@ def _latency_result(gate: Gate, summary: Summary) -> GateResult:
     if len(ends) > 1:
         text = f"{found.text} around the limit of {units.format_duration(gate.limit)}: {doubt}"
         return GateResult(gate.text, found.most_ns, "not judged", text)
-    return GateResult(gate.text, found.most_ns, "pass" if ends.pop() else "fail", f"{found.text} ({what})")
+    return _by_margin(gate, found.most_ns, f"{found.text} ({what})", () if found.is_interval else _ops(gate, summary))
 
 
 def _latency(gate: Gate, summary: Summary) -> tuple[Latency | None, str]:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.bottleneck import Evidence
 from tsbench.measure.hist import Histogram, SparseHistogram, rank_of, scan_log
+from tsbench.measure.margins import Batches, above
 from tsbench.measure.recorder import TIMES, UNSENT
 from tsbench.measure.seconds import COUNTS, LATENCIES, LogIndex, SecondTable, read_counters, read_objects, whole
-from tsbench.results.figures import OpFigures
+from tsbench.results.figures import OpFigures, Tail
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import files_of, keeps_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     import polars as pl
@@ -45,7 +46,7 @@ class OpCounts:
     def count(self, line: Mapping[str, Any]) -> None:
         """Add the counters of one op and second, by name."""
         for name in _COUNTED:
-            setattr(self, name, getattr(self, name) + int(line.get(name, 0)))
+            setattr(self, name, getattr(self, name) + whole(line, name))
         self.causes.update(line.get("causes", {}))
         if len(self.causes) > LIMITS.causes:
             raise ValueError(f"an op has more than {LIMITS.causes:,} causes of errors")
@@ -69,6 +70,8 @@ class OpTotals(OpCounts):
     """How late ops were sent, of those that the load processes sent noticeably late."""
     unsent: Histogram = field(default_factory=Histogram)
     """Waiting times of arrivals whose ops had not ended when the run did; their response times would be longer."""
+    batches: Batches = field(default_factory=Batches)
+    """The same ops in stretches of the window, which show how much its figures are by chance."""
 
     def add(self, other: OpTotals) -> None:
         """Add another op's histograms and counts."""
@@ -77,11 +80,39 @@ class OpTotals(OpCounts):
         for name in _COUNTED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.causes.update(other.causes)
+        self.batches.add(other.batches)
+
+    def tail(self, time: str, percent: float, limit_ns: float, *, certain_ns: float | None) -> Tail:
+        """Return how many ops were not below a limit.
+
+        Those beyond `certain_ns` without the client's lateness are the least number; None if the client had no part.
+        The dependence is the larger one of the ops beyond the limit and of those beyond the percentile, because stalls
+        make ops dependent also where none of them reached the limit.
+        """
+        ops: Histogram = getattr(self, time)
+        undelayed = self.response_undelayed if time == "response" and len(self.response_undelayed) else ops
+        waiting = self.unsent if time == "response" else Histogram()
+        found = [self.batches.dependence(time, limit) for limit in (limit_ns, ops.percentile_ns(percent))]
+        most = above(ops, limit_ns) + len(waiting)
+        least = most if certain_ns is None else above(undelayed, certain_ns) + above(waiting, certain_ns)
+        return Tail(
+            ops=len(ops) + len(waiting),
+            slow_least=min(least, most),
+            slow_most=most,
+            dependence=max((one for one in found if one is not None), default=None),
+        )
 
     def figures(
-        self, duration_s: float, percents: Mapping[str, float] | None = None, kind: Kind | None = None
+        self,
+        duration_s: float,
+        percents: Mapping[str, float] | None = None,
+        kind: Kind | None = None,
+        time: str | None = None,
     ) -> OpFigures:
-        """Return the op's figures in a summary; `percents` are percentiles in addition to PERCENTS."""
+        """Return the op's figures in a summary, with margins of the kind of time that counts.
+
+        `percents` are percentiles in addition to PERCENTS.
+        """
         wanted = PERCENTS | dict(percents or {})
         response_ns, at_least = self._response(wanted)
         undelayed_ns = _percentiles(_joined(self.response_undelayed, self.unsent), wanted)
@@ -103,7 +134,14 @@ class OpTotals(OpCounts):
             response_undelayed_ns=undelayed_ns,
             service_ns=_percentiles(self.service, wanted),
             causes=dict(self.causes.most_common()),
+            margins=self._margins(time, wanted, at_least) if time else {},
         )
+
+    def _margins(
+        self, time: str, wanted: Mapping[str, float], at_least: Collection[str]
+    ) -> dict[str, tuple[float, float]]:
+        found = self.batches.margins(time, getattr(self, time), wanted)
+        return {name: ends for name, ends in found.items() if name not in at_least}
 
     def _response(self, wanted: Mapping[str, float]) -> tuple[dict[str, float], tuple[str, ...]]:
         """Return the response percentiles of all arrivals, and the names of those that are lower bounds.
@@ -137,7 +175,8 @@ class Window:
 
     def __init__(self, start_s: int | None = None, end_s: int | None = None) -> None:
         self.start_s, self.end_s = start_s, end_s
-        self.totals: dict[str, OpTotals] = defaultdict(OpTotals)
+        window_s = 0 if start_s is None or end_s is None else end_s - start_s
+        self.totals: dict[str, OpTotals] = defaultdict(lambda: OpTotals(batches=Batches(window_s)))
 
     def includes(self, second: int) -> bool:
         """Return True if a second of the epoch is in the window."""
@@ -147,12 +186,17 @@ class Window:
         """Add the times of one op in one second, if it is in the window and a summary has times of that kind."""
         name = kind.replace("-", "_")
         if name in HISTOGRAMS and self.includes(second):
-            histogram.add_to(getattr(self.totals[op], name))
+            totals = self.totals[op]
+            histogram.add_to(getattr(totals, name))
+            if kind in TIMES:
+                totals.batches.see(kind, second - (self.start_s or 0), histogram)
 
     def count(self, second: int, op: str, line: Mapping[str, Any]) -> None:
         """Add the counters of one op in one second, if it is in the window."""
         if self.includes(second):
-            self.totals[op].count(line)
+            totals = self.totals[op]
+            totals.count(line)
+            totals.batches.count(second - (self.start_s or 0), whole(line, "done"), whole(line, "points"))
 
 
 @dataclass(slots=True)

@@ -98,9 +98,9 @@ def read_counters(path: Path, visit: Callable[[int, str, Mapping[str, Any]], Non
                 raise ValueError("not the counts of an op in a second")  # noqa: TRY301
             counts = [whole(line, name) for name in COUNTS]
             place = names.number(op)
+            visit(second, op, line)
         except ValueError as error:
             raise ValueError(f"{path}:{number}: damaged line ({error})") from None
-        visit(second, op, line)
         flat.extend((second, place, *counts))
     lines = np.frombuffer(flat, dtype=np.int64).reshape(-1, 2 + len(COUNTS))
     keys, inverse = np.unique(lines[:, :2], axis=0, return_inverse=True)

@@ -79,7 +79,7 @@ class Cell:
 
     @property
     def gates_text(self) -> str:
-        """Result of the gates in some words: `pass`, `1 of 4 fail`, `not judged`, `none`; or `server died`."""
+        """Result of the gates in words: `pass`, `1 of 4 fail`, `undecided`, `not judged`, `none`; or `server died`."""
         summary = self.summary
         if summary.gate_state != "fail":
             return summary.gate_state if summary.gates else "none"

@@ -3,7 +3,8 @@
 Each check of a run's validity and each of its gates, built-in ones included, is a case. A check that found an error,
 and a gate that failed, is a `failure`. An inconclusive check, and a gate that was not judged, is an `error`, JUnit's
 word for a test that could not be carried out: a CI server must not count it as passed. A run that ended early has a
-case `run` with an error of its own, so that every run has a case.
+case `run` with an error of its own, so that every run has a case. A gate that is undecided, since the ops were too few
+for its statistical test, is `skipped`: it fails nothing, and a CI server shows it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _TAGS = {
     "pass": "pass",
     "invalid": "failure",
     "fail": "failure",
+    "undecided": "skipped",
     "inconclusive": "error",
     "not judged": "error",
 }
@@ -51,7 +53,7 @@ def document(sets: Sequence[ResultSet]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test case: its name, its JUnit result (`pass`, `failure`, `error`), its state in tsbench, and the reason."""
+    """A test case: its name, its JUnit tag (`pass`, `failure`, `error`, `skipped`), its state here, the reason."""
 
     name: str
     tag: str
@@ -80,10 +82,17 @@ def _add_case(suite: ET.Element, name: str, cell: Cell, case: Case) -> None:
     reason = case.reason or "no reason is known"
     counts = [f"{key}: {count}" for key, count in case.counts.items()]
     lines = [reason, *counts, f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
-    detail = ET.SubElement(element, case.tag, type=case.state, message=printable(reason))
+    detail = ET.SubElement(element, case.tag, message=printable(reason))
+    if case.tag != "skipped":  # JUnit's schema allows it no type
+        detail.set("type", case.state)
     detail.text = printable("\n".join(lines))
 
 
 def _count(element: ET.Element) -> None:
-    for attribute, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+    for attribute, tag in (
+        ("tests", "testcase"),
+        ("failures", "failure"),
+        ("errors", "error"),
+        ("skipped", "skipped"),
+    ):
         element.set(attribute, str(sum(1 for _ in element.iter(tag))))

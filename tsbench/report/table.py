@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Literal
 from rich import table as rich_table
 from rich.text import Text
 
+from tsbench.report.answer import answer
 from tsbench.report.cells import ResultSet
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.sides import sides_of
 from tsbench.report.tables import Mark, first_ops, summary_table
+from tsbench.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 _COLOURS = {
     **dict.fromkeys(("valid", "pass", "reproduced"), "green"),
     **dict.fromkeys(("invalid", "not reproduced"), "red"),
-    **dict.fromkeys(("inconclusive", "not judged"), "yellow"),
+    **dict.fromkeys(("inconclusive", "undecided", "not judged"), "yellow"),
 }
 
 
@@ -47,7 +50,7 @@ class _Column:
 
 
 def print_summary(console: Console, results: Path) -> None:
-    """Print the figures of every run of a result set, with the reasons for invalid figures and failed gates.
+    """Print the answer, and the figures of every run with the reasons for invalid figures and failed gates.
 
     On a narrow console the table is split into several, each with the runs' names: no text is cut off.
 
@@ -65,6 +68,9 @@ def print_summary(console: Console, results: Path) -> None:
     """
     found = ResultSet.read(results)
     cells = found.cells
+    for sentence in answer(sides_of(cells)):
+        console.print(Text(printable_line(sentence), style="bold"))
+    console.print()
     name, *columns = _columns(summary_table(cells))
     for fitting in _fit(columns, console.width - name.width - 2):
         console.print(_table([name, *fitting]))
@@ -106,13 +112,13 @@ def _print_remarks(console: Console, cell: Cell) -> None:
 
 
 def _print_faults(console: Console, cell: Cell) -> None:
-    """Print why a run is not valid, and its gates that failed or could not be judged."""
+    """Print why a run is not valid, and its gates that failed, are undecided or could not be judged."""
     validity = cell.validity
     if not validity.is_valid:
         text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))
         console.print(text.append(f": {validity.reason}" if validity.reason else ""), soft_wrap=True)
     for gate in cell.summary.gates:
-        if gate.state == "fail" or (gate.state == "not judged" and validity.is_valid):
+        if gate.state == "fail" or (gate.state in {"undecided", "not judged"} and validity.is_valid):
             style = _COLOURS.get(gate.state, "bold red")
             console.print(Text.assemble((cell.name, "bold"), ": ", (gate.sentence, style)), soft_wrap=True)
 

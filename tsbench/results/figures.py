@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from tsbench.results.json_files import STRICT, Count, Flag, Named, Number, Part, Several, Text
@@ -25,6 +26,8 @@ class OpFigures(Part):
     `response_undelayed_ns` are those without the lateness of the load processes, `response_at_least` names percentiles
     that are lower bounds, since `unsent` arrivals had not ended when the run did. `read` ops ended when their answer
     was read, as the kernel had no stamp for it, and so did those in which the wall clock was set (`stepped`).
+    `margins` are the least and the most that a figure may be by chance within this run (95 %): of percentiles and the
+    `mean` of the time that counts, `ops/s` and `points/s`; the window was too short for those that are missing.
     """
 
     kind: Kind | None = None
@@ -44,6 +47,7 @@ class OpFigures(Part):
     response_undelayed_ns: Named[Number]
     service_ns: Named[Number]
     causes: Named[Count]
+    margins: Named[tuple[Number, Number]] = Field(default_factory=dict)
 
     @property
     def bad(self) -> int:
@@ -64,6 +68,19 @@ class Window(Part):
     warmup_s: Number
 
 
+class Tail(Part):
+    """Number of ops at or beyond the limit of a gate on a percentile, of `ops`, as a test of the gate needs them.
+
+    `slow_least` is their number without the lateness of the load processes, and `slow_most` that with arrivals that had
+    not ended. `dependence` is the number of ops that tell as much as an independent one; None if it is not known.
+    """
+
+    ops: Count
+    slow_least: Count
+    slow_most: Count
+    dependence: Number | None
+
+
 class Measured(Part):
     """Figures of the measured window: by op, and of all ops of a kind together."""
 
@@ -72,6 +89,8 @@ class Measured(Part):
     ops: Named[OpFigures]
     write: OpFigures | None = None
     query: OpFigures | None = None
+    tails: Named[Tail] = Field(default_factory=dict)
+    """By the text of a gate."""
 
     def of_kind(self, kind: str) -> OpFigures | None:
         """Return the figures of all ops of a kind; None without such ops."""

@@ -35,9 +35,14 @@ if TYPE_CHECKING:
 
 FILE = "summary.json"
 ValidityState: TypeAlias = Literal["valid", "invalid", "inconclusive"]
-GateState: TypeAlias = Literal["pass", "fail", "not judged"]
+GateState: TypeAlias = Literal["pass", "fail", "undecided", "not judged"]
 
-_GATE_WORDS: Mapping[str, str] = {"pass": "passed", "fail": "failed", "not judged": "was not judged"}
+_GATE_WORDS: Mapping[GateState, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "undecided": "is undecided",
+    "not judged": "was not judged",
+}
 SERVER_DEATHS = "server deaths<=0"
 FAILED_CONNECTIONS = "failed connections<=0"
 TORN_READS = "torn reads<=0"
@@ -120,6 +125,7 @@ class GateResult:
     """Result of a gate; `measured` is in the figure's own unit: ns, a share, points or ops per second, bytes.
 
     `text` is the figure as printed with its basis, or the reason why it is missing. Built-in gates apply to every run.
+    `confidence` is that of the statistical test by which it passed or failed, None for a figure judged as measured.
     """
 
     gate: Text
@@ -127,6 +133,7 @@ class GateResult:
     state: GateState
     text: Text
     built_in: Flag = False
+    confidence: Number | None = None
 
     @property
     def sentence(self) -> str:
@@ -140,7 +147,7 @@ class GateResult:
         """
         if self.state == "not judged" or validity.is_valid or (self.built_in and self.state == "fail"):
             return self
-        return replace(self, state="not judged", text=f"{self.text}, but the run is {validity.state}")
+        return replace(self, state="not judged", confidence=None, text=f"{self.text}, but the run is {validity.state}")
 
 
 # --- the whole --------------------------------------------------------------------------------------------------------
@@ -194,14 +201,15 @@ class Summary(Part):
 
     @property
     def passed(self) -> bool:
-        """True if the figures are valid and every gate passed."""
-        return self.validity.is_valid and self.gate_state == "pass"
+        """True if the figures are valid and no gate failed or could not be judged; an undecided one fails no run."""
+        return self.validity.is_valid and self.gate_state in {"pass", "undecided"}
 
     @property
     def gate_state(self) -> GateState:
-        """State of all gates together: failed if one failed, else not judged if one was not."""
+        """State of all gates together: failed if one failed, else not judged, else undecided if one is."""
         states = {gate.state for gate in self.gates}
-        return "fail" if "fail" in states else "not judged" if "not judged" in states else "pass"
+        worst: tuple[GateState, ...] = ("fail", "not judged", "undecided")
+        return next((state for state in worst if state in states), "pass")
 
     @property
     def failed_gates(self) -> list[GateResult]:
@@ -217,13 +225,15 @@ class Summary(Part):
     @property
     def headline(self) -> str:
         """Validity and gates in one line, with reasons unless all is well."""
+        undecided = [gate.sentence for gate in self.gates if gate.state == "undecided"]
         if self.passed:
-            return f"valid, all {len(self.gates)} gates passed" if self.gates else "valid"
+            passed = f"all {len(self.gates)}" if not undecided else f"{len(self.gates) - len(undecided)}"
+            return "; ".join([f"valid, {passed} gates passed" if self.gates else "valid", *undecided])
         failed = [gate.sentence for gate in self.failed_gates]
         if not self.validity.is_valid:
             return f"{self.validity.state}: {'; '.join([self.validity.reason, *failed])}"
         unjudged = [gate.sentence for gate in self.gates if gate.state == "not judged"]
-        return f"valid, but {'; '.join([*failed, *unjudged])}"
+        return f"valid, but {'; '.join([*failed, *unjudged, *undecided])}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary in the form of summary.json."""

@@ -15,7 +15,7 @@ from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
 from tsbench.measure.hist import Histogram
-from tsbench.measure.latency import sent_in_bursts
+from tsbench.measure.latency import BURST_REACH, latency_of, sent_in_bursts
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from tsbench.results.figures import Kind, Steadiness
+    from tsbench.results.figures import Kind, Steadiness, Tail
     from tsbench.results.process import FirstOp, Worker
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
@@ -187,22 +187,17 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     disturbed = disturbance(run, duration_s, external=spec.target.endpoint is not None)
     profile = _load_profile(spec, processes, everything, schedule)
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
-    percents = PERCENTS | percents_of_gates(spec.demands)
+    bursts = sent_in_bursts(everything.lateness, len(everything.response), duration_s)
     parts = {
         **_users(processes.master),
         "processes": max(1, len(processes.workers)),  # a spec from bare Locust's options does not know them
-        "measured": Measured(
-            duration_s=duration_s,
-            window=processes.window,
-            ops={op: merged.totals[op].figures(duration_s, percents, kind) for op, kind in kinds.items()},
-            **{kind: totals.figures(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
-        ),
+        "measured": _measured(spec, processes, merged, kinds, sums, bursts),
         "schedule": schedule,
         "limited_by": limit_name,
         "limit": Limit(
             **client.figures(),
             **_on_the_wire(everything, profile, duration_s),
-            sent_in_bursts=sent_in_bursts(everything.lateness, len(everything.response), duration_s),
+            sent_in_bursts=bursts,
             **disturbed.figures(),
         ),
         "encode_s": sum(report.encode_ns for report in processes.reports) / 1e9,
@@ -225,6 +220,46 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
     }
     failed = _failed_ops(everything, spec.check.failures)
     return Findings(parts, checks, (failed, failed_connections(processes.unconnected)))
+
+
+def _measured(
+    spec: RunSpec,
+    processes: Processes,
+    merged: Merged,
+    kinds: Mapping[str, Kind],
+    sums: Mapping[Kind, OpTotals],
+    bursts: float,
+) -> Measured:
+    """Return the figures of ops, with margins, and the ops beyond the limits of gates."""
+    percents, time = PERCENTS | percents_of_gates(spec.demands), "response" if spec.drive.loop == "open" else "service"
+    duration_s = processes.duration_s
+    of_kind = {
+        kind: totals.figures(duration_s, percents, time=time) for kind, totals in sums.items() if len(totals.response)
+    }
+    figures = Measured(
+        duration_s=duration_s,
+        window=processes.window,
+        ops={op: merged.totals[op].figures(duration_s, percents, kind, time) for op, kind in kinds.items()},
+        write=of_kind.get("write"),
+        query=of_kind.get("query"),
+    )
+    totals = {**merged.totals, "write": sums["write"], "query": sums["query"]}
+    return figures.model_copy(update={"tails": _tails(spec, figures, totals, bursts)})
+
+
+def _tails(spec: RunSpec, figures: Measured, totals: Mapping[str, OpTotals], bursts: float) -> dict[str, Tail]:
+    """Return the ops beyond the limits of gates on percentiles, by the gates' texts; `totals` are by op and by kind."""
+    found = {}
+    for gate in spec.demands:
+        of, time = gate.of or "", gate.time or ("response" if spec.drive.loop == "open" else "service")
+        op, percent = figures.of_kind(of) or figures.ops.get(of), gate.percent or 0
+        if op is None or not op.count or not 0 < percent < 100:
+            continue
+        latency = latency_of(op, time, gate.figure)
+        in_doubt = latency is not None and (latency.is_interval or latency.is_open_ended or bursts)
+        certain_ns = gate.limit * (BURST_REACH if bursts else 1.0)
+        found[gate.text] = totals[of].tail(time, percent, gate.limit, certain_ns=certain_ns if in_doubt else None)
+    return found
 
 
 def _failed_ops(ops: OpTotals, allowed: float) -> GateResult:

@@ -11,7 +11,7 @@ from pydantic import Field, WithJsonSchema
 from tsbench import units
 from tsbench.scenario.matrix import CASE
 from tsbench.scenario.parts import Part
-from tsbench.scenario.spec import INTERNAL, RunSpec
+from tsbench.scenario.spec import INTERNAL, MAX_REPEAT, RunSpec
 from tsbench.scenario.types import UNIT
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access
@@ -39,6 +39,8 @@ class FileKeys(Part):
     """Name of the scenario in results. Default: the file's name."""
     matrix: Annotated[dict[str, Any], WithJsonSchema(_MATRIX)] = Field(default_factory=dict)
     """Lists of values by dotted key; every combination is one run. `case` lists tables of keys that change together."""
+    repeat: Annotated[int, Field(ge=1, le=MAX_REPEAT)] = 1
+    """How often each cell is run, with a fresh server and load: in rounds, each of all cells in an order of its own."""
     knee: bool = False
     """If true, the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections import Counter
+from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -44,6 +45,11 @@ from tsbench.workload.world import World
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+MAX_REPEAT = 200
+"""Most runs of a cell; what needs more of them to be found is below the noise."""
+ROUND = "-round="
+"""Part of a repeated cell's id before the number of its round."""
 
 
 class RunSpec(Part):
@@ -153,6 +159,7 @@ class Scenario:
     def __init__(self, path: Path, document: dict[str, Any]) -> None:
         self.path = path
         self.knee = document.get("knee") is True
+        self.repeat = document.get("repeat", 1)
         self.name = matrix.file_name(str(document.get("name", path.stem))) or "scenario"
         self._document = document
 
@@ -182,6 +189,28 @@ class Scenario:
         if isinstance(own, list):  # else `expand` raises an error
             self._document["gates"] = [*own, *(gate for gate in gates if gate not in own)]
 
+    def repeated(self, cells: Sequence[RunSpec]) -> list[RunSpec]:
+        """Return the cells of all rounds, each round with every cell once in an order of its own.
+
+        A machine that slows down in the course of an hour slows all cells alike then, and none is always first. The
+        order follows from the world's seed, and does not depend on the number of rounds.
+
+        Raises
+        ------
+        UserMistake
+            If these are more runs than a result set may have.
+        """
+        if self.repeat == 1:
+            return list(cells)
+        if len(cells) * self.repeat > matrix.MAX_CELLS:
+            most = matrix.MAX_CELLS // len(cells)
+            raise UserMistake(f"{self.path}: repeat: {len(cells)} cells can be repeated up to {most} times")
+        found: list[RunSpec] = []
+        for number in range(1, self.repeat + 1):
+            of_round = [_in_round(cell, number) for cell in cells]
+            found += sorted(of_round, key=lambda cell: sha256(f"{cell.world.seed} {cell.id}".encode()).digest())
+        return found
+
     def expand(self) -> list[RunSpec]:
         """Return one RunSpec per cell of the matrix (a single one without a matrix), with distinct ids.
 
@@ -209,6 +238,11 @@ class Scenario:
             raise UserMistake(f"{self.path}: name: must have at most {matrix.MAX_NAME} characters")
         if not isinstance(knee, bool):
             raise UserMistake(f"{self.path}: knee: must be true or false")
+        if not isinstance(self.repeat, int) or isinstance(self.repeat, bool) or not 1 <= self.repeat <= MAX_REPEAT:
+            raise UserMistake(f"{self.path}: repeat: must be a whole number from 1 to {MAX_REPEAT}")
+        if self.repeat > 1 and (knee or "claim" in self._document or "figure" in self._document):
+            what = "a ramp ends at its first failure" if knee else "findings of a study are about single runs"
+            raise UserMistake(f"{self.path}: repeat: {what}; repeat a scenario without {'knee' if knee else 'them'}")
 
     def _cell(self, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> RunSpec:
         document = matrix.copied(base)
@@ -245,6 +279,12 @@ class Scenario:
             text = f"a cell's name would have {len(cell.id)} characters, more than {matrix.MAX_ID}"
             raise UserMistake(f"{self.path}: matrix: {text}; use case = [{{name = '...', ...}}] to name cells")
         return cell
+
+
+def _in_round(cell: RunSpec, number: int) -> RunSpec:
+    """Return a cell as it is run in a round; its label `round` tells repeats from cells that differ."""
+    labels = cell.labels or {"target": cell.id}
+    return cell.model_copy(update={"id": f"{cell.id}{ROUND}{number}", "labels": {**labels, "round": str(number)}})
 
 
 def explained(error: ValidationError) -> str:
@@ -294,7 +334,7 @@ def world(use_case: str, **keys: Any) -> World:
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block"}
 """Fields of a RunSpec that files cannot set."""
-SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee"}
+SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat"}
 """Keys of a file that concern all cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,

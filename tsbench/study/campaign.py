@@ -69,6 +69,7 @@ def run_scenario(
     overrides: Sequence[str] = (),
     endpoint: str | None = None,
     gates: Sequence[str] = (),
+    repeat: int | None = None,
     out: Path = Path("results"),
     resume: Path | None = None,
     expensive: bool = False,
@@ -87,6 +88,8 @@ def run_scenario(
         passing besides the scenario's, such as `write:p99<50ms`.
     endpoint
         URL of the server to use, instead of starting one.
+    repeat
+        How often to run each cell, instead of the scenario's own number.
     out, resume
         Directory for result sets; or the result set to continue, whose complete cells are kept.
     expensive
@@ -115,7 +118,9 @@ def run_scenario(
         asked.demand([checked_gate(text) for text in gates])
     except ValueError as error:
         raise UserMistake(f"--gate {error}") from None
-    cells = select(asked.expand(), only)
+    if repeat is not None:
+        asked.repeat = repeat
+    cells = asked.repeated(select(asked.expand(), only))
     if not expensive:
         expect_plausible(path, cells)
     results = prepare(asked, cells, out, resume)

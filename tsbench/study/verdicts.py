@@ -152,7 +152,7 @@ def _break(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdict:
         texts.append(f"{cell}: {text}")
         if state != "pass":
             possible.append(load)
-        if state == "not judged":
+        if state in {"not judged", "undecided"}:
             unknown.append(f"{cell}: {text}")
         if state == "fail":
             break
