@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.check.manipulated import hands, influxdb, mongodb, postgres, sql
+from tests.check.manipulated import hands, influxdb, mongodb, postgres, sql, victoria
 from tests.check.manipulated.bench import Bench, Result
 from tests.check.manipulated.controls import CONTROLS
 from tsbench.errors import UserMistake
@@ -50,6 +50,10 @@ DATABASES: dict[str, tuple[Callable[[Path], Server], str, Layouts, Any]] = {
     "FerretDB": (
         lambda place: TARGETS["mongodb"].new_server(place, {"fsync": "off"}), "mongodb",
         [*mongodb.BY_LAYOUT.items()], mongodb.Hand,
+    ),
+    "VictoriaMetrics": (
+        lambda place: TARGETS["victoriametrics"].new_server(place, {}), "victoriametrics",
+        [("fields", victoria.MANIPULATIONS)], victoria.hand,
     ),
 }  # fmt: skip
 """Per database: how it is started, target, layouts with their manipulations, and who carries them out."""

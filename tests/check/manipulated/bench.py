@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from tests.check.oracle import Oracle
     from tests.check.stand import Fate
     from tsbench.check.stored_rows import Flaw, Located
+    from tsbench.workload.world import World
 
 MINUTE_NS = 60 * NS_PER_S
 LOADED_TICKS, WRITES = 10, 12
 WRITTEN_MINUTE, NEWEST_MINUTE = 12, 69
 """A minute of cpu for host_0 and host_2 that a single write stored, and their newest one."""
-_WORLD = world_of("devops", 4, interval_s=60)
+_DECIMALS = {"victoriametrics": 4}
+"""Decimals of floats, where a database does not keep all digits."""
 H = TypeVar("H")
 
 
@@ -115,17 +117,22 @@ class Bench:
     _oracle: Oracle | None = None
     _loads: int = 0
 
+    @property
+    def world(self) -> World:
+        """The world of four hosts."""
+        return world_of("devops", 4, interval_s=60, decimals=_DECIMALS.get(self.target))
+
     def load(self) -> Stand:
         """Return a stand with all data as they should be."""
         target = TARGETS[self.target]
         self._loads += 1
-        stand = Stand(_WORLD, target, target.schemas[self.schema], self.url, LOADED_TICKS).load()
+        stand = Stand(self.world, target, target.schemas[self.schema], self.url, LOADED_TICKS).load()
         return stand.write(self.place / f"load-{self._loads}", WRITES, self.fates)
 
     def clean(self) -> None:
         """Drop what a manipulation and a load may have left."""
         target = TARGETS[self.target]
-        session, measurements = target.connect(self.url, target.schemas[self.schema]), _WORLD.measurements
+        session, measurements = target.connect(self.url, target.schemas[self.schema]), self.world.measurements
         more = replace(measurements[0], name="more")
         session.run(target.schemas[self.schema].drop([*measurements, more]))
         session.close()

@@ -39,6 +39,7 @@ class Control:
             1 if alone else 2 + self.number % 5,
             interval_s=60 + self.number,
             streams=1 if alone else 2,
+            decimals=4 if target == "victoriametrics" else None,  # which does not keep all digits of a float
             **({"disorder": MESSY} if self.messy else {}),
         )
         stand = Stand(world, TARGETS[target], TARGETS[target].schemas[schema], url, 10 + self.number).load()

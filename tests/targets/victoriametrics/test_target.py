@@ -281,6 +281,16 @@ class TestVictoriaMetrics(TargetContract):
         assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "data")
         assert len(exported(url)) in {0, 1}
 
+    def test_our_series_are_listed_and_those_of_no_measurement(self, session: Session, url: str) -> None:
+        assert (session.objects([CPU]), session.inventory([CPU], series=True).tables) == ((), ())
+        write(url, "cpu,host=a busy=1 1451606400000000000\nmore,host=a usage=1 1451606400000000000")
+        write(f"{url}_of_somebody", "other,host=mine busy=1 1451606400000000000")
+        assert session.inventory([CPU], series=True).tables == ("more_usage",)
+        (found,) = session.objects([CPU])
+        session.run(found.remove)
+        assert session.objects([CPU]) == ()
+        deleted(f"{url}_of_somebody", "")
+
     def test_what_others_store_stays(self, session: Session, url: str, schema: Schema) -> None:
         other = f"{url}_of_somebody"
         write(other, "cpu,host=mine busy=1 1451606400000000000")

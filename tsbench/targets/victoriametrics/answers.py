@@ -82,25 +82,26 @@ def _rows(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: st
 
 
 def _stored_rows(
-    found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, limit: float = math.inf
+    found: list[dict[str, Any]],
+    columns: tuple[str, ...],
+    measurement: str,
+    tags: tuple[str, ...],
+    limit: float = math.inf,
 ) -> Iterator[Any]:
-    """Yield the rows of `Stored`, with all labels and fields; of a label or field that a point lacks it is None."""
-    given, count = list(columns[1:-1]), 0
-    lead = f"{measurement}_"
-    fields_of = {name.removeprefix(lead) for one in found for name in (one["metric"].get("__name__", ""),)}
+    """Yield at most `limit` rows of `Stored`, with all labels and fields: None where a point lacks one."""
+    lead, count = f"{measurement}_", 0
+    names = [lead + name for name in columns[1 + len(tags) : -1]]
     for labels, fields in _by_series(found).items():
         own = dict(labels)
-        known = [name for name in given if name not in own and (lead + name in fields or name in fields_of)]
-        others = [name.removeprefix(lead) for name in fields if name.removeprefix(lead) not in known]
-        times, values = _aligned(fields, [lead + name for name in (*known, *others)])
-        by_name = dict(zip(known, values, strict=False))
-        more = {name: value for name, value in own.items() if name not in given}
-        for i, time in enumerate(times):
+        more = {name: value for name, value in labels if name not in tags}
+        others = [name for name in fields if name not in names]
+        times, values = _aligned(fields, [*names, *others])
+        for time, *row in zip(times, *values, strict=True):
             if count >= limit:
                 return
-            rest = {name: column[i] for name, column in zip(others, values[len(known) :], strict=True)}
-            row = (by_name[name][i] if name in by_name else own.get(name) for name in given)
-            yield (time, *row, others_text({**more, **rest}) if more or rest else None)
+            rest = {name.removeprefix(lead): value for name, value in zip(others, row[len(names) :], strict=True)}
+            others_of = others_text({**more, **rest}) if more or rest else None
+            yield (time, *map(own.get, tags), *row[: len(names)], others_of)
             count += 1
 
 

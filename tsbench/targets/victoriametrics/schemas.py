@@ -110,7 +110,9 @@ class FieldsSchema(LineSchema):
             case Stored():
                 limit = () if query.limit is None else (query.limit,)
                 bounds = [None if t is None else _ms(t) for t in (query.start_ns, query.end_ns)]
-                return _export(f'{{__name__=~"{_pattern(m.name)}_.*"}}', *bounds, "stored", m.name, *limit)
+                return _export(
+                    f'{{__name__=~"{_pattern(m.name)}_.*"}}', *bounds, "stored", m.name, (*m.tags, *m.own_tags), *limit
+                )
             case Bucketed() | Grouped():
                 window = query.window
                 return _buckets(query, _ms(window.start_ns), _ms(window.end_ns), query.keys, key)

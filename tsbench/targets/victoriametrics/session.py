@@ -210,7 +210,7 @@ class VictoriaSession(Session):
     def _names(self) -> list[str]:
         """Return the names of our metrics."""
         self._flush()
-        arguments = [("match[]", self._ours), ("start", "0"), *self._every_query]
+        arguments = [("match[]", self._ours), ("start", "1"), *self._every_query]  # 0 is taken for none: today
         document = orjson.loads(self._post("/api/v1/label/__name__/values", arguments).body)
         return [str(name) for name in document["data"]]
 
