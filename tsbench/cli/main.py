@@ -37,6 +37,17 @@ Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write
 
 REPEAT = "8"
 """Number of runs of a cell for `--repeat` alone: the least that find a difference in one of six figures."""
+Repeat = Annotated[
+    int | None,
+    typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
+]
+Clean = Annotated[
+    bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
+]
+WithReport = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
+]
+
 MOST_CHARACTERS = 1_000
 """Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
 
@@ -124,21 +135,12 @@ def run(
     ] = None,
     endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
     gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
-    repeat: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."
-        ),
-    ] = None,
+    repeat: Repeat = None,
     out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     yes: Yes = False,
-    clean: Annotated[
-        bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
-    ] = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
-    ] = True,
+    clean: Clean = False,
+    report: WithReport = True,
     junit: Junit = None,
     markdown: Markdown = None,
     json: Json = None,
@@ -175,9 +177,8 @@ def run(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
         flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report}
         changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-        rounds = [str(repeat)] if repeat is not None else []
-        lists = {"--only": only or [], "--set": changes, "--gate": gate or [], "--repeat": rounds}
-        again = _resuming(scenario, sets[0], lists, [name for name, is_given in flags.items() if is_given])
+        lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": [str(repeat)] if repeat else None}
+        again = _resuming(scenario, sets[0], lists, flags)
         code = fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
     finally:
         lines = left_lines(sets[0]) if sets else []
@@ -199,10 +200,13 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
 
 
-def _resuming(scenario: Path, results: Path, lists: Mapping[str, Sequence[str]], flags: Sequence[str]) -> str:
+def _resuming(
+    scenario: Path, results: Path, lists: Mapping[str, Sequence[str] | None], flags: Mapping[str, bool]
+) -> str:
     """Return the command that continues an interrupted `tsbench run`."""
-    given = [f"{name}={text}" for name, texts in lists.items() for text in texts]
-    return shlex.join(["tsbench", "run", str(scenario), *given, *flags, "--resume", short_path(results)])
+    given = [f"{name}={text}" for name, texts in lists.items() for text in texts or ()]
+    given += [name for name, is_given in flags.items() if is_given]
+    return shlex.join(["tsbench", "run", str(scenario), *given, "--resume", short_path(results)])
 
 
 @app.command()

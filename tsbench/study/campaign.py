@@ -110,22 +110,28 @@ def run_scenario(
     KeyboardInterrupt
         After the servers were stopped; what was measured is kept, and `resume` continues it.
     """
-    if endpoint is not None and not endpoint.strip():
-        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
-    path = scenario_file(scenario)
-    asked = Scenario.load(path, overrides=[*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])])
-    try:
-        asked.demand([checked_gate(text) for text in gates])
-    except ValueError as error:
-        raise UserMistake(f"--gate {error}") from None
+    asked = _asked(scenario, overrides, endpoint, gates)
     if repeat is not None:
         asked.repeat = repeat
     cells = asked.repeated(select(asked.expand(), only))
     if not expensive:
-        expect_plausible(path, cells)
+        expect_plausible(asked.path, cells)
     results = prepare(asked, cells, out, resume)
     created(results)
     return Ran(results, campaign(asked, cells, results, progress_of, reports=reports and not lacking()), asked.knee)
+
+
+def _asked(scenario: Path, overrides: Sequence[str], endpoint: str | None, gates: Sequence[str]) -> Scenario:
+    """Return a scenario with the changes and gates that were asked for."""
+    if endpoint is not None and not endpoint.strip():
+        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
+    changes = [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])]
+    asked = Scenario.load(scenario_file(scenario), overrides=changes)
+    try:
+        asked.demand([checked_gate(text) for text in gates])
+    except ValueError as error:
+        raise UserMistake(f"--gate {error}") from None
+    return asked
 
 
 def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Path | None) -> Path:
