@@ -111,7 +111,7 @@ class CellProgress:
         if not self._total:
             return ""
         if self._name == "measure":
-            return f"{self._done:.0f} of {self._total:.0f} s"
+            return f"{min(self._done, self._total):.0f} of {self._total:.0f} s"  # beyond them its processes end
         rate = self._done / max(1e-3, self._clock() - self._began_s)
         left = f", {format_rough_duration((self._total - self._done) / rate)} left" if rate else ""
         return f"{self._done:,.0f} of {self._total:,.0f} points, {rate:,.0f}/s{left}"
