@@ -113,19 +113,25 @@ def run_scenario(
     if endpoint is not None and not endpoint.strip():
         raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
     path = scenario_file(scenario)
-    asked = Scenario.load(path, overrides=[*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])])
-    try:
-        asked.demand([checked_gate(text) for text in gates])
-    except ValueError as error:
-        raise UserMistake(f"--gate {error}") from None
-    if repeat is not None:
-        asked.repeat = repeat
+    asked = _asked(path, [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])], gates, repeat)
     cells = asked.repeated(select(asked.expand(), only))
     if not expensive:
         expect_plausible(path, cells)
     results = prepare(asked, cells, out, resume)
     created(results)
     return Ran(results, campaign(asked, cells, results, progress_of, reports=reports and not lacking()), asked.knee)
+
+
+def _asked(path: Path, overrides: Sequence[str], gates: Sequence[str], repeat: int | None) -> Scenario:
+    """Return the scenario as it is to be run."""
+    asked = Scenario.load(path, overrides=overrides)
+    try:
+        asked.demand([checked_gate(text) for text in gates])
+    except ValueError as error:
+        raise UserMistake(f"--gate {error}") from None
+    if repeat is not None:
+        asked.repeat = repeat
+    return asked
 
 
 def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Path | None) -> Path:
