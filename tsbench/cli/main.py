@@ -28,6 +28,7 @@ from tsbench.text import CONTROL, printable_line, short_path, shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tsbench.report.baseline import RelativeGate
     from tsbench.run.cleanup import Cleaned
     from tsbench.study.campaign import Ran
 
@@ -37,15 +38,15 @@ Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write
 
 REPEAT = "8"
 """Number of runs of a cell for `--repeat` alone: the least that find a difference in one of six figures."""
-Repeat = Annotated[
-    int | None,
-    typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
+Baseline = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="A result set for gates on ratios: --gate 'write:p99<1.1x'.")
 ]
 Clean = Annotated[
     bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
 ]
-WithReport = Annotated[
-    bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
+Repeat = Annotated[
+    int | None,
+    typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
 ]
 
 MOST_CHARACTERS = 1_000
@@ -135,24 +136,29 @@ def run(
     ] = None,
     endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
     gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
+    baseline: Baseline = None,
     repeat: Repeat = None,
     out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     yes: Yes = False,
     clean: Clean = False,
-    report: WithReport = True,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
+    ] = True,
     junit: Junit = None,
     markdown: Markdown = None,
     json: Json = None,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
     from tsbench.cli.progress import CellProgress
+    from tsbench.report.baseline import expect_baseline
     from tsbench.report.export import Exports
     from tsbench.run.cleanup import Cleaned, clean_up, left_lines
     from tsbench.study.campaign import run_scenario
 
     exports = Exports(junit, markdown, json)
     exports.check()
+    own, relative = expect_baseline(baseline, gate or [])
     sets: list[Path] = []
     try:
         ran = run_scenario(
@@ -160,7 +166,7 @@ def run(
             only=only or [],
             overrides=override or [],
             endpoint=endpoint,
-            gates=gate or [],
+            gates=own,
             repeat=repeat,
             out=out,
             resume=resume,
@@ -170,16 +176,14 @@ def run(
             created=sets.append,
         )
         exports.write(sets)
-        code = _show(ran, with_report=report)
+        code = _show(ran, with_report=report) | _show_baseline(baseline, ran.results, relative)
     except KeyboardInterrupt:
         if not sets:
             raise
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
-        flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report}
         changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-        lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": [str(repeat)] if repeat else None}
-        again = _resuming(scenario, sets[0], lists, flags)
-        code = fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
+        lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
+        flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report}
+        code = _interrupted(scenario, sets[0], lists, flags)
     finally:
         lines = left_lines(sets[0]) if sets else []
         cleaned = _show_cleaned(clean_up(sets[0]) if clean and lines else map(Cleaned, lines))
@@ -194,19 +198,50 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     lacks = lacking()
     if with_report or lacks:
         say(lacks or f"report: {short_path(ran.results / 'report.html')}")
+    _show_repeats(ran)
     bad = ran.not_passed
     if not bad:
         return 0
     return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
 
 
-def _resuming(
-    scenario: Path, results: Path, lists: Mapping[str, Sequence[str] | None], flags: Mapping[str, bool]
-) -> str:
-    """Return the command that continues an interrupted `tsbench run`."""
-    given = [f"{name}={text}" for name, texts in lists.items() for text in texts or ()]
+def _show_repeats(ran: Ran) -> None:
+    """Print how to compare repeated cells, and how many repeats their noise needs."""
+    from tsbench.report.comparison import advice, compare, subjects
+
+    if not any("round" in summary.labels for summary in ran.summaries):
+        return
+    first, *others = [side for side in subjects(ran.results) if side.runs]
+    for other in others:
+        places = [short_path(side.results / side.name) for side in (first, other)]
+        say(f"compare: {shlex.join(['tsbench', 'compare', *places])}")
+        for line in advice(compare(first, other)):
+            say(f"  {line}")
+
+
+def _show_baseline(baseline: Path | None, results: Path, asked: Sequence[RelativeGate]) -> int:
+    """Print how the runs compare with the baseline and whether the gates hold, and return the exit code."""
+    from tsbench.report.baseline import compared
+    from tsbench.report.comparison import lines
+
+    failed: list[str] = []
+    if baseline is None:
+        return 0
+    for comparison, found in compared(baseline, results, asked):
+        for line in [*lines(comparison), *(result.sentence for result in found)]:
+            say(line)
+        failed += [result.sentence for result in found if result.state in {"fail", "not judged"}]
+    return fail(failed[0], 1) if failed else 0
+
+
+def _interrupted(scenario: Path, results: Path, lists: Mapping[str, object], flags: Mapping[str, bool]) -> int:
+    """Print the command that continues an interrupted `tsbench run`, and return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
+    texts = {name: value if isinstance(value, list) else [value] for name, value in lists.items() if value is not None}
+    given = [f"{name}={text}" for name, several in texts.items() for text in several]
     given += [name for name, is_given in flags.items() if is_given]
-    return shlex.join(["tsbench", "run", str(scenario), *given, "--resume", short_path(results)])
+    again = shlex.join(["tsbench", "run", str(scenario), *given, "--resume", short_path(results)])
+    return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
 
 
 @app.command()
@@ -271,6 +306,38 @@ def report(
         say(f"report: {short_path(write_report(result, damaged))}")
     if damaged:
         raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
+
+
+@app.command()
+def compare(
+    base: Annotated[Path, typer.Argument(help="A result set, or one cell in it (SET/CELL), to compare with.")],
+    new: Annotated[list[Path], typer.Argument(help="Result sets or cells that are compared with it.")],
+    figure: Annotated[
+        list[str] | None, typer.Option(help="A figure to compare, as in gates: write:p99; six without any.")
+    ] = None,
+    gate: Annotated[list[str] | None, typer.Option(help="Condition on a ratio, such as 'write:p99<1.1x'.")] = None,
+    json: Json = None,
+) -> int:
+    """Compare result sets or cells: better, worse, no difference found, or too few runs; exit code 1 on worse."""
+    from tsbench.measure.gates import parse_figure
+    from tsbench.report.baseline import compared, parse_relative
+    from tsbench.report.comparison import FIGURES, lines, to_json
+    from tsbench.report.export import Exports, write_file
+
+    Exports(json=json).check()
+    try:
+        figures = [parse_figure(text).text for text in figure or FIGURES]
+        asked = [parse_relative(text) for text in gate or ()]
+    except ValueError as error:
+        raise UserMistake(str(error)) from None
+    found = [one for place in new for one in compared(base, place, asked, figures)]
+    for number, (comparison, results) in enumerate(found):
+        for line in [*([""] if number else []), *lines(comparison), *(result.sentence for result in results)]:
+            say(line)
+    if json is not None:
+        write_file(json, dumps([to_json(comparison) for comparison, _ in found], indent=1) + "\n")
+    failed = any(result.state in {"fail", "not judged"} for _, results in found for result in results)
+    return int(failed or any(comparison.is_worse for comparison, _ in found))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -62,17 +62,18 @@ class Exports:
         """
         sets = [ResultSet.read(path) for path in results]
         if self.junit is not None:
-            _write(self.junit, junit.document(sets))
+            write_file(self.junit, junit.document(sets))
         if self.markdown is not None:
-            _write(self.markdown, markdown.document(sets))
+            write_file(self.markdown, markdown.document(sets))
         if self.json is not None:
             answers = [{"answer": answer(sides_of(found.cells))} for found in sets]
             found = [read_json(path / "summary.json") | said for path, said in zip(results, answers, strict=True)]
             content = found[0] if len(found) == 1 else found
-            _write(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+            write_file(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-def _write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
+    """Write a text file; raises Broken if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -282,7 +282,7 @@ class Scenario:
 
 
 def _in_round(cell: RunSpec, number: int) -> RunSpec:
-    """Return a cell as it is run in a round; its label `round` tells repeats from cells that differ."""
+    """Return a cell as it is run in a round; repeats differ only in their label `round`."""
     labels = cell.labels or {"target": cell.id}
     return cell.model_copy(update={"id": f"{cell.id}{ROUND}{number}", "labels": {**labels, "round": str(number)}})
 

@@ -110,9 +110,10 @@ def run_scenario(
     KeyboardInterrupt
         After the servers were stopped; what was measured is kept, and `resume` continues it.
     """
-    asked = _asked(scenario, overrides, endpoint, gates)
-    if repeat is not None:
-        asked.repeat = repeat
+    if endpoint is not None and not endpoint.strip():
+        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
+    path = scenario_file(scenario)
+    asked = _asked(path, [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])], gates, repeat)
     cells = asked.repeated(select(asked.expand(), only))
     if not expensive:
         expect_plausible(asked.path, cells)
@@ -121,16 +122,15 @@ def run_scenario(
     return Ran(results, campaign(asked, cells, results, progress_of, reports=reports and not lacking()), asked.knee)
 
 
-def _asked(scenario: Path, overrides: Sequence[str], endpoint: str | None, gates: Sequence[str]) -> Scenario:
-    """Return a scenario with the changes and gates that were asked for."""
-    if endpoint is not None and not endpoint.strip():
-        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
-    changes = [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])]
-    asked = Scenario.load(scenario_file(scenario), overrides=changes)
+def _asked(path: Path, overrides: Sequence[str], gates: Sequence[str], repeat: int | None) -> Scenario:
+    """Return the scenario as it is to be run."""
+    asked = Scenario.load(path, overrides=overrides)
     try:
         asked.demand([checked_gate(text) for text in gates])
     except ValueError as error:
         raise UserMistake(f"--gate {error}") from None
+    if repeat is not None:
+        asked.repeat = repeat
     return asked
 
 

@@ -1,0 +1,371 @@
+"""Comparison of result sets or of cells: which figures are better or worse, by how much, and how sure that is.
+
+Runs of the same round of one set are pairs, because a machine that drifts slows both alike. Other runs are compared by
+their ranks; if one side was measured after the other, a drift of the machine looks like a difference.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tsbench.errors import UserMistake
+from tsbench.measure import gates
+from tsbench.measure.statistics import (
+    ALPHA,
+    Difference,
+    Interval,
+    Test,
+    differences,
+    effect_found,
+    least_runs,
+    paired_test,
+    rank_test,
+    runs_needed,
+)
+from tsbench.report.cells import load_cells
+from tsbench.report.manifest import flatten
+from tsbench.report.metrics import MISSING, believable
+from tsbench.results.manifest import check_same_world
+from tsbench.text import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from tsbench.report.cells import Cell
+
+FIGURES = ("write:points/s", "write:p99", "query:ops/s", "query:p99", "load:points/s", "bytes/point")
+EFFECT = 0.05
+"""Difference for which the number of runs is recommended."""
+_MORE_IS_BETTER = {"points/s", "ops/s"}
+_ROUND = re.compile(r"-round=(\d+)$")
+_CHANCE = re.compile(
+    r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|warnings|created)\b"
+)
+_MOST_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One side of a comparison: the runs of a cell in a set, which are one or its repeats.
+
+    `runs` are those whose figures stand, by round (0 without rounds); `left_out` says why others are not among them.
+    """
+
+    name: str
+    results: Path
+    runs: Mapping[int, Cell]
+    left_out: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Its place and number of runs."""
+        return f"{self.results / self.name} ({len(self.runs)} run{'s' if len(self.runs) != 1 else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the comparison of one figure found.
+
+    `base` and `new` are medians. `least` is the number of runs below which nothing could be found, `would` the smallest
+    difference that would have been found, and `needed` the number of runs of a side with which EFFECT would be; None if
+    that is not known. `alone` is true if the difference would have been found had no other figure been looked at.
+    """
+
+    figure: str
+    base: float
+    new: float
+    test: Test
+    difference: Difference
+    least: int
+    would: float | None = None
+    needed: int | None = None
+    alone: bool = False
+    note: str = ""
+
+    @property
+    def answer(self) -> str:
+        """The answer in words."""
+        if self.difference == "too few runs":
+            return f"too few runs ({min(self.test.runs)}, and at least {self.least} are needed)"
+        if self.difference == "no difference found":
+            return f"no difference found ({self.note or f'{self.would or 0:.1%} would have been'})"
+        return f"{self.difference} by {ratio_text(self.test.ratio)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two subjects compared: what differs between them besides the figures, and the findings by figure."""
+
+    base: Subject
+    new: Subject
+    differing: Mapping[str, tuple[str, str]]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_worse(self) -> bool:
+        """True if a figure is worse."""
+        return any(finding.difference == "worse" for finding in self.findings)
+
+
+def ratio_text(ratio: Interval) -> str:
+    """Return a change with its interval: `6.0 % (2.1 to 10 %)`; or how many times, where it is far from 1."""
+    if not 0.5 < ratio.estimate < 2:
+        return f"{ratio.estimate:.3g} times ({ratio.least:.3g} to {ratio.most:.3g})"
+    changes = [100 * (end - 1) for end in (ratio.estimate, ratio.least, ratio.most)]
+    return f"{changes[0]:+.1f} % ({changes[1]:+.1f} to {changes[2]:+.1f} %)"
+
+
+# --- the sides --------------------------------------------------------------------------------------------------------
+
+
+def subjects(place: Path) -> list[Subject]:
+    """Return the subjects at a place: those of a result set, of one run, or of `SET/CELL` with all its rounds.
+
+    Raises
+    ------
+    UserMistake
+        If there is none, or they are of another format.
+    """
+    name = ""
+    if (
+        not place.exists() and (place.parent / "scenario.toml").exists()
+    ):  # a repeated cell by its name without the round
+        place, name = place.parent, place.name
+    is_run = (place / "spec.json").exists()
+    cells = load_cells(place)
+    results = place.parent if is_run else place
+    grouped: dict[str, list[Cell]] = {}
+    for cell in cells:
+        grouped.setdefault(_ROUND.sub("", cell.run.cell_id), []).append(cell)
+    if name and name not in grouped:
+        raise UserMistake(f"{place / name}: no such cell; {place} has {listed(sorted(grouped))}")
+    return [_subject(key, results, of) for key, of in grouped.items() if not name or key == name]
+
+
+def _subject(name: str, results: Path, cells: Sequence[Cell]) -> Subject:
+    runs: dict[int, Cell] = {}
+    left_out: list[str] = []
+    for cell in cells:
+        number = found.group(1) if (found := _ROUND.search(cell.run.cell_id)) else "0"
+        if cell.notes:
+            left_out.append(f"{cell.name}: {cell.notes[0]}")
+        elif not cell.validity.stands:
+            left_out.append(f"{cell.name} is {cell.validity.state}: {cell.validity.reason or cell.status.state}")
+        else:
+            runs[int(number)] = cell
+    return Subject(name, results, runs, tuple(left_out))
+
+
+def pairs(base: Path, new: Path) -> list[tuple[Subject, Subject]]:
+    """Return the subjects of two places that are to be compared: of the same name, else one with each other one.
+
+    Raises
+    ------
+    UserMistake
+        One line if nothing can be compared.
+    """
+    bases, news = subjects(base), subjects(new)
+    check_same_world([cell.run for side in (*bases, *news) for cell in side.runs.values()])
+    of_same_set = bases[0].results.resolve() == news[0].results.resolve()
+    by_name = {side.name: side for side in news}
+    shared = [(side, by_name[side.name]) for side in bases if side.name in by_name]
+    if of_same_set:
+        others = [side for side in news if side.name != bases[0].name]
+        if len(bases) > 1 or not others:
+            cells = listed(sorted({side.name for side in (*bases, *news)}))
+            raise UserMistake(
+                f"{base} and {new} are the same runs; compare cells, SET/CELL with SET/CELL (there are {cells})"
+            )
+        found = [(bases[0], other) for other in others]
+    elif shared:
+        found = shared
+    elif len(bases) == 1:
+        found = [(bases[0], side) for side in news]
+    elif len(news) == 1:
+        raise UserMistake(f"{base} has several cells, none of them {news[0].name}; give one of them: {base}/CELL")
+    else:
+        raise UserMistake(f"{base} and {new} have no cell in common; give one of each: {base}/CELL {new}/CELL")
+    for side in {id(one): one for pair in found for one in pair}.values():
+        if not side.runs:
+            raise UserMistake(f"{side.results / side.name} has no run to compare: {side.left_out[0]}")
+    return found
+
+
+# --- the comparison ---------------------------------------------------------------------------------------------------
+
+
+def compare(base: Subject, new: Subject, figures: Sequence[str] = FIGURES) -> Comparison:
+    """Compare two subjects in each figure that all runs have."""
+    paired_rounds = [number for number in base.runs if number and number in new.runs]
+    paired = base.results.resolve() == new.results.resolve() and len(paired_rounds) > 1
+    rounds = (paired_rounds, paired_rounds) if paired else (list(base.runs), list(new.runs))
+    tests: dict[str, Test] = {}
+    least: dict[str, Test] = {}
+    medians: dict[str, tuple[float, float]] = {}
+    notes = [f"left out: {text}" for text in dict.fromkeys((*base.left_out, *new.left_out))]
+    for name in figures:
+        ends = [
+            [_ends(name, side.runs[number]) for number in numbers]
+            for side, numbers in zip((base, new), rounds, strict=True)
+        ]
+        if any(end is None for side in ends for end in side):
+            missing = sum(end is None for side in ends for end in side)
+            if missing < sum(map(len, ends)):
+                notes.append(f"{name} is not compared: {missing} of {sum(map(len, ends))} runs do not have it")
+            continue
+        of = paired_test if paired else rank_test
+        least[name], tests[name] = (
+            of(*([end[which] for end in side if end is not None] for side in ends)) for which in (0, 1)
+        )
+        medians[name] = (median(end[1] for end in ends[0] if end), median(end[1] for end in ends[1] if end))
+    return Comparison(
+        base, new, _differing(base, new), _findings(tests, least, medians), (*notes, *_notes(base, new, paired=paired))
+    )
+
+
+def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
+    """Return the least and the most that a figure of a run can be; None if it has none that can be compared."""
+    gate, summary = gates.parse_figure(name), cell.summary
+    if not gate.is_latency:
+        value = gates.figure_of(name, summary)[0]
+        return (value, value) if value else None
+    measured = summary.measured
+    op = measured and (measured.of_kind(gate.of or "") or measured.ops.get(gate.of or ""))
+    found = believable(op, gate.time or summary.time, gate.figure) if op else None
+    if found is None or found.is_open_ended or not found.most_ns or not found.least_ns:
+        return None
+    return found.bounds_ns
+
+
+def _findings(
+    tests: Mapping[str, Test], least: Mapping[str, Test], medians: Mapping[str, tuple[float, float]]
+) -> tuple[Finding, ...]:
+    upwards = {name: gates.parse_figure(name).figure in _MORE_IS_BETTER for name in tests}
+    words, other = differences(tests, upwards), differences(least, upwards)
+    found = []
+    for name, test in tests.items():
+        word, note = words[name], ""
+        if word != other[name] and "too few runs" not in {word, other[name]}:
+            word, note = "no difference found", "it depends on how late the load generator sent its ops"
+        found.append(
+            Finding(
+                name,
+                *medians[name],
+                test,
+                word,
+                least_runs(len(tests), paired=test.paired),
+                would=effect_found(test.noise, test.runs, len(tests), paired=test.paired),
+                needed=_needed(test, len(tests)),
+                alone=test.p <= ALPHA and word == "no difference found" and not note,
+                note=note,
+            )
+        )
+    return tuple(found)
+
+
+def _needed(test: Test, figures: int) -> int | None:
+    seen = min(test.runs)
+    if seen < 2:
+        return least_runs(figures, paired=test.paired)
+    return runs_needed(test.noise, EFFECT, figures, paired=test.paired, seen=seen)
+
+
+def _notes(base: Subject, new: Subject, *, paired: bool) -> Iterable[str]:
+    if paired:
+        return
+    if base.results.resolve() != new.results.resolve() and max(len(base.runs), len(new.runs)) > 1:
+        yield (
+            "the sides were measured one after the other: a drift of the machine looks like a difference; "
+            "cells of one scenario with --repeat are measured in turns"
+        )
+
+
+def _differing(base: Subject, new: Subject) -> dict[str, tuple[str, str]]:
+    """Return environment, versions, world and scenario entries that differ between the first runs of both sides."""
+    sides = []
+    for side in (base, new):
+        cell = next(iter(side.runs.values()))
+        manifest = cell.manifest.to_json() if cell.manifest is not None else {}
+        flat = flatten(manifest) | {f"scenario.{key}": text for key, text in flatten(dict(cell.spec)).items()}
+        sides.append({key: text for key, text in flat.items() if not _CHANCE.match(key.removeprefix("scenario."))})
+    keys = dict.fromkeys(key for side in sides for key in side)
+    found = {key: (sides[0].get(key, MISSING), sides[1].get(key, MISSING)) for key in keys}
+    return {key: texts for key, texts in found.items() if texts[0] != texts[1]}
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def lines(found: Comparison) -> list[str]:
+    """Return a comparison as lines of text: what differs, the figures, what was not found and what would find it."""
+    said = [f"BASE {found.base.text}", f"NEW  {found.new.text}"]
+    differing = list(found.differing.items())
+    said += [f"differs: {key}: {a} | {b}" for key, (a, b) in differing[:_MOST_LISTED]]
+    if differing[_MOST_LISTED:]:
+        said.append(f"differs: {len(differing) - _MOST_LISTED} more entries (--json has them)")
+    said += list(found.notes)
+    if not found.findings:
+        return [*said, "no figure is known of all runs"]
+    width = max(len(finding.figure) for finding in found.findings)
+    for finding in found.findings:
+        texts = [gates.figure_text(finding.figure, value) for value in (finding.base, finding.new)]
+        said.append(f"{finding.figure:{width}}  {texts[0]} -> {texts[1]}: {finding.answer}")
+    return [*said, *advice(found)]
+
+
+def advice(found: Comparison) -> list[str]:
+    """Return what the correction for several figures did, and how many runs of each side would find EFFECT."""
+    said = []
+    decided = [finding for finding in found.findings if finding.difference != "too few runs"]
+    if len(found.findings) > 1 and decided:
+        lost = [finding.figure for finding in decided if finding.alone]
+        what = f"it took the difference in {listed(lost)} away" if lost else "it took no difference away"
+        said.append(f"corrected for {len(found.findings)} figures at once (Benjamini-Hochberg): {what}")
+    open_ = [finding for finding in found.findings if finding.difference in {"no difference found", "too few runs"}]
+    texts = [
+        f"{one.figure} {one.needed or 'more than 200'} (they differ by {one.test.noise:.1%})"
+        for one in open_
+        if min(one.test.runs) > 1 and one.test.noise
+    ]
+    if texts:
+        said.append(f"runs of each side that find a difference of {EFFECT:.0%}: {', '.join(texts)}")
+    elif open_ and min(open_[0].test.runs) < 2:
+        said.append("how much runs differ by chance is known from two runs of each side on: run with --repeat")
+    return said
+
+
+def to_json(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as plain data; an interval's end that is not known is null."""
+
+    def number(value: float) -> float | None:
+        return value if abs(value) < 1e300 and value == value else None  # noqa: PLR0124 - JSON has no NaN
+
+    return {
+        "base": str(found.base.results / found.base.name),
+        "new": str(found.new.results / found.new.name),
+        "differing": {key: list(texts) for key, texts in found.differing.items()},
+        "notes": [*found.notes, *advice(found)],
+        "figures": {
+            one.figure: {
+                "base": one.base,
+                "new": one.new,
+                "ratio": one.test.ratio.estimate,
+                "least": number(one.test.ratio.least) if one.test.ratio.least else None,
+                "most": number(one.test.ratio.most),
+                "p": one.test.p,
+                "runs": list(one.test.runs),
+                "paired": one.test.paired,
+                "noise": one.test.noise,
+                "difference": one.difference,
+                "would_have_been_found": one.would,
+                "runs_needed": one.needed,
+                "answer": one.answer,
+            }
+            for one in found.findings
+        },
+    }
