@@ -1,0 +1,123 @@
+"""How often a comparison finds a difference that is none, and one that is there; how often a run's margin is right.
+
+The figures of runs are simulated, so that the truth is known: a machine that drifts as a random walk, and noise from
+run to run. What is measured is all that `tsbench compare` does with them. `python tests/benchmarks/bench_compare.py
+[COMPARISONS]` prints counts; it takes a minute for 200.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.results.made import load, measured, op_figures, size
+from tsbench.measure.hist import Histogram, SparseHistogram
+from tsbench.measure.margins import Batches
+from tsbench.report.cells import Asked, Cell
+from tsbench.report.comparison import Subject, compare
+from tsbench.results.rundir import COMPLETE, RunDir, Status
+from tsbench.results.summary import Summary, Validity
+
+MS = 1e6
+PLANTED = 1.05
+RUNS = 100
+PLACE = Path("simulated")
+
+
+def cell(name: str, slowdown: float, level: float, noise: np.ndarray) -> Cell:
+    """Return a run with six figures, each with noise of its own, on a machine slower by `level`; one is slowed down."""
+    slow = level * np.exp(noise)
+    p99 = {"p99": 10 * MS * slow[1] * slowdown}
+    write = op_figures(count=9_000, ok=9_000, points_per_s=1_000 / slow[0], service_ns=p99)
+    query = op_figures(count=9_000, ok=9_000, ops_per_s=100 / slow[2], service_ns={"p99": 30 * MS * slow[3]})
+    summary = Summary(
+        cell=name, loop="closed", validity=Validity("valid"), measured=measured(write, query),
+        load=load(50_000 / slow[4]), size=size(96.5 * float(np.exp(noise[5]))),
+    )  # fmt: skip
+    return Cell(name, RunDir(PLACE / name), summary, None, {}, Asked(), Status(state=COMPLETE), ())
+
+
+def sides(
+    rng: np.random.Generator, rounds: int, noise: float, drift: float, slowdown: float
+) -> tuple[Subject, Subject]:
+    """Return both sides of a scenario that ran in shuffled rounds; the machine's level is a random walk."""
+    level = 0.0
+    runs: tuple[dict[int, Cell], dict[int, Cell]] = ({}, {})
+    for number in range(1, rounds + 1):
+        for side in rng.permutation(2):
+            level += rng.normal(0, drift / np.sqrt(2))
+            name = f"{'ab'[side]}-round={number}"
+            runs[side][number] = cell(name, slowdown if side else 1.0, float(np.exp(level)), rng.normal(0, noise, 6))
+    return Subject("a", PLACE, runs[0], ()), Subject("b", PLACE, runs[1], ())
+
+
+def false_alarms(rng: np.random.Generator, comparisons: int, noise: float, drift: float) -> int:
+    """Return in how many comparisons of equal sides a figure was called better or worse."""
+    found = 0
+    for _ in range(comparisons):
+        words = {one.difference for one in compare(*sides(rng, 8, noise, drift, 1.0)).findings}
+        found += bool(words & {"better", "worse"})
+    return found
+
+
+def planted(rng: np.random.Generator, comparisons: int, noise: float, drift: float) -> tuple[int, list[int]]:
+    """Return how often a slowdown of 5 % was found in p99 with the number of rounds that a first one recommended."""
+    found, rounds = 0, []
+    for _ in range(comparisons):
+        first = compare(*sides(rng, 8, noise, drift, PLANTED))
+        needed = next(one.needed for one in first.findings if one.figure == "write:p99") or 200
+        again = compare(*sides(rng, needed, noise, drift, PLANTED))
+        found += next(one.difference for one in again.findings if one.figure == "write:p99") == "worse"
+        rounds.append(needed)
+    return found, rounds
+
+
+def run_of(rng: np.random.Generator, seconds: int, ops: int, memory: float) -> tuple[Batches, Histogram]:
+    """Return a run whose level wanders from second to second; `memory` is the share that stays."""
+    batches, whole, level = Batches(seconds), Histogram(), 0.0
+    for second in range(seconds):
+        level = memory * level + rng.normal(0, 0.3 * np.sqrt(1 - memory**2))
+        part = SparseHistogram.recorded((5 * MS * np.exp(level + rng.normal(0, 0.4, ops))).astype(np.int64))
+        batches.see("service", second, part)
+        part.add_to(whole)
+    return batches, whole
+
+
+def covered(rng: np.random.Generator, runs: int, seconds: int, memory: float) -> int:
+    """Return how many margins of p99 have the p99 of a run ten times as long in them."""
+    found = 0
+    for _ in range(runs):
+        batches, whole = run_of(rng, seconds, 200, memory)
+        longer = run_of(rng, 10 * seconds, 200, memory)[1].percentile_ns(99)
+        least, most = batches.margins("service", whole, {"p99": 99.0}).get("p99", (0.0, 0.0))
+        found += least <= longer <= most
+    return found
+
+
+def main() -> None:
+    """Print all counts."""
+    comparisons = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    started = time.monotonic()
+    rng = np.random.default_rng(22)
+    for noise, drift in ((0.02, 0.02), (0.05, 0.05), (0.03, 0.10)):
+        found = false_alarms(rng, comparisons, noise, drift)
+        print(
+            f"equal sides, noise {noise:.0%}, drift {drift:.0%}: {found} of {comparisons} with a figure better or worse"
+        )
+    for noise in (0.02, 0.03, 0.05):
+        found, rounds = planted(rng, comparisons // 4, noise, noise)
+        usual = f"{np.median(rounds):.0f} rounds ({min(rounds)}-{max(rounds)})"
+        print(f"5 % slower, noise and drift {noise:.0%}: {found} of {comparisons // 4} found with {usual}")
+    for seconds, memory in ((60, 0.0), (60, 0.5), (60, 0.7), (200, 0.7)):
+        found = covered(rng, RUNS, seconds, memory)
+        print(f"margin of p99 in {seconds} s, memory {memory}: {found} of {RUNS} have that of a run ten times as long")
+    print(f"{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
