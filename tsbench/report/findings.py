@@ -1,0 +1,217 @@
+"""Findings: which sides are better in which figures and by how much, by the literal table RULES.
+
+Figures of one run each count as different from the factor of their rule on, since nobody knows how much starts differ;
+figures of enough repeats by a test, corrected for the number of comparisons.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tsbench.measure.statistics import Interval, Test, differences, least_runs, paired_test, rank_test
+from tsbench.units import format_count, format_duration, format_duration_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tsbench.report.sides import Side
+
+
+MOST_NAMES = 4
+"""Most names in a list; the others are counted."""
+_GENERATOR = "load generator"
+
+
+def three_digits(number: float) -> str:
+    """Return a number with three significant digits, and thousands separated."""
+    return f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 else 3}f}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return parts with commas between them, and the last with `and`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+
+
+def names_of(names: Iterable[str]) -> str:
+    """Return names in a list; of many the first ones and the number of the others."""
+    found = sorted(names) if isinstance(names, set) else list(names)
+    if len(found) <= MOST_NAMES:
+        return joined(found)
+    return f"{', '.join(found[:MOST_NAMES])} and {len(found) - MOST_NAMES} others"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The words for a figure: its `name`, and who is better of `two` sides and of `many`.
+
+    `apart` is the factor from which on single runs count as different. Rates (`is_rate`, more is better) are compared only
+    where the database was the limit. A rule serves where no earlier one of the same `about` does.
+    """
+
+    about: str
+    key: str
+    name: str
+    two: str
+    many: str
+    apart: float
+    before: str = ""
+    after: str = ""
+    form: Callable[[float], str] = three_digits
+    is_rate: bool = False
+
+    def text(self, found: Interval) -> str:
+        """Return a figure without the words around it."""
+        if self.form is format_duration and found.least < found.most:
+            return format_duration_range(found.least, found.most)
+        return self.form(found.estimate)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+_WRITES, _ANSWERS = ("writes faster", "writes fastest"), ("answers faster", "answers fastest")
+_SMALL, _STEADY, _CHEAP = ("smaller", "smallest"), ("steadier", "steadiest"), ("cheaper in CPU", "cheapest in CPU")
+SPEED: tuple[Rule, ...] = (
+    Rule("write", "write_points_per_s", "write rate", *_WRITES, 1.2, "", " points/s", format_count, is_rate=True),
+    Rule("write", "write_p99_ns", "write p99", *_WRITES, 1.5, "write p99 ", "", format_duration),
+    Rule("write", "write_p50_ns", "write p50", *_WRITES, 1.2, "write p50 ", "", format_duration),
+    Rule("query", "query_p99_ns", "query p99", *_ANSWERS, 1.5, "query p99 ", "", format_duration),
+    Rule("query", "query_p50_ns", "query p50", *_ANSWERS, 1.2, "query p50 ", "", format_duration),
+)
+ECONOMY: tuple[Rule, ...] = (
+    Rule("size", "bytes_per_point", "size", *_SMALL, 1.02, "", " bytes per point"),
+    Rule("steady", "write_variation", "variation", *_STEADY, 1.5, "write rate varies by ", "", _share),
+    Rule("cpu", "cpu_s_per_million", "CPU", *_CHEAP, 1.2, "", " CPU seconds per million points"),
+    Rule("cpu", "cpu_s_per_thousand", "CPU", *_CHEAP, 1.2, "", " CPU seconds per thousand ops"),
+)
+RULES = SPEED + ECONOMY
+"""All figures that the answer speaks of, in the order in which it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The sides that lead in a figure, between which no difference was found, and the others, each from the best on.
+
+    `ahead` has by how much the leaders are better than each of the others, by its name.
+    """
+
+    rule: Rule
+    leaders: tuple[Side, ...]
+    others: tuple[Side, ...]
+    ahead: Mapping[str, Interval]
+    by_test: bool
+
+
+def compare(sides: Sequence[Side], loop: str, unshown: list[str]) -> list[Finding]:
+    """Return the findings of all rules between sides at one load; missing comparisons are appended to `unshown`."""
+    chosen: list[tuple[Rule, list[Side]]] = []
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    limited: set[str] = set()
+    for _, rules in groupby(RULES, key=lambda rule: rule.about):
+        rule = next((rule for rule in rules if _serves(rule, sides, loop)), None)
+        if rule is None:
+            continue
+        has = [side for side in sides if rule.key in side.figures and _is_fair(rule, side, sides, loop)]
+        none = tuple(side.name for side in sides if rule.key not in side.figures)
+        if none:
+            lacking.setdefault(none, []).append(rule.name)
+        limited |= {side.name for side in sides if side.is_generators and loop == "closed"} if rule in SPEED else set()
+        if len(has) > 1:
+            chosen.append((rule, has))
+    limits = "was its limit" if len(limited) == 1 else "was the limit of each"
+    unshown += [
+        f"how much {names_of(limited)} can take, for the {_GENERATOR} {limits} (more processes or machines)"
+    ] * (len(limited) > 0)
+    unshown += [f"{joined(metrics)} of {names_of(names)}, not measured" for names, metrics in lacking.items()]
+    return _found(chosen)
+
+
+def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
+    """Return True if a side has the figure and, of a rate, if the database (or the generator) was everybody's limit."""
+    has = [side for side in sides if rule.key in side.figures]
+    if not has or not rule.is_rate:
+        return bool(has)
+    limits = {side.limited_by for side in has if not side.is_generators}
+    return loop == "closed" and limits <= {"database"}
+
+
+def _is_fair(rule: Rule, side: Side, sides: Sequence[Side], loop: str) -> bool:
+    """Return False for speeds of a side whose load was the generator's, but for a rate that is the best even so."""
+    if not side.is_generators or loop != "closed" or rule in ECONOMY:
+        return True
+    others = [median(rule, other) for other in sides if other is not side and rule.key in other.figures]
+    return rule.is_rate and all(median(rule, side) > other for other in others)
+
+
+def median(rule: Rule, side: Side) -> float:
+    """Return a side's figure: of several runs their median."""
+    return statistics.median(found.estimate for found in side.figures[rule.key])
+
+
+def middle(rule: Rule, side: Side) -> Interval:
+    """Return a side's figure: of one run with the times between which it lies, of several their median."""
+    found = side.figures[rule.key]
+    value = median(rule, side)
+    return found[0] if len(found) == 1 else Interval(value, value, value)
+
+
+def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
+    """Return the findings of all rules: the tests of all of them are corrected for their number together."""
+    ordered = [
+        (rule, sorted(has, key=lambda s: (-median(rule, s) if rule.is_rate else median(rule, s), s.name)))
+        for rule, has in chosen
+    ]
+    tests = {
+        f"{rule.key} {number}": _test(rule, has[0], other)
+        for rule, has in ordered
+        for number, other in enumerate(has[1:])
+        if min(has[0].runs, other.runs) >= least_runs(paired=_paired(has[0], other))
+    }
+    verdicts = differences(tests, dict.fromkeys(tests, True))
+    found = []
+    for rule, (best, *rest) in ordered:
+        leaders: list[Side] = [best]
+        others: list[Side] = []
+        ahead: dict[str, Interval] = {}
+        tested = [tests.get(f"{rule.key} {number}") for number in range(len(rest))]
+        for number, (side, test) in enumerate(zip(rest, tested, strict=True)):
+            is_worse = (
+                verdicts[f"{rule.key} {number}"] == "better" if test is not None else _apart(rule, best, side)
+            ) or bool(others)  # whoever is behind one that is behind
+            (others if is_worse else leaders).append(side)
+        for side in others:
+            test = tests.get(f"{rule.key} {rest.index(side)}")
+            factor = _factor(rule, leaders[-1], side)
+            alone = test is not None and len(leaders) == 1
+            ahead[side.name] = test.ratio if test and alone else Interval(factor, factor, factor)
+        found.append(Finding(rule, tuple(leaders), tuple(others), ahead, any(test is not None for test in tested)))
+    return found
+
+
+def _paired(one: Side, other: Side) -> bool:
+    return one.rounds == other.rounds
+
+
+def _test(rule: Rule, best: Side, other: Side) -> Test:
+    """Return the test of how much better one side is than another, as a factor above 1."""
+    better, worse = ([f.estimate for f in side.figures[rule.key]] for side in (best, other))
+    base, new = (worse, better) if rule.is_rate else (better, worse)
+    return paired_test(base, new) if _paired(best, other) else rank_test(base, new)
+
+
+def _factor(rule: Rule, best: Side, other: Side) -> float:
+    one, two = median(rule, best), median(rule, other)
+    high, low = (one, two) if rule.is_rate else (two, one)
+    return high / low if low else float("inf")
+
+
+def _apart(rule: Rule, best: Side, other: Side) -> bool:
+    """Return True if few runs of two sides differ by the rule's factor, and their ranges do not overlap."""
+    one, two = (best, other) if not rule.is_rate else (other, best)
+    highest = max(found.most for found in one.figures[rule.key])
+    lowest = min(found.least for found in two.figures[rule.key])
+    return _factor(rule, best, other) >= rule.apart and highest < lowest

@@ -1,0 +1,182 @@
+"""Sides: what a result set compares, each with its runs: repeats are one side, and so are the loads of a ramp."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tsbench.errors import UserMistake
+from tsbench.measure.statistics import Interval
+from tsbench.report.metrics import COMPARED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.report.cells import Cell
+    from tsbench.results.summary import Validity
+
+ROUND = "round"
+"""Label of a run with the number of its round."""
+_BARE = {"target", "case"}
+_FIGURES = (
+    *("write_points_per_s", "write_p99_ns", "write_p50_ns", "query_ops_per_s", "query_p99_ns", "query_p50_ns"),
+    *("load_points_per_s", "bytes_per_point"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison at one load: figures by name with units, one per run, whose rounds are `rounds`.
+
+    `at` is the value of the numeric axis, None without one. `reason` says why its runs are `invalid` or `inconclusive`;
+    they are compared nevertheless if they `stand`. `failed` has the gates that failed, with what was measured.
+    """
+
+    name: str
+    at: float | None = None
+    figures: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
+    validity: str = "valid"
+    reason: str = ""
+    stands: bool = True
+    limited_by: str = "database"
+    failed: Mapping[str, str] = field(default_factory=dict)
+    gated: bool = False
+    rounds: tuple[str, ...] = ("",)
+    cells: tuple[Cell, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """True if its figures are valid and no gate failed."""
+        return self.validity == "valid" and not self.failed
+
+    @property
+    def is_generators(self) -> bool:
+        """True if the load generator was the limit, so that the load was its own."""
+        return self.stands and self.validity != "valid"
+
+    @property
+    def runs(self) -> int:
+        """Number of its runs."""
+        return max((len(found) for found in self.figures.values()), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The sides of a result set in its order, and the key of the numeric axis over which they are compared, or ""."""
+
+    loop: str
+    axis: str
+    sides: tuple[Side, ...]
+
+    @property
+    def repeats(self) -> int:
+        """The largest number of runs of a side."""
+        return max((side.runs for side in self.sides), default=0)
+
+
+def sides_of(cells: Sequence[Cell]) -> Sides:
+    """Return the sides of a result set: runs that differ only in their round are one."""
+    labels = [{k: v for k, v in cell.summary.labels.items() if k != ROUND} for cell in cells]
+    axis = _axis(labels)
+    grouped: dict[tuple[str, float | None], list[Cell]] = {}
+    for cell, of in zip(cells, labels, strict=True):
+        at = float(of[axis]) if axis else None
+        grouped.setdefault((_name({k: v for k, v in of.items() if k != axis}), at), []).append(cell)
+    rounds = [[cell.summary.labels.get(ROUND, "") for cell in of] for of in grouped.values()]
+    if not all(name for name, _ in grouped) or any(len(set(of)) < len(of) for of in rounds):
+        axis, grouped = "", {(cell.name, None): [cell] for cell in cells}  # labels do not tell the runs apart
+    loops = {cell.summary.loop for cell in cells if cell.summary.loop}
+    loop = loops.pop() if len(loops) == 1 else "open"  # of both, only times are compared
+    return Sides(str(loop), axis, tuple(_side(name, at, of) for (name, at), of in grouped.items()))
+
+
+def _axis(labels: Sequence[Mapping[str, str]]) -> str:
+    """Return the key whose values are numbers in every run, and the most different ones; "" without one."""
+    found = {}
+    for key in dict.fromkeys(key for of in labels for key in of):
+        values = {_number(of.get(key, "")) for of in labels}
+        if len(values) > 1 and all(map(math.isfinite, values)):
+            found[key] = len(values)
+    return max(found, key=lambda key: found[key], default="")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _name(labels: Mapping[str, str]) -> str:
+    return "-".join(v if k in _BARE else f"{k.rpartition('.')[2]}={v}" for k, v in labels.items())
+
+
+def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
+    """Return the side of some repeats; those that do not stand are left out, if others do."""
+    standing = [cell for cell in cells if cell.validity.stands]
+    worst = _worst([cell.validity for cell in standing or cells])
+    kept = standing or list(cells)
+    gates = [gate for cell in kept for gate in cell.summary.gates]
+    per_run = [_figures(cell) for cell in kept]
+    shared = [key for key in per_run[0] if all(key in of for of in per_run)]
+    limits = Counter(cell.limited_by for cell in kept)
+    return Side(
+        name or kept[0].summary.target,
+        at,
+        {key: tuple(of[key] for of in per_run) for key in shared},
+        worst.state,
+        worst.reason,
+        worst.stands,
+        min(limits, key=lambda limit: (-limits[limit], limit)),
+        {gate.gate: gate.text for gate in gates if gate.state == "fail"},
+        any(not gate.built_in and gate.state != "not judged" for gate in gates),
+        tuple(cell.summary.labels.get(ROUND, "") for cell in kept),
+        tuple(cells),
+    )
+
+
+def _worst(found: Sequence[Validity]) -> Validity:
+    order = ("valid", "inconclusive", "invalid")
+    return max(found, key=lambda validity: (not validity.stands, order.index(validity.state)))
+
+
+def _figures(cell: Cell) -> dict[str, Interval]:
+    """Return a run's figures; a time that lies between two has both as its interval."""
+    found: dict[str, Interval] = {}
+    for key in _FIGURES:
+        metric = COMPARED[key]
+        if metric.percentile:
+            if (time := metric.latency(cell)) is not None and not time.is_open_ended:
+                found[key] = Interval(time.most_ns, time.bounds_ns[0], time.most_ns)
+        elif value := metric.value(cell):
+            found[key] = Interval(value, value, value)
+    if (steady := cell.summary.steadiness.get("write")) is not None and steady.variation:
+        found["write_variation"] = Interval(steady.variation, steady.variation, steady.variation)
+    return found | _cpu(cell)
+
+
+def _cpu(cell: Cell) -> dict[str, Interval]:
+    """Return the CPU time of the server's processes by the work that they did; none where they were not seen."""
+    from tsbench.report import frames  # noqa: PLC0415 - the sides of other figures need no pandas
+
+    measured = cell.summary.measured
+    if measured is None:
+        return {}
+    try:
+        used = frames.usage_of(cell, frames.host_of(cell), frames.server_of(cell))
+    except UserMistake:  # the page has the note that the file is damaged
+        return {}
+    of_server = used[used["who"] == "server"]["cpu_percent"]
+    if of_server.empty:
+        return {}
+    cpu_s = float(of_server.iloc[0]) / 100 * float(measured.duration_s)
+    points = measured.write.points if measured.write else 0
+    ended = sum(op.ended for op in (measured.write, measured.query) if op)
+    found = {"server_cores": cpu_s / float(measured.duration_s)}
+    if points and not measured.query:
+        found["cpu_s_per_million"] = cpu_s / points * 1e6
+    elif ended:
+        found["cpu_s_per_thousand"] = cpu_s / ended * 1e3
+    return {key: Interval(value, value, value) for key, value in found.items() if value}
