@@ -1,6 +1,6 @@
 """Synthetic result sets: the exact form that `run/lifecycle.py` writes, with plausible figures, for tests.
 
-`python -m tests.report.synthetic DIRECTORY [CELLS]` writes one to look at.
+`python -m tests.report.synthetic DIRECTORY [ramp | rounds]` writes one to look at.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class Shape:
     doubted: str = "limit"  # the check that says why a run is not valid
     delayed: float = 0.0  # share of each response time that is the client's
     settings: tuple[tuple[str, str], ...] = (("shared_buffers", "1GB"), ("fsync", "on"))
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 def make_run(results: Path, shape: Shape) -> RunDir:
@@ -125,6 +126,47 @@ def twelve(seconds: int = 20) -> list[Shape]:
     shapes[11] = Shape(**{**shapes[11].__dict__, "state": "interrupted"})
     shapes[1] = Shape(**{**shapes[1].__dict__, "stall_at": seconds // 2})
     return shapes
+
+
+def ramp(seconds: int = 20) -> list[Shape]:
+    """Make a ramp of three targets and four rates with a gate that two of them break, one of them late."""
+    shapes = []
+    for number, target in enumerate(("alpha-wide", "beta-narrow", "gamma-columns")):
+        for step, rate in enumerate((500, 1000, 2000, 4000)):
+            typical_ms = (1.5 + number) * (1 + 0.4 * step**2) * (8 if step > 3 - number else 1)
+            p99_ms = 6 * typical_ms
+            state = "pass" if p99_ms < 50 else "fail"
+            gate = GateResult("write:p99<50ms", p99_ms * 1e6, state, f"{p99_ms:.1f} ms")  # type: ignore[arg-type]
+            shapes.append(
+                Shape(
+                    cell=f"{target}-rate={rate}",
+                    seed=10 * number + step,
+                    typical_ms=typical_ms,
+                    rate=rate // 20,
+                    seconds=seconds,
+                    gates=(ALIVE, gate),
+                    labels=(("target", target), ("drive.rate", str(rate))),
+                    limited_by="nothing" if state == "pass" else "database",
+                )
+            )
+    return shapes
+
+
+def rounds(seconds: int = 20) -> list[Shape]:
+    """Make eight rounds of two targets, one of which is a third slower."""
+    return [
+        Shape(
+            cell=f"{target}-round={number}",
+            seed=10 * number + place,
+            loop="closed",
+            typical_ms=(2 + place) * (1 + 0.03 * (number % 4)),
+            rate=round(120 / (1 + place / 3)) + number % 3,
+            seconds=seconds,
+            labels=(("target", target), ("round", str(number))),
+        )
+        for number in range(1, 9)
+        for place, target in enumerate(("alpha-wide", "beta-narrow"))
+    ]
 
 
 def _load(run: RunDir, shape: Shape) -> dict[tuple[str, str], Histogram]:
@@ -219,7 +261,7 @@ def summary_of(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> Su
         question=QUESTION,
         target=target,
         schema=schema,
-        labels={"target.schema": schema},
+        labels=dict(shape.labels) or {"target.schema": schema},
         loop="open" if shape.loop == "open" else "closed",
         users=10,
         processes=shape.processes,
@@ -335,5 +377,5 @@ def _answers(shape: Shape) -> Answers:
 
 
 if __name__ == "__main__":
-    wanted = int(sys.argv[2]) if len(sys.argv) > 2 else 12
-    make_results(Path(sys.argv[1]), twelve(60)[:wanted])
+    kind = {"ramp": ramp, "rounds": rounds}.get(sys.argv[2] if len(sys.argv) > 2 else "", twelve)
+    make_results(Path(sys.argv[1]), kind(60))

@@ -119,13 +119,12 @@ def test_cases_stand_in_scenario_order_and_each_measure_has_a_panel(study: Path)
         "Writes",
         "last-value",
         "select-6h",
-        "Write rate, points/s",
         "CPU, cores",
         "Memory (RSS), bytes",
     ]
     for place, panel in enumerate(found.values()):
         labels = [text.get_text() for text in panel.get_yticklabels()]
-        assert labels == (["single-100", "single-10", "batch-25"] if place % 3 == 0 else [])
+        assert labels == (["single-100", "single-10", "batch-25"] if place in {0, 3} else [])
         bottom, top = panel.get_ylim()
         assert bottom > top, "the first on top"
 
@@ -152,9 +151,8 @@ def test_times_are_the_summarys_median_average_and_p99_of_the_op_of_each_case(st
     assert found["Writes"].get_xlabel() == "service time, lower is better"
 
 
-def test_rates_cpu_and_memory_have_the_units_of_their_titles(study: Path) -> None:
+def test_cpu_and_memory_have_the_units_of_their_titles(study: Path) -> None:
     found, cells = panels(by_case(study)), load_cells(study)
-    assert widths(found["Write rate, points/s"]) == [write_of(cell).points_per_s for cell in cells]
     usage = frames.usage(study).set_index(["who", "cell"])
     order = [(who, cell.name) for who in ("server", "client") for cell in cells]
     assert widths(found["CPU, cores"]) == pytest.approx(list(usage["cpu_percent"].loc[order] / 100))
@@ -191,7 +189,7 @@ def test_without_samples_there_are_no_panels_of_cpu_and_memory_and_a_line_says_w
         if path.stem in {"host", "server"}:
             path.unlink()
     figure = by_case(own_study)
-    assert list(panels(figure)) == ["Writes", "last-value", "select-6h", "Write rate, points/s"]
+    assert list(panels(figure)) == ["Writes", "last-value", "select-6h"]
     assert "no run has samples of its measured window" in note(figure)
     page = write_report(own_study).read_text(encoding="utf-8")
     assert "no run has samples of its measured window" in page
@@ -274,7 +272,7 @@ def test_an_axis_of_no_bytes_at_all_has_no_fractions_of_a_byte() -> None:
 def test_the_page_shows_the_figure_as_text_once(own_study: Path) -> None:
     page = write_report(own_study).read_text(encoding="utf-8")
     assert page.count("CPU, cores</text>") == 1
-    assert page.count('aria-label="Times per op, points/s, CPU and memory of every run, side by side"') == 1
+    assert page.count('aria-label="Times per op, CPU and memory of every run, side by side"') == 1
     assert style.embed(by_case(own_study), name="all-cases", alt="x").startswith("<svg")
 
 

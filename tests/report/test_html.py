@@ -145,8 +145,8 @@ def test_what_comes_from_outside_is_escaped(tmp_path: Path):
 def test_one_run_alone_has_a_page_without_comparison_and_the_same_one_again(single: Path):
     text = write_report(single).read_text(encoding="utf-8")
     assert write_report(single).read_text(encoding="utf-8") == text
-    assert "Comparison" not in text
-    assert "1 run, closed loop, 10 users." in text
+    assert "More comparisons" not in text
+    assert "1 run, closed loop, 10 users ·" in text
     assert "<strong>service times</strong>" in text
     assert "response time</th>" not in text
 
@@ -192,28 +192,61 @@ def test_a_run_that_reached_no_part_of_a_summary_is_shown(tmp_path: Path):
     assert "None" not in re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)
 
 
-@pytest.mark.chromium
-def test_at_1200_pixels_the_summary_fits_and_usual_names_are_not_broken(tmp_path: Path):
-    if browser.program() is None:
-        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
-    small = Shape(seconds=2, warmup=0, rate=1500, ops=(("write", "write"), ("single-groupby-1-1-1", "query")))
-    broken = GateResult("write:p99<1ms", 6e6, "fail", "6.00 ms (response time of 20 ops, open loop)")
+LONG = "other processes used 1.8 of 2 cores " * 20 + "x" * 300
+"""A reason of the longest kind, with a word that no line can hold."""
+OUTSIDE = """(width => [...document.querySelectorAll('body *')].filter(
+  e => e.getBoundingClientRect().right > width + 1 && e.checkVisibility() && !e.closest('.scroll, .plot, svg')
+).map(e => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 40)))"""
+"""A JavaScript function that returns what reaches beyond a width, but for what scrolls by itself."""
+
+SCROLLING = """[...document.querySelectorAll('.scroll:has(> .sides)')]
+  .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth)"""
+
+
+@pytest.fixture(scope="module")
+def longest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with the longest names and reasons."""
+    small = Shape(seconds=2, warmup=0, rate=150, ops=(("write", "write"), ("single-groupby-1-1-1", "query")))
+    broken = GateResult("write:p99<1ms", 6e6, "fail", f"6.00 ms ({LONG})")
     shapes = [
         replace(small, cell="timescale-hypertable-load.batch=10000-users=100"),
-        replace(small, cell="postgres-btree-users-1000", gates=(broken,)),
-        replace(small, cell="sqlite-clustered-users-10", validity="inconclusive", limited_by="load generator",
-                reason="x", gates=(broken,)),
+        replace(small, cell="postgres-btree-users-1000", gates=(broken,), settings=((LONG, LONG),)),
+        replace(small, cell="s" * 150, validity="inconclusive", limited_by="load generator", reason=LONG,
+                gates=(broken,)),
+        replace(small, cell="sqlite-wal", validity="invalid", reason=LONG, wrong=1, state="failed", error=LONG),
     ]  # fmt: skip
-    page = write_report(make_results(tmp_path / "r", shapes))
+    return write_report(make_results(tmp_path_factory.mktemp("longest") / "r", shapes))
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize("width", [1_300, 390])
+def test_nothing_is_wider_than_the_page_folded_or_not(longest: Path, tmp_path: Path, width: int):
+    if browser.program() is None:
+        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
     chromium = browser.Browser(tmp_path / "profile")
     try:
-        chromium.go(f"file://{page}")
-        chromium.resize(1_200, 900)
-        scrolling = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
-        assert chromium.ask(scrolling) == 0
-        lines = chromium.ask("[...document.querySelectorAll('#summary tbody a')].map(e => e.getClientRects().length)")
-        assert lines[1:] == [1, 1]
-        assert chromium.ask("document.documentElement.scrollWidth") <= 1_200
+        chromium.go(f"file://{longest}")
+        chromium.resize(width, 900)
+        for _ in ("folded", "open"):
+            assert chromium.ask(f"{OUTSIDE}({width})") == []
+            assert chromium.ask("document.documentElement.scrollWidth") <= width
+            assert chromium.ask(f"{SCROLLING}.length") == 0, "the head's table is read without scrolling"
+            chromium.ask("document.querySelectorAll('details').forEach(one => { one.name = ''; one.open = true })")
+        assert not chromium.errors
+    finally:
+        chromium.close()
+
+
+@pytest.mark.chromium
+def test_a_link_of_the_head_opens_the_run_that_it_leads_to(longest: Path, tmp_path: Path):
+    if browser.program() is None:
+        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
+    chromium = browser.Browser(tmp_path / "profile")
+    try:
+        chromium.go(f"file://{longest}")
+        assert chromium.ask("[...document.querySelectorAll('#runs details')].filter(one => one.open).length") == 0
+        chromium.click("document.querySelectorAll('#summary .sides a')[1]")
+        chromium.until("document.querySelector('#run-2').closest('details').open", "the run to unfold")
     finally:
         chromium.close()
 

@@ -85,10 +85,10 @@ def _verb(finding: Finding) -> str:
 def _evidence(finding: Finding) -> str:
     """Return the leaders' figures, those of the next and the last of the others, and the factors."""
     rule, by_test = finding.rule, finding.by_test
-    shown = _range([middle(rule, side) for side in finding.leaders], rule)
+    shown = _range([middle(rule.key, side) for side in finding.leaders], rule)
     least = "at least " if rule.is_rate and any(side.is_generators for side in finding.leaders) else ""
     ends = finding.others[:: max(1, len(finding.others) - 1)]
-    against = [f"{rule.text(middle(rule, s))} of {s.name}, {_times(finding.ahead[s.name], by_test)}" for s in ends]
+    against = [f"{rule.text(middle(rule.key, s))} of {s.name}, {_times(finding.ahead[s.name], by_test)}" for s in ends]
     return f"{least}{rule.before}{shown}{rule.after} against {', to '.join(against)}"
 
 
@@ -119,7 +119,7 @@ def _with_ties(text: str, ties: Sequence[Finding]) -> str:
 
 def _both(finding: Finding) -> str:
     """Return the figures of sides between which no difference was found: of more than two the range."""
-    return f"{_range([middle(finding.rule, side) for side in finding.leaders], finding.rule)}{finding.rule.after}"
+    return f"{_range([middle(finding.rule.key, side) for side in finding.leaders], finding.rule)}{finding.rule.after}"
 
 
 def _tie(findings: Sequence[Finding], sides: Sequence[Side]) -> str:
@@ -133,7 +133,7 @@ def _tie(findings: Sequence[Finding], sides: Sequence[Side]) -> str:
 
 def _alone(side: Side, loop: str) -> str:
     """Return the figures of the only side that counts."""
-    found = {r.key: (r, f"{r.text(middle(r, side))}{r.after}") for r in RULES if r.key in side.figures}
+    found = {r.key: (r, f"{r.text(middle(r.key, side))}{r.after}") for r in RULES if r.key in side.figures}
     said = []
     if rate := found.get("write_points_per_s"):
         said.append(f"writes {'at least ' if side.is_generators and loop == 'closed' else ''}{rate[1]}")
@@ -162,7 +162,7 @@ def _gates_of_all(sides: Sequence[Side]) -> str:
 
 def _gates_of_some(sides: Sequence[Side]) -> str:
     failed = [f"{side.name} failed {_failures(side)}" for side in sides if side.failed]
-    passed = [side.name for side in sides if not side.failed]
+    passed = [side.name for side in sides if side.passed and side.gated]
     return f"{joined(failed)}; {names_of(passed)} passed" if failed and passed else joined(failed)
 
 
@@ -189,7 +189,8 @@ def _held(sides: Sequence[Side]) -> dict[str, list[float]]:
     return held
 
 
-def _at(axis: str, at: float, *, bare: bool = False) -> str:
+def at_load(axis: str, at: float, *, bare: bool = False) -> str:
+    """Return a load of a ramp in words: `a rate of 500`, `20 users`, or the number alone if `bare`."""
     number = f"{at:,.12g}"
     if bare:
         return number
@@ -203,7 +204,7 @@ def _place(at: float | None, here: Sequence[Side], counted: Sequence[Side], foun
     holds = all(not side.failed for side in here) and len(here) == len(names)
     gated = any(side.failed or side.gated for side in counted)
     which = ", the highest that all hold," if holds and gated and len(names) > 1 else ","
-    return f"At {_at(found.axis, at)}{which} "
+    return f"At {at_load(found.axis, at)}{which} "
 
 
 def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> str:
@@ -220,13 +221,13 @@ def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> str:
         if first is None:
             unbroken.setdefault(top or 0.0, []).append(name)
             continue
-        where = _at(found.axis, first.at or 0.0, bare=top is not None)
-        until = f"holds {_at(found.axis, top)} and breaks at {where}" if top is not None else f"breaks at {where}"
+        where = at_load(found.axis, first.at or 0.0, bare=top is not None)
+        until = f"holds {at_load(found.axis, top)} and breaks at {where}" if top is not None else f"breaks at {where}"
         broke.append((top or 0.0, name, f"{name} {until} ({_named(first)})"))
     said = [text for _, _, text in sorted(broke)]
     for top, names in sorted(unbroken.items()):
         verb = "holds" if len(names) == 1 else "hold"
-        load = _at(found.axis, top, bare=bool(said))
+        load = at_load(found.axis, top, bare=bool(said))
         said.append(f"{names_of(names)} {verb} {load}, the highest that was tried{' with it' if top < highest else ''}")
     if names := [name for _, of in sorted(unbroken.items()) for name in of]:
         verb = "breaks" if len(names) == 1 else "break"
@@ -240,7 +241,7 @@ def _named(side: Side) -> str:
 
 
 def _where(side: Side, found: Sides) -> str:
-    return side.name if side.at is None else f"{side.name} at {_at(found.axis, side.at)}"
+    return side.name if side.at is None else f"{side.name} at {at_load(found.axis, side.at)}"
 
 
 def _why(side: Side) -> str:

@@ -1,4 +1,4 @@
-"""Small multiples over the cases of a scenario, as in study F: times, points/s, CPU and memory, case by case."""
+"""Small multiples over the cases of a scenario, as in study F: times, CPU and memory, case by case."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tsbench.report import compare, frames, style
-from tsbench.report.metrics import COMPARED, believable, time_label
-from tsbench.report.plots import BLUE, GREEN, GREY, MOST_OPS, ORANGE, PINK
+from tsbench.report.metrics import believable, time_label
+from tsbench.report.plots import BLUE, GREY, MOST_OPS, ORANGE, PINK
 from tsbench.report.style import INK, styled
 from tsbench.units import format_count, format_size
 
@@ -41,7 +41,7 @@ _WIDEST = 34
 
 @styled
 def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
-    """Plot times of every op, points/s, CPU and memory, a panel for each and a row per run; None without data.
+    """Plot times of every op, CPU and memory, a panel for each and a row per run; None without data.
 
     All figures are of the measured window. Times (ns, logarithmic) are median, average and 99th percentile, in one
     panel for all writes (queries) if no run has two such ops, else in a panel per op. CPU (cores) and memory (bytes)
@@ -57,9 +57,6 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
     ops, left_out = _op_panels(cells)
     watched = [who for who in WHO if (usage["who"] == who).any()]
     drawn: list[Callable[[Axes], None]] = [partial(_times, cells=cells, title=title, ops=of) for title, of in ops]
-    rate = COMPARED["write_points_per_s"]
-    if any(rate.value(cell) is not None for cell in cells):
-        drawn.append(partial(compare.metric_bars, cells=cells, metric=rate, colour=GREEN))
     if watched:
         drawn += [partial(draw, cells=cells, usage=usage, watched=watched) for draw in (_cpu, _memory)]
     if not drawn:

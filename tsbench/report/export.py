@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
+from tsbench.report.answer import answer
 from tsbench.report.cells import ResultSet
+from tsbench.report.sides import sides_of
 from tsbench.results.json_files import read_json
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ class Exports:
         if self.markdown is not None:
             write_file(self.markdown, markdown.document(sets))
         if self.json is not None:
-            found = [read_json(path / "summary.json") for path in results]
+            answers = [{"answer": answer(sides_of(found.cells))} for found in sets]
+            found = [read_json(path / "summary.json") | said for path, said in zip(results, answers, strict=True)]
             content = found[0] if len(found) == 1 else found
             write_file(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 

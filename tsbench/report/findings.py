@@ -47,8 +47,8 @@ def names_of(names: Iterable[str]) -> str:
 class Rule:
     """The words for a figure: its `name`, and who is better of `two` sides and of `many`.
 
-    `apart` is the factor from which on single runs count as different. Rates (`is_rate`, more is better) are compared only
-    where the database was the limit. A rule serves where no earlier one of the same `about` does.
+    `apart` is the factor from which on single runs count as different. Rates (`is_rate`, more is better) are compared
+    only where the database was the limit. A rule serves where no earlier one of the same `about` does.
     """
 
     about: str
@@ -130,6 +130,15 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str]) -> list[Findin
     return _found(chosen)
 
 
+def leaders_of(rule: Rule, sides: Sequence[Side], loop: str) -> tuple[Side, ...]:
+    """Return the sides that lead in a figure, as the answer has it; none if all are alike or it cannot be compared."""
+    has = [side for side in sides if side.stands and rule.key in side.figures and _is_fair(rule, side, sides, loop)]
+    if len(has) < 2 or not _serves(rule, has, loop):
+        return ()
+    (found,) = _found([(rule, has)])
+    return found.leaders if found.others else ()
+
+
 def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
     """Return True if a side has the figure and, of a rate, if the database (or the generator) was everybody's limit."""
     has = [side for side in sides if rule.key in side.figures]
@@ -143,26 +152,26 @@ def _is_fair(rule: Rule, side: Side, sides: Sequence[Side], loop: str) -> bool:
     """Return False for speeds of a side whose load was the generator's, but for a rate that is the best even so."""
     if not side.is_generators or loop != "closed" or rule in ECONOMY:
         return True
-    others = [median(rule, other) for other in sides if other is not side and rule.key in other.figures]
-    return rule.is_rate and all(median(rule, side) > other for other in others)
+    others = [median(rule.key, other) for other in sides if other is not side and rule.key in other.figures]
+    return rule.is_rate and all(median(rule.key, side) > other for other in others)
 
 
-def median(rule: Rule, side: Side) -> float:
+def median(key: str, side: Side) -> float:
     """Return a side's figure: of several runs their median."""
-    return statistics.median(found.estimate for found in side.figures[rule.key])
+    return statistics.median(found.estimate for found in side.figures[key])
 
 
-def middle(rule: Rule, side: Side) -> Interval:
+def middle(key: str, side: Side) -> Interval:
     """Return a side's figure: of one run with the times between which it lies, of several their median."""
-    found = side.figures[rule.key]
-    value = median(rule, side)
+    found = side.figures[key]
+    value = median(key, side)
     return found[0] if len(found) == 1 else Interval(value, value, value)
 
 
 def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
     """Return the findings of all rules: the tests of all of them are corrected for their number together."""
     ordered = [
-        (rule, sorted(has, key=lambda s: (-median(rule, s) if rule.is_rate else median(rule, s), s.name)))
+        (rule, sorted(has, key=lambda s: (-median(rule.key, s) if rule.is_rate else median(rule.key, s), s.name)))
         for rule, has in chosen
     ]
     tests = {
@@ -204,7 +213,7 @@ def _test(rule: Rule, best: Side, other: Side) -> Test:
 
 
 def _factor(rule: Rule, best: Side, other: Side) -> float:
-    one, two = median(rule, best), median(rule, other)
+    one, two = median(rule.key, best), median(rule.key, other)
     high, low = (one, two) if rule.is_rate else (two, one)
     return high / low if low else float("inf")
 

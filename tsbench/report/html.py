@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.errors import UserMistake
-from tsbench.report import cases, compare, frames, plots, stall_plots, style, system_plots, tables
+from tsbench.report import cases, compare, frames, head_plots, plots, stall_plots, style, system_plots, tables
+from tsbench.report.answer import answer
 from tsbench.report.cells import Cell, ResultSet
+from tsbench.report.head import head_of, machine
 from tsbench.report.manifest import compared
 from tsbench.report.metrics import load_text, load_texts, remarks, time_label
+from tsbench.report.sides import sides_of
 from tsbench.results.panels import read_panels
 from tsbench.results.reading import files_of
 from tsbench.results.rundir import (
@@ -82,7 +85,12 @@ def render(found: ResultSet, damaged: list[str]) -> str:
     """Return the HTML text of the page; a line for each file that could not be read is appended to `damaged`."""
     cells = found.cells
     data = {cell.name: _read(cell, damaged) for cell in cells}
+    sides = sides_of(cells)
     context = {
+        "answer": answer(sides),
+        "machine": machine(cells),
+        "head": head_of(sides),
+        "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides)],
         "title": found.name,
         "question": found.question,
         "source": found.path.resolve().name,
@@ -94,7 +102,7 @@ def render(found: ResultSet, damaged: list[str]) -> str:
         "time": time_label(cells),
         "claims": tables.claims_table(found),
         "figures_behind": tables.figures_table(found),
-        "knee": found.summary.knee.sentence if found.summary.knee is not None else "",
+        "knee": found.summary.knee.sentence if found.summary.knee is not None and not sides.axis else "",
         "comparison": _comparison(cells, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
         "manifests": [
@@ -163,9 +171,7 @@ def _comparison(cells: Sequence[Cell], data: Mapping[str, _Data]) -> list[Markup
     used = [frames.usage_of(cell, data[cell.name].host, data[cell.name].server) for cell in cells]
     usage = frames.concat(used, frames.USAGE_COLUMNS)
     drawn: list[tuple[Figure | None, str, str]] = [
-        (compare.rates(cells), "rates", "Rates and size per point of every run, as bars"),
-        (compare.latencies(cells), "latencies", "Median, 99th percentile and maximum latency of every run"),
-        (cases.by_case(cells, usage), "cases", "Times per op, points/s, CPU and memory of every run, side by side"),
+        (cases.by_case(cells, usage), "cases", "Times per op, CPU and memory of every run, side by side"),
         (compare.percentiles(cells, latency), "percentiles", "Latency by percentile, a line per run"),
         (compare.over_time(cells, ops), "time", "Points and queries per second over time, a line per run"),
         (compare.size_on_disk(cells), "size", "Size on disk of every run by part"),

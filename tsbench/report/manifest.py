@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.report.metrics import MISSING
-from tsbench.units import format_size
+from tsbench.units import format_duration, format_exact_duration, format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+DURATIONS = {
+    *("world.interval", "load.window", "drive.wait", "drive.late_after", "drive.warmup", "drive.warmup_limit"),
+    *("drive.duration", "drive.window", "drive.stop_timeout", "drive.timeout", "drive.steps.duration"),
+    *("timeout.connect", "timeout.create", "timeout.load", "timeout.settle", "timeout.check"),
+}
+"""Keys of a specification whose numbers are durations in ns; the scenario wrote them with units."""
+TIMES, SIZES = {"world.start"}, {"server.memory"}
+"""Keys of a specification whose numbers are ns since 1970, and bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +45,22 @@ def flatten(content: object, path: str = "") -> dict[str, str]:
     if isinstance(content, list | tuple) and any(isinstance(entry, dict | list) for entry in content):
         return flatten({str(number): entry for number, entry in enumerate(content)}, path)
     if isinstance(content, list | tuple):
-        return {path: ", ".join(_text(entry) for entry in content)}
-    if path.endswith("_bytes") and isinstance(content, (int, float)):
-        return {path: format_size(content)}
-    return {path: _text(content)}
+        return {path: ", ".join(_text(entry, path) for entry in content)}
+    return {path: _text(content, path)}
 
 
-def _text(value: object) -> str:
+def _text(value: object, path: str) -> str:
+    """Return a value in the unit in which a scenario has it, by its key."""
+    key = re.sub(r"\.\d+(?=\.)", "", path)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if key in DURATIONS:
+            return format_exact_duration(int(value))
+        if key in TIMES:
+            return format_time(int(value))
+        if key in SIZES or key.endswith("_bytes"):
+            return format_size(value)
+        if key.endswith("_ns"):
+            return format_duration(value)
     if value is None:
         return MISSING
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tsbench.report.answer import answer
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.sides import sides_of
 from tsbench.report.tables import Mark, claims_table, figures_table, summary_table
 from tsbench.text import printable_line
 
@@ -35,6 +37,7 @@ def _section(found: ResultSet) -> str:
     parts = [f"### tsbench: {_code(found.name)}"]
     if found.question:
         parts.append(_code(found.question, most=1_000))
+    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer(sides_of(cells))))
     parts.append(f"{passed} of {len(cells)} run{'s' if len(cells) != 1 else ''} valid with all gates passed.")
     parts.append(_runs(cells))
     ways = load_texts(cells)

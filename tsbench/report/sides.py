@@ -87,6 +87,8 @@ def sides_of(cells: Sequence[Cell]) -> Sides:
     rounds = [[cell.summary.labels.get(ROUND, "") for cell in of] for of in grouped.values()]
     if not all(name for name, _ in grouped) or any(len(set(of)) < len(of) for of in rounds):
         axis, grouped = "", {(cell.name, None): [cell] for cell in cells}  # labels do not tell the runs apart
+    if all(len(of) == 1 for of in grouped.values()) and not axis:
+        grouped = {(cell.name, None): [cell] for cell in cells}
     loops = {cell.summary.loop for cell in cells if cell.summary.loop}
     loop = loops.pop() if len(loops) == 1 else "open"  # of both, only times are compared
     return Sides(str(loop), axis, tuple(_side(name, at, of) for (name, at), of in grouped.items()))

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Literal
 from rich import table as rich_table
 from rich.text import Text
 
+from tsbench.report.answer import answer
 from tsbench.report.cells import ResultSet
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.sides import sides_of
 from tsbench.report.tables import Mark, first_ops, summary_table
+from tsbench.text import printable_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +50,7 @@ class _Column:
 
 
 def print_summary(console: Console, results: Path) -> None:
-    """Print the figures of every run of a result set, with the reasons for invalid figures and failed gates.
+    """Print the answer, and the figures of every run with the reasons for invalid figures and failed gates.
 
     On a narrow console the table is split into several, each with the runs' names: no text is cut off.
 
@@ -65,6 +68,9 @@ def print_summary(console: Console, results: Path) -> None:
     """
     found = ResultSet.read(results)
     cells = found.cells
+    for sentence in answer(sides_of(cells)):
+        console.print(Text(printable_line(sentence), style="bold"))
+    console.print()
     name, *columns = _columns(summary_table(cells))
     for fitting in _fit(columns, console.width - name.width - 2):
         console.print(_table([name, *fitting]))

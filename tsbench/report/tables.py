@@ -45,7 +45,7 @@ class Mark:
     """A text that is marked: a state, code, a figure that is struck out, a small remark, lines of text."""
 
     text: str
-    kind: Literal["badge", "code", "struck", "small", "pre"]
+    kind: Literal["badge", "best", "code", "struck", "small", "pre"]
 
     def __str__(self) -> str:
         return self.text

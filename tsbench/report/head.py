@@ -1,0 +1,140 @@
+"""The head of a page: the machine in one line, and a table of at most eight columns with the best marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tsbench.measure.statistics import median_interval
+from tsbench.report.answer import at_load, times
+from tsbench.report.findings import RULES, leaders_of, middle
+from tsbench.report.metrics import MISSING
+from tsbench.report.tables import Mark
+from tsbench.results.manifest import Host
+from tsbench.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tsbench.report.cells import Cell
+    from tsbench.report.sides import Side, Sides
+    from tsbench.report.tables import Entry
+
+_RULES = {rule.key: rule for rule in RULES}
+_TITLES = {
+    "write_points_per_s": "written, points/s",
+    "write_p99_ns": "write p99",
+    "query_ops_per_s": "queries/s",
+    "query_p99_ns": "query p99",
+    "bytes_per_point": "bytes per point",
+    "cpu_s_per_million": "CPU s per million points",
+    "cpu_s_per_thousand": "CPU s per 1,000 ops",
+}
+"""Columns of the table after name and verdict; runs have one of the last two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A side: its name, the anchor of its first run, its verdict, and its figures."""
+
+    name: str
+    cell: str
+    verdict: Mark
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The table of sides, and the same as ratios to each side in turn, by the side's name."""
+
+    titles: tuple[str, ...]
+    rows: tuple[Row, ...]
+    ratios: dict[str, tuple[Row, ...]]
+
+
+def machine(cells: Sequence[Cell]) -> str:
+    """Return the machine and the version of tsbench in one line; "" if no run has a manifest."""
+    lines: dict[str, None] = {}
+    for cell in cells:
+        if cell.manifest is None:
+            continue
+        host, version = cell.manifest.host or Host(), cell.manifest.tsbench.get("version", "")
+        memory = format_size(host.memory_bytes) if host.memory_bytes else ""
+        parts = (
+            host.cpu,
+            f"{host.cores} cores" if host.cores else "",
+            memory,
+            f"Linux {host.kernel}" * bool(host.kernel),
+        )
+        lines[", ".join([*filter(None, parts), f"tsbench {version}" if version else ""])] = None
+    return "; ".join(filter(None, lines))
+
+
+def head_of(found: Sides) -> Head:
+    """Return the table of a result set's sides."""
+    keys = [key for key in _TITLES if any(key in side.figures for side in found.sides)]
+    best = {key: _best(key, found) for key in keys}
+
+    def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:
+        return tuple(
+            Row(
+                side.name if side.at is None else f"{side.name} at {at_load(found.axis, side.at)}",
+                side.cells[0].name if side.cells else "",
+                _verdict(side),
+                tuple(_marked(entry(side, key), side, best=side in best[key]) for key in keys),
+            )
+            for side in found.sides
+        )
+
+    names = list(dict.fromkeys(side.name for side in found.sides if side.stands))
+    ratios = {name: rows(partial(_ratio, found=found, to=name)) for name in names if len(names) > 1}
+    return Head(tuple(_TITLES[key] for key in keys), rows(_text), ratios)
+
+
+def _best(key: str, found: Sides) -> list[Side]:
+    """Return the sides that lead in a figure at their load."""
+    if key not in _RULES:
+        return []
+    loads = dict.fromkeys(side.at for side in found.sides)
+    return [
+        side
+        for at in loads
+        for side in leaders_of(_RULES[key], [other for other in found.sides if other.at == at], found.loop)
+    ]
+
+
+def _verdict(side: Side) -> Mark:
+    if side.failed:
+        return Mark(f"{len(side.failed)} gate{'s' if len(side.failed) > 1 else ''} failed", "badge")
+    return Mark("pass" if side.validity == "valid" and side.gated else side.validity, "badge")
+
+
+def _marked(entry: Entry, side: Side, *, best: bool) -> Entry:
+    """Return a figure marked as the best or struck out; the interval beside it stays as it is."""
+    figure, *interval = entry if isinstance(entry, tuple) else (entry,)
+    if str(figure) == MISSING or (side.stands and not best):
+        return entry
+    marked = Mark(str(figure), "best" if side.stands else "struck")
+    return (marked, *interval) if interval else marked
+
+
+def _text(side: Side, key: str) -> Entry:
+    """Return a figure; of six repeats or more their median and its interval of 95 %."""
+    if key not in side.figures:
+        return MISSING
+    rule = _RULES.get(key)
+    if rule is None:
+        return format_count(middle(key, side).estimate)
+    text = rule.text(middle(key, side))
+    interval = median_interval([one.estimate for one in side.figures[key]])
+    if interval is None:
+        return text
+    return text, Mark(f"{rule.form(interval.least)} to {rule.form(interval.most)}", "small")
+
+
+def _ratio(side: Side, key: str, found: Sides, to: str) -> str:
+    base = next((other for other in found.sides if other.name == to and other.at == side.at), None)
+    if base is None or key not in side.figures or key not in base.figures:
+        return MISSING
+    return times(middle(key, side).estimate / middle(key, base).estimate)
