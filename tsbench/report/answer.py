@@ -42,6 +42,8 @@ def answer(found: Sides) -> tuple[str, ...]:
             place + text if text and not number else text
             for number, text in enumerate((_speed(findings), _economy(findings)))
         ]
+    undecided = [side for side in (counted if found.axis else here) if side.undecided]
+    unshown += [f"whether {_where(s, found)} passes {names_of(s.undecided)} (a longer run)" for s in undecided]
     if not found.axis and not sentences[0]:
         sentences.append(_gates_of_some(here))
     sentences += [_not_counted(sides, found), _unshown(findings, here, sides, unshown)]
@@ -184,7 +186,7 @@ def _held(sides: Sequence[Side]) -> dict[str, list[float]]:
     held: dict[str, list[float]] = {}
     going: dict[str, bool] = {}
     for side in sorted(sides, key=lambda side: side.at or 0.0):
-        going[side.name] = going.get(side.name, True) and not side.failed
+        going[side.name] = going.get(side.name, True) and not side.failed and not side.undecided
         held.setdefault(side.name, []).extend([side.at or 0.0] if going[side.name] else [])
     return held
 
@@ -218,6 +220,8 @@ def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> str:
     for name, loads in held.items():
         first = next((s for s in counted if s.name == name and s.failed), None)
         top = max(loads, default=None)
+        if first is None and top is None:
+            continue
         if first is None:
             unbroken.setdefault(top or 0.0, []).append(name)
             continue

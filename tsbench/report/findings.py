@@ -221,6 +221,10 @@ def _factor(rule: Rule, best: Side, other: Side) -> float:
 def _apart(rule: Rule, best: Side, other: Side) -> bool:
     """Return True if few runs of two sides differ by the rule's factor, and their ranges do not overlap."""
     one, two = (best, other) if not rule.is_rate else (other, best)
-    highest = max(found.most for found in one.figures[rule.key])
-    lowest = min(found.least for found in two.figures[rule.key])
+    highest = max(found.most for found in _all(rule.key, one))
+    lowest = min(found.least for found in _all(rule.key, two))
     return _factor(rule, best, other) >= rule.apart and highest < lowest
+
+
+def _all(key: str, side: Side) -> list[Interval]:
+    return [*side.figures[key], *([side.margins[key]] if key in side.margins else [])]

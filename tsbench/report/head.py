@@ -51,6 +51,7 @@ class Head:
     titles: tuple[str, ...]
     rows: tuple[Row, ...]
     ratios: dict[str, tuple[Row, ...]]
+    note: str
 
 
 def machine(cells: Sequence[Cell]) -> str:
@@ -89,7 +90,15 @@ def head_of(found: Sides) -> Head:
 
     names = list(dict.fromkeys(side.name for side in found.sides if side.stands))
     ratios = {name: rows(partial(_ratio, found=found, to=name)) for name in names if len(names) > 1}
-    return Head(tuple(_TITLES[key] for key in keys), rows(_text), ratios)
+    shown = rows(_text)
+    has_small = any(isinstance(entry, tuple) for row in shown for entry in row.entries)
+    note = "Small: within these the figure lies with 95 %"
+    of = (
+        "by chance within its one run; what differs between starts it cannot know"
+        if found.repeats < 2
+        else "as the median of runs"
+    )
+    return Head(tuple(_TITLES[key] for key in keys), shown, ratios, f"{note}, {of}." if has_small else "")
 
 
 def _best(key: str, found: Sides) -> list[Side]:
@@ -128,7 +137,7 @@ def _text(side: Side, key: str) -> Entry:
         return format_count(middle(key, side).estimate)
     text = rule.text(middle(key, side))
     interval = median_interval([one.estimate for one in side.figures[key]])
-    if interval is None:
+    if interval is None and (interval := side.margins.get(key)) is None:
         return text
     return text, Mark(f"{rule.form(interval.least)} to {rule.form(interval.most)}", "small")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 from tsbench.measure.statistics import Interval
-from tsbench.report.metrics import COMPARED
+from tsbench.report.metrics import COMPARED, part_of
+from tsbench.results.figures import OpFigures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,8 @@ class Side:
     """One side of a comparison at one load: figures by name with units, one per run, whose rounds are `rounds`.
 
     `at` is the value of the numeric axis, None without one. `reason` says why its runs are `invalid` or `inconclusive`;
-    they are compared nevertheless if they `stand`. `failed` has the gates that failed, with what was measured.
+    they are compared nevertheless if they `stand`. `failed` has the gates that failed, with what was measured, and
+    `undecided` those whose ops were too few. `margins` are by how much figures of a single run may be chance within it.
     """
 
     name: str
@@ -42,7 +44,9 @@ class Side:
     stands: bool = True
     limited_by: str = "database"
     failed: Mapping[str, str] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
     gated: bool = False
+    margins: Mapping[str, Interval] = field(default_factory=dict)
     rounds: tuple[str, ...] = ("",)
     cells: tuple[Cell, ...] = ()
 
@@ -83,7 +87,8 @@ def sides_of(cells: Sequence[Cell]) -> Sides:
     grouped: dict[tuple[str, float | None], list[Cell]] = {}
     for cell, of in zip(cells, labels, strict=True):
         at = float(of[axis]) if axis else None
-        grouped.setdefault((_name({k: v for k, v in of.items() if k != axis}), at), []).append(cell)
+        name = _name({k: v for k, v in of.items() if k != axis}) or cell.summary.target
+        grouped.setdefault((name, at), []).append(cell)
     rounds = [[cell.summary.labels.get(ROUND, "") for cell in of] for of in grouped.values()]
     if not all(name for name, _ in grouped) or any(len(set(of)) < len(of) for of in rounds):
         axis, grouped = "", {(cell.name, None): [cell] for cell in cells}  # labels do not tell the runs apart
@@ -125,7 +130,7 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
     shared = [key for key in per_run[0] if all(key in of for of in per_run)]
     limits = Counter(cell.limited_by for cell in kept)
     return Side(
-        name or kept[0].summary.target,
+        name,
         at,
         {key: tuple(of[key] for of in per_run) for key in shared},
         worst.state,
@@ -133,7 +138,9 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         worst.stands,
         min(limits, key=lambda limit: (-limits[limit], limit)),
         {gate.gate: gate.text for gate in gates if gate.state == "fail"},
+        tuple(sorted({gate.gate for gate in gates if gate.state == "undecided"})),
         any(not gate.built_in and gate.state != "not judged" for gate in gates),
+        _margins(kept[0]) if len(kept) == 1 else {},
         tuple(cell.summary.labels.get(ROUND, "") for cell in kept),
         tuple(cells),
     )
@@ -157,6 +164,18 @@ def _figures(cell: Cell) -> dict[str, Interval]:
     if (steady := cell.summary.steadiness.get("write")) is not None and steady.variation:
         found["write_variation"] = Interval(steady.variation, steady.variation, steady.variation)
     return found | _cpu(cell)
+
+
+def _margins(cell: Cell) -> dict[str, Interval]:
+    """Return by how much the figures of a run may be chance within it, as far as its window was long enough."""
+    found = {}
+    for key in _FIGURES:
+        metric = COMPARED[key]
+        ops = part_of(cell.summary, metric.path if metric.percentile else metric.path.rpartition(".")[0])
+        name = metric.percentile or {"write_points_per_s": "points/s", "query_ops_per_s": "ops/s"}.get(key, "")
+        if isinstance(ops, OpFigures) and name in ops.margins and (value := metric.value(cell)) is not None:
+            found[key] = Interval(value, *map(float, ops.margins[name]))
+    return found
 
 
 def _cpu(cell: Cell) -> dict[str, Interval]:
