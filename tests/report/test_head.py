@@ -1,0 +1,155 @@
+"""The head of a page: what is one side, how its figures stand in the table, and what its charts mark."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tsbench.report import head_plots, markdown
+from tsbench.report.answer import answer
+from tsbench.report.cells import ResultSet, load_cells
+from tsbench.report.export import Exports
+from tsbench.report.head import head_of
+from tsbench.report.manifest import DURATIONS, SIZES, TIMES, compared
+from tsbench.report.sides import Sides, sides_of
+from tsbench.report.table import print_summary
+from tsbench.report.tables import Mark
+from tsbench.results.summary import GateResult
+from tsbench.scenario.spec import RunSpec
+
+from .synthetic import Shape, make_results, ramp, rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def ramped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_results(tmp_path_factory.mktemp("ramp") / "r", [replace(one, seconds=8, warmup=0) for one in ramp()])
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_results(tmp_path_factory.mktemp("rounds") / "r", [replace(one, seconds=4) for one in rounds()])
+
+
+def sides(results: Path) -> Sides:
+    return sides_of(load_cells(results))
+
+
+def test_repeats_are_one_side_and_its_row_has_the_median_and_the_interval(repeated: Path):
+    found = sides(repeated)
+    assert [(side.name, side.runs, side.at) for side in found.sides] == [
+        ("alpha-wide", 8, None),
+        ("beta-narrow", 8, None),
+    ]
+    head = head_of(found)
+    rates = sorted(one.estimate for one in found.sides[0].figures["write_points_per_s"])
+    entry = head.rows[0].entries[0]
+    assert isinstance(entry, tuple)
+    figure, interval = entry
+    assert str(figure) == f"{(rates[3] + rates[4]) / 2:,.0f}"
+    assert str(interval) == f"{rates[0]:,.0f} to {rates[7]:,.0f}"
+    assert len(head.titles) + 2 <= 8
+    assert "median of runs" in head.note
+    first, *_ = head_plots.draw(found)
+    assert len(first[0].axes[0].patches) == 2, "a bar per side, not per run"
+
+
+def test_a_numeric_key_is_the_axis_and_the_rest_is_the_name(ramped: Path):
+    found = sides(ramped)
+    assert found.axis == "drive.rate"
+    assert [(side.name, side.at) for side in found.sides[:2]] == [("alpha-wide", 500.0), ("alpha-wide", 1000.0)]
+    assert head_of(found).rows[0].name == "alpha-wide at a rate of 500"
+
+
+def test_the_chart_over_the_load_has_a_line_per_side_the_gate_and_a_cross_where_it_breaks(ramped: Path):
+    figures = {name: figure for figure, name, _ in head_plots.draw(sides(ramped))}
+    (axes,) = figures["head-write_p99_ns"].axes
+    lines = {str(line.get_label()): line for line in axes.lines}
+    assert np.asarray(lines["gamma-columns"].get_xdata()).tolist() == [500, 1000, 2000, 4000]
+    assert np.asarray(lines["write:p99<50ms"].get_ydata()).tolist() == [50e6, 50e6]
+    crosses = [np.asarray(line.get_xdata()).tolist() for line in axes.lines if line.get_marker() == "X"]
+    assert sorted(crosses) == [[], [2000], [4000], [4000]], "and one in the legend"
+
+
+def test_runs_that_labels_do_not_tell_apart_stand_alone_under_their_own_names(tmp_path: Path):
+    shapes = [Shape(cell=f"x-{n}", seconds=1, warmup=0, rate=5, labels=(("target", "x"),)) for n in range(3)]
+    found = sides(make_results(tmp_path / "r", shapes))
+    assert [side.name for side in found.sides] == ["x-0", "x-1", "x-2"]
+
+
+def test_a_repeat_that_is_invalid_is_left_out_while_others_stand(tmp_path: Path):
+    shapes = [replace(one, seconds=1, warmup=0) for one in rounds()[:6]]
+    shapes[0] = replace(shapes[0], validity="invalid", wrong=1, reason="1 answer is wrong", doubted="answers")
+    found = sides(make_results(tmp_path / "r", shapes))
+    assert [(side.runs, side.stands) for side in found.sides] == [(2, True), (3, True)]
+    assert found.sides[0].rounds == ("2", "3")
+
+
+def test_the_best_are_marked_as_the_answer_has_them_and_ratios_are_to_each_side(repeated: Path):
+    head = head_of(sides(repeated))
+    entries = [row.entries[0] if isinstance(row.entries[0], tuple) else () for row in head.rows]
+    marks = [[part.kind for part in entry if isinstance(part, Mark)] for entry in entries]
+    assert marks == [["best", "small"], ["small"]]
+    assert list(head.ratios) == ["alpha-wide", "beta-narrow"]
+    assert str(head.ratios["beta-narrow"][1].entries[0]) == "1.00x"
+
+
+def test_an_undecided_gate_is_neither_held_nor_broken(tmp_path: Path):
+    shapes = [replace(one, seconds=1, warmup=0) for one in ramp()[:2]]
+    unsure = GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms")
+    shapes[1] = replace(shapes[1], gates=(unsure,))
+    said = answer(sides(make_results(tmp_path / "r", shapes)))
+    assert said[0].startswith("alpha-wide holds a rate of 500")
+    assert "whether alpha-wide at a rate of 1,000 passes write:p99<50ms (a longer run)" in said[-1]
+
+
+def test_console_markdown_and_json_have_the_same_answer(ramped: Path, tmp_path: Path):
+    said = answer(sides(ramped))
+    out = io.StringIO()
+    print_summary(Console(file=out, width=2_000), ramped)
+    assert out.getvalue().splitlines()[: len(said)] == list(said)
+    page = markdown.document([ResultSet.read(ramped)])
+    assert all(sentence in page for sentence in said)
+    Exports(json=tmp_path / "x.json").write([ramped])
+    assert json.loads((tmp_path / "x.json").read_text())["answer"] == list(said)
+
+
+def keys_with_units() -> Iterator[tuple[str, str]]:
+    schema = RunSpec.model_json_schema()
+
+    def walk(node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        if "unit" in node:
+            yield path, node["unit"]
+            return
+        for inner in (*node.get("anyOf", ()), *([node["items"]] if isinstance(node.get("items"), dict) else [])):
+            yield from walk(inner, path)
+        for key, inner in node.get("properties", {}).items():
+            yield from walk(inner, f"{path}.{key}" if path else key)
+
+    return walk(schema, "")
+
+
+def test_every_key_that_a_scenario_writes_with_a_unit_is_printed_with_one():
+    units = {"duration": DURATIONS, "seconds": DURATIONS, "wait": DURATIONS, "warmup": DURATIONS}
+    found = {key: unit for key, unit in keys_with_units() if unit in {*units, "time", "size"}}
+    assert {key for key, unit in found.items() if unit in units} == DURATIONS
+    assert {key for key, unit in found.items() if unit == "time"} == TIMES
+    assert {key for key, unit in found.items() if unit == "size"} == SIZES
+    spec = {"drive": {"duration": 10_000_000_000, "wait": [30_000_000, 70_000_000], "steps": [{"duration": 10**9}]}}
+    common = compared([spec]).common
+    assert [common[key] for key in ("drive.duration", "drive.wait", "drive.steps.0.duration")] == [
+        "10s",
+        "30ms, 70ms",
+        "1s",
+    ]
