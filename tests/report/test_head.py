@@ -92,6 +92,19 @@ def test_a_repeat_that_is_invalid_is_left_out_while_others_stand(tmp_path: Path)
     found = sides(make_results(tmp_path / "r", shapes))
     assert [(side.runs, side.stands) for side in found.sides] == [(2, True), (3, True)]
     assert found.sides[0].rounds == ("2", "3")
+    assert "Not shown: 1 of 3 runs of alpha-wide, less valid than the others; " in answer(found)[-1]
+
+
+def test_a_round_that_has_no_summary_yet_belongs_to_its_side(tmp_path: Path):
+    shapes = [replace(one, seconds=1, warmup=0) for one in rounds()[:4]]
+    shapes[3] = replace(shapes[3], state="interrupted")
+    results = make_results(tmp_path / "r", shapes)
+    (spec,) = results.glob("*.partial/spec.json")
+    spec.write_text(json.dumps(json.loads(spec.read_text()) | {"labels": dict(shapes[3].labels)}))
+    assert [(side.name, side.runs, len(side.cells)) for side in sides(results).sides] == [
+        ("alpha-wide", 2, 2),
+        ("beta-narrow", 1, 2),
+    ]
 
 
 def test_the_best_are_marked_as_the_answer_has_them_and_ratios_are_to_each_side(repeated: Path):

@@ -42,6 +42,11 @@ def answer(found: Sides) -> tuple[str, ...]:
             place + text if text and not number else text
             for number, text in enumerate((_speed(findings), _economy(findings)))
         ]
+    unshown += [
+        f"{side.left_out} of {len(side.cells)} runs of {_where(side, found)}, less valid than the others"
+        for side in counted
+        if side.left_out
+    ]
     undecided = [side for side in (counted if found.axis else here) if side.undecided]
     unshown += [f"whether {_where(s, found)} passes {names_of(s.undecided)} (a longer run)" for s in undecided]
     if not found.axis and not sentences[0]:
@@ -277,5 +282,7 @@ def _unshown(findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[
     said = f"Not shown: {'; '.join(unshown)}" if unshown else ""
     if few:
         return said
-    basis = f"igures are medians of {runs} runs of each{', intervals are of 95 %' if findings else ''}"
+    most = max(side.runs for side in here)
+    number = f"{runs}" if runs == most else f"{runs} to {most}"
+    basis = f"igures are medians of {number} runs of each{', intervals are of 95 %' if findings else ''}"
     return f"{said}; f{basis}" if said else f"F{basis}"

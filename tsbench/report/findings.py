@@ -178,7 +178,7 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
         f"{rule.key} {number}": _test(rule, has[0], other)
         for rule, has in ordered
         for number, other in enumerate(has[1:])
-        if min(has[0].runs, other.runs) >= least_runs(paired=_paired(has[0], other))
+        if _can_test(has[0], other)
     }
     verdicts = differences(tests, dict.fromkeys(tests, True))
     found = []
@@ -201,15 +201,23 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
     return found
 
 
-def _paired(one: Side, other: Side) -> bool:
-    return one.rounds == other.rounds
+def _shared(one: Side, other: Side) -> list[str]:
+    """Return the rounds of both sides; none unless they are enough for a test of pairs."""
+    shared = [number for number in one.rounds if number and number in other.rounds]
+    return shared if len(shared) >= least_runs(paired=True) else []
+
+
+def _can_test(one: Side, other: Side) -> bool:
+    return bool(_shared(one, other)) or min(one.runs, other.runs) >= least_runs(paired=False)
 
 
 def _test(rule: Rule, best: Side, other: Side) -> Test:
-    """Return the test of how much better one side is than another, as a factor above 1."""
-    better, worse = ([f.estimate for f in side.figures[rule.key]] for side in (best, other))
+    """Return the test of how much better one side is than another, as a factor above 1; by pairs of the same round."""
+    shared = _shared(best, other)
+    found = [dict(zip(side.rounds, side.figures[rule.key], strict=True)) for side in (best, other)]
+    better, worse = ([of[number].estimate for number in shared or of] for of in found)
     base, new = (worse, better) if rule.is_rate else (better, worse)
-    return paired_test(base, new) if _paired(best, other) else rank_test(base, new)
+    return paired_test(base, new) if shared else rank_test(base, new)
 
 
 def _factor(rule: Rule, best: Side, other: Side) -> float:

@@ -61,6 +61,11 @@ class Side:
         return self.stands and self.validity != "valid"
 
     @property
+    def left_out(self) -> int:
+        """Number of its runs that are left out, since they are less valid than the others."""
+        return max(0, len(self.cells) - len(self.rounds))
+
+    @property
     def runs(self) -> int:
         """Number of its runs."""
         return max((len(found) for found in self.figures.values()), default=1)
@@ -82,14 +87,14 @@ class Sides:
 
 def sides_of(cells: Sequence[Cell]) -> Sides:
     """Return the sides of a result set: runs that differ only in their round are one."""
-    labels = [{k: v for k, v in cell.summary.labels.items() if k != ROUND} for cell in cells]
+    labels = [{k: v for k, v in _labels(cell).items() if k != ROUND} for cell in cells]
     axis = _axis(labels)
     grouped: dict[tuple[str, float | None], list[Cell]] = {}
     for cell, of in zip(cells, labels, strict=True):
         at = float(of[axis]) if axis else None
         name = _name({k: v for k, v in of.items() if k != axis}) or cell.summary.target
         grouped.setdefault((name, at), []).append(cell)
-    rounds = [[cell.summary.labels.get(ROUND, "") for cell in of] for of in grouped.values()]
+    rounds = [[_labels(cell).get(ROUND, "") for cell in of] for of in grouped.values()]
     if not all(name for name, _ in grouped) or any(len(set(of)) < len(of) for of in rounds):
         axis, grouped = "", {(cell.name, None): [cell] for cell in cells}  # labels do not tell the runs apart
     if all(len(of) == 1 for of in grouped.values()) and not axis:
@@ -121,10 +126,10 @@ def _name(labels: Mapping[str, str]) -> str:
 
 
 def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
-    """Return the side of some repeats; those that do not stand are left out, if others do."""
-    standing = [cell for cell in cells if cell.validity.stands]
-    worst = _worst([cell.validity for cell in standing or cells])
-    kept = standing or list(cells)
+    """Return the side of some repeats: of the valid ones, else of those that stand, else of all."""
+    kept = [cell for cell in cells if cell.validity.is_valid] or [cell for cell in cells if cell.validity.stands]
+    kept = kept or list(cells)
+    worst = _worst([cell.validity for cell in kept])
     gates = [gate for cell in kept for gate in cell.summary.gates]
     per_run = [_figures(cell) for cell in kept]
     shared = [key for key in per_run[0] if all(key in of for of in per_run)]
@@ -141,9 +146,15 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         tuple(sorted({gate.gate for gate in gates if gate.state == "undecided"})),
         any(not gate.built_in and gate.state != "not judged" for gate in gates),
         _margins(kept[0]) if len(kept) == 1 else {},
-        tuple(cell.summary.labels.get(ROUND, "") for cell in kept),
+        tuple(_labels(cell).get(ROUND, "") for cell in kept),
         tuple(cells),
     )
+
+
+def _labels(cell: Cell) -> Mapping[str, str]:
+    """Return the labels of a run, also of one that ended before it had a summary."""
+    asked = cell.spec.get("labels")
+    return cell.summary.labels or {str(k): str(v) for k, v in (asked if isinstance(asked, dict) else {}).items()}
 
 
 def _worst(found: Sequence[Validity]) -> Validity:
