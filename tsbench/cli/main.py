@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 from tsbench import __version__, units
 from tsbench.cli.generate import Yes, generate, parsed
 from tsbench.cli.output import fail, say, stderr, stdout
+from tsbench.cli.phases import load
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages, lacking
 from tsbench.servers.interrupts import stoppable
@@ -94,8 +95,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (Broken, OSError) as error:
         is_mistake = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG  # only what was typed is so long
         return _fail(str(error), 2 if is_mistake else 1)
-    except KeyboardInterrupt:
-        return fail("interrupted", 130)
+    except KeyboardInterrupt as interrupt:
+        return fail(str(interrupt) or "interrupted", 130)
     return int(result) if isinstance(result, int) else 0
 
 
@@ -398,3 +399,4 @@ def doctor() -> int:
 
 
 app.command()(generate)
+app.command()(load)

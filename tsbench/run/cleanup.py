@@ -22,7 +22,7 @@ from tsbench.results.manifest import Created, Manifest
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import find_runs
 from tsbench.run.time_limits import Limits
-from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.spec import FileSpec, Job, RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.embedded import makes_file
 from tsbench.targets import registry
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 # --- the record -------------------------------------------------------------------------------------------------------
 
 
-def is_new(spec: RunSpec, target: Target) -> bool:
+def is_new(spec: Job, target: Target) -> bool:
     """Return True if the first session will make the file of the endpoint's database."""
     return bool(spec.target.endpoint) and target.embedded and makes_file(spec.target.endpoint or "")
 
 
-def note_found(spec: RunSpec, session: Session, *, new: bool) -> Created | None:
+def note_found(spec: Job, session: Session, *, new: bool) -> Created | None:
     """Return `created` for the manifest before anything is created; `new` as `is_new` was before the session."""
     if not spec.target.endpoint:
         return None
-    measurements = spec.world_at().measurements
+    measurements = spec.measurements()
     there = () if new else session.objects(measurements)
     others = session.inventory(measurements, series=False).tables
     found = {one.name: one.id for one in there if one.holds is not None}
     return Created(endpoint=spec.target.endpoint, found=found, others=tuple(others))
 
 
-def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
+def note_made(run: RunDir, spec: Job, session: Session) -> None:
     """Add what was created to the manifest."""
     manifest = Manifest.read(run)
     if manifest is None or manifest.created is None:
@@ -64,7 +64,7 @@ def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
     found = manifest.created.found
     made = {
         one.name: one.id
-        for one in session.objects(spec.world_at().measurements)
+        for one in session.objects(spec.measurements())
         if one.holds is None or found.get(one.name) != one.id
     }
     created = manifest.created.model_copy(update={"made": made})
@@ -78,16 +78,16 @@ def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
 class Leftovers:
     """What the runs of a result set created in one place, as far as they have recorded it."""
 
-    spec: RunSpec
+    spec: Job
     measurements: dict[str, Measurement] = field(default_factory=dict)
     made: dict[str, set[str]] = field(default_factory=dict)
     """Ids by name."""
     unsure: list[Mapping[str, str]] = field(default_factory=list)
     """For each run that did not record what it made: the containers that it found."""
 
-    def add(self, spec: RunSpec, created: Created) -> None:
+    def add(self, spec: Job, created: Created) -> None:
         """Add what one run recorded."""
-        self.measurements |= {measurement.name: measurement for measurement in spec.world_at().measurements}
+        self.measurements |= {measurement.name: measurement for measurement in spec.measurements()}
         if created.made is None:
             self.unsure.append(created.found)
         for name, number in (created.made or {}).items():
@@ -118,9 +118,10 @@ def leftovers(results: Path) -> list[Leftovers]:
     return list(found.values())
 
 
-def _spec(run: RunDir) -> RunSpec:
+def _spec(run: RunDir) -> Job:
     try:
-        return RunSpec.model_validate(run.read_json("spec.json"))
+        content = run.read_json("spec.json")
+        return (FileSpec if "file" in content else RunSpec).model_validate(content)
     except ValidationError as error:
         raise damaged(run / "spec.json", error.errors()[0]["msg"]) from None
 

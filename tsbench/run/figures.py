@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tsbench.results.process import FirstOp, Worker
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def _regular_files(run: RunDir, name: str) -> Iterator[None]:
         raise damaged(run / name, error) from None
 
 
-def measured(run: RunDir, spec: RunSpec) -> Findings:
+def measured(run: RunDir, spec: Job) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     times, duration_s = processes.times, processes.duration_s
@@ -266,7 +266,7 @@ def _failed_ops(ops: OpTotals, allowed: float) -> GateResult:
     return failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
 
 
-def _by_kind(merged: Merged, spec: RunSpec) -> tuple[dict[str, Kind], dict[Kind, OpTotals], OpTotals]:
+def _by_kind(merged: Merged, spec: Job) -> tuple[dict[str, Kind], dict[Kind, OpTotals], OpTotals]:
     """Return the kind (write or query) of each op by name, the totals by kind, and those of all ops."""
     kinds: dict[str, Kind] = {op.name: "write" if op.write is not None else "query" for op in spec.op}
     of_kind: dict[str, Kind] = {}
@@ -355,7 +355,7 @@ def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) 
     return found
 
 
-def _load_profile(spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Schedule | None) -> LoadProfile:
+def _load_profile(spec: Job, processes: Processes, everything: OpTotals, schedule: Schedule | None) -> LoadProfile:
     response_ns = everything.response.mean_ns
     return LoadProfile.of_users(
         processes.mean_users or spec.drive.users,
