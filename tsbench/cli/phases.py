@@ -1,4 +1,4 @@
-"""The commands for single phases of a benchmark: `tsbench load`, joined with others by files and pipes."""
+"""The commands for single phases of a benchmark, joined by files and pipes: load, queries, query, validate."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from pydantic import ValidationError
 
 from tsbench import units
 from tsbench.cli.generate import Yes, parsed
-from tsbench.cli.output import fail, say, stderr
+from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.errors import UserMistake
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tsbench.results.summary import Summary
+    from tsbench.workload.world import World
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="A database of `tsbench list targets`.")]
 Endpoint = Annotated[str | None, typer.Option(help="URL of the database, without a password.")]
@@ -78,7 +81,7 @@ def load(
         points = points_of(spec.world.use_case, spec.world.form, scale, spec.load.window // spec.world.interval)
         if not yes and (why := too_many_points(min(points, limit or points))):
             raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
-    pace = Pace(rate, None if duration is None else parsed("--duration", duration, units.parse_duration_ns) / 1e9)
+    pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
     results = new_results(out, f"load-{target}")
     with CellProgress(stderr, f"load {target}", "points") as progress:
         summary = load_points(spec, results, progress, limit=limit, pace=pace)
@@ -95,6 +98,180 @@ def _loaded_line(summary: Summary) -> str:
         f"{done.duration_s:.3f} s with {done.workers} workers (mean rate {done.points_per_s:,.2f} points/s, "
         f"{values_per_s:,.2f} values/s)"
     )
+
+
+Kinds = Annotated[list[str], typer.Option("--type", help="A kind of `tsbench list queries`; of several in turn.")]
+
+Queries = Annotated[str, typer.Argument(metavar="FILE", help="A file of `tsbench queries`; - is standard input.")]
+Workers = Annotated[int, typer.Option(min=1, max=64, help="Connections that ask at the same time.")]
+
+
+def queries(
+    kind: Kinds,
+    use_case: Annotated[str, typer.Option(help="The world that is loaded.")] = "cpu-only",
+    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
+    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
+    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
+    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
+    seed: Annotated[int, typer.Option(min=0, help="The world's seed, and that of the queries.")] = 1,
+    form: Annotated[str, typer.Option(help="As of `generate`.")] = "bounded",
+    count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of queries.")] = 1_000,
+    query_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the queries, if not the world's.")] = None,
+    show: Annotated[str | None, typer.Option(metavar="TARGET", help="Print what the first queries compile to.")] = None,
+    out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")] = "-",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Write queries into a file that serves every database, or show what they compile to."""
+    from tsbench.model import Window
+    from tsbench.run.generate import output
+    from tsbench.scenario.parts import WorldPart
+    from tsbench.workload.queries import Misfit, fit
+    from tsbench.workload.query_files import MS, head_line, made
+    from tsbench.workload.world import World
+
+    keys = world_of(use_case, scale, start, end, interval, seed, form)
+    window_ns = keys.pop("window")
+    try:
+        world = World(WorldPart.model_validate(keys).spec(MS))
+        loaded = Window(world.time_ns(0), world.time_ns(world.ticks(window_ns)))
+        for one in kind:
+            fit(one, world, loaded)
+    except Misfit as error:
+        raise UserMistake(str(error)) from None
+    except ValueError as error:
+        raise UserMistake(str(error).splitlines()[0]) from None
+    lines = made(kind, count, world, loaded, seed if query_seed is None else query_seed)
+    if show is not None:
+        _show(show, world, [next(lines) for _ in range(min(count, len(kind)))])
+        return
+    with output(out, force=force) as file:
+        file.write(head_line(keys, window_ns))
+        for line in lines:
+            file.write(line)
+
+
+def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
+    """Print what queries compile to on a target, in each of its schemas that can express them."""
+    from tsbench.targets import registry
+    from tsbench.targets.base import Unsupported
+    from tsbench.workload.query_files import Parser
+
+    parser = Parser(world.measurements)
+    for schema in registry.get(name).schemas.values():
+        for number, line in enumerate(lines):
+            asked = parser.parse(line, number)
+            try:
+                statement = schema.compile(asked.query)
+            except Unsupported as why:
+                stdout.print(f"-- {name} {schema.name}, {asked.kind}: cannot be asked: {why}\n", markup=False)
+                continue
+            stdout.print(f"-- {name} {schema.name}, {asked.kind}", markup=False, highlight=False)
+            stdout.print(statement.text, markup=False, highlight=False, soft_wrap=True)
+            if statement.params:
+                stdout.print(f"-- {statement.params}", markup=False, highlight=False, soft_wrap=True)
+            stdout.print()
+
+
+def query(
+    target: Target,
+    file: Queries,
+    endpoint: Endpoint = None,
+    schema: Schema = None,
+    workers: Workers = 1,
+    burn_in: Annotated[int, typer.Option(min=0, help="Queries to ask before the measured ones.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Measured queries at most.")] = None,
+    duration: Annotated[str | None, typer.Option(help="Time to ask at most: 60s.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Queries per second; response times count from when each was due.")
+    ] = None,
+    out: Out = Path("results"),
+) -> int:
+    """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
+    from tsbench.cli.progress import CellProgress
+    from tsbench.run.asking import How, ask, read_queries
+    from tsbench.scenario.spec import RunSpec
+
+    place = found_place(target, endpoint, schema)
+    how = How(burn_in, limit, rate, None if duration is None else parsed("--duration", duration, _seconds))
+    with read_queries(file) as (world, window_ns, asked):
+        results = new_results(out, f"query-{target}")
+        drive = {"users": workers, "loop": "closed" if rate is None else "open", "rate": rate}
+        spec = RunSpec.model_validate({
+            "id": f"query-{target}", "scenario": f"query-{target}", "labels": {"target": target}, "target": place,
+            "world": world, "load": {"window": window_ns}, "drive": drive,
+        })  # fmt: skip
+        with CellProgress(stderr, f"query {target}", "queries") as progress:
+            summary, times = ask(spec, asked, results, progress, how, lambda text: setattr(progress, "note", text))
+    return ended(results, summary, *_query_lines(summary, times, workers))
+
+
+def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], workers: int) -> list[str]:
+    """Return the lines about the service times of each kind, as the peers print them."""
+    if summary.measured is None:
+        return []
+    whole = times.get("all queries") or next(iter(times.values()), {"count": 0, "per_s": 0.0})
+    width = max(map(len, times), default=0)
+    rate = f"overall query rate {whole['per_s']:,.2f} queries/sec"
+    lines = [f"Run complete after {whole['count']:,.0f} queries with {workers} workers ({rate}):"]
+    for name, found in times.items():
+        ms = {"med": found["p50"], **{key: found[key] for key in ("min", "mean", "p95", "p99", "max")}}
+        order = ("min", "med", "mean", "p95", "p99", "max")
+        texts = ", ".join(f"{key}: {ms[key] / 1e6:,.2f}ms" for key in order)
+        lines.append(f"{name:<{width}} : {texts}, count: {found['count']:,.0f}, rate: {found['per_s']:,.2f}/s")
+    return [*lines, f"wall clock time: {summary.measured.duration_s:.6f}sec"]
+
+
+def validate(
+    words: Annotated[list[str], typer.Argument(metavar="TARGET... FILE", help="Databases, and a file of queries.")],
+    endpoint: Annotated[list[str], typer.Option(help="URL of each database, in the order of the targets.")],
+    schema: Annotated[list[str] | None, typer.Option(help="Layout of each, if it is not the first.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Queries to ask at most.")] = None,
+) -> int:
+    """Compare each database's answers with gold, computed from the world that the file names."""
+    from itertools import islice
+
+    from tsbench.run.asking import read_queries
+    from tsbench.run.asking import validate as compared
+    from tsbench.run.time_limits import Limits
+    from tsbench.scenario.parts import DEFAULTS
+    from tsbench.targets import registry
+    from tsbench.workload.query_files import line_of
+
+    *names, file = words
+    schemas = schema or [None] * len(names)  # type: ignore[list-item]
+    if not names or not len(names) == len(endpoint) == len(schemas):
+        raise UserMistake("give TARGET... FILE, and as many --endpoint (and --schema, if any) as targets")
+    places = [found_place(*one) for one in zip(names, endpoint, schemas, strict=True)]
+    with read_queries(file) as (world, window_ns, asked):
+        chosen = list(islice(asked, limit))
+    wrong = 0
+    for place in places:
+        target = registry.get(place["name"])
+        layout = target.schemas[place["schema"] or next(iter(target.schemas))]
+        limits = Limits(DEFAULTS, place["endpoint"])
+        answers = compared(world, window_ns, chosen, target, layout, limits)
+        name = f"{target.name} {layout.name}"
+        say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
+        for kind, why in answers.unsupported.items():
+            say(f"{name}: {kind} cannot be asked: {why}")
+        if answers.first_wrong is not None:
+            wrong += answers.wrong
+            first = next(one for one in chosen if str(one.query) == answers.first_wrong["query"])
+            difference, _, sides = answers.first_wrong["difference"].partition(" (row ")
+            say(f"first difference, query {first.number + 1}: {difference}")
+            for side, row in zip(
+                ("answer:   ", "expected: "), sides.removesuffix(")").split(", expected "), strict=False
+            ):
+                say(f"{side}{row}")
+            say(line_of(first.kind, first.query).decode().strip())
+        elif not answers.checked:
+            wrong += 1
+            fail(f"{name}: no answer could be checked", 1)
+    return fail(f"{wrong:,} answers are wrong", 1) if wrong else 0
+
+
+def _seconds(text: str) -> float:
+    return units.parse_duration_ns(text) / units.NS_PER_S
 
 
 # --- what the commands have in common ---------------------------------------------------------------------------------

@@ -22,11 +22,14 @@ from tsbench.results.manifest import Created, Manifest
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import find_runs
 from tsbench.run.time_limits import Limits
+from tsbench.scenario.parts import DEFAULTS
 from tsbench.scenario.spec import FileSpec, Job, RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.embedded import makes_file
 from tsbench.targets import registry
 from tsbench.targets.registry import TARGETS
+from tsbench.text import listed
+from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -69,6 +72,13 @@ def note_made(run: RunDir, spec: Job, session: Session) -> None:
     }
     created = manifest.created.model_copy(update={"made": made})
     manifest.model_copy(update={"created": created}).write(run)
+
+
+def note_nothing_made(run: RunDir) -> None:
+    """Take the record out of the manifest of a run that creates nothing."""
+    manifest = Manifest.read(run)
+    if manifest is not None:
+        manifest.model_copy(update={"created": None}).write(run)
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
@@ -187,6 +197,30 @@ def _clean(left: Leftovers) -> Cleaned:
         return Cleaned(one_line(error), 2)
     except (OpError, Broken, OSError) as error:
         return Cleaned(f"{described(left.made)} may be left on {endpoint}: {one_line(error)}", 1)
+
+
+def clean_target(target: Target, endpoint: str) -> Cleaned:
+    """Remove the tables of all simulated worlds from a database, whichever run or load made them.
+
+    What contains them (a namespace, a database, a file) stays, and so do tables that files of other names made.
+    """
+    worlds = [case.measurement(one) for case in USE_CASES.values() for form in case.forms.values() for one in form]
+    measurements = list({m.name: m for m in worlds}.values())
+    if target.embedded and makes_file(endpoint):
+        return Cleaned(f"nothing of tsbench is left on {endpoint}")
+    try:
+        with closing(Limits(DEFAULTS, endpoint).connect(target, next(iter(target.schemas.values())), "create")) as one:
+            found = [each for each in one.objects(measurements) if each.holds is None]
+            for each in found:
+                one.run(each.remove)
+            others = one.inventory(measurements, series=False).tables
+    except UserMistake as error:
+        return Cleaned(one_line(error), 2)
+    except (OpError, Broken, OSError) as error:
+        return Cleaned(f"tables may be left on {endpoint}: {one_line(error)}", 1)
+    text = f"removed {described(each.name for each in found)} from" if found else "nothing of tsbench is left on"
+    rest = f"; {listed(others)} are of no world, so that only `tsbench cleanup RESULTS` of their load removes them"
+    return Cleaned(f"{text} {endpoint}{rest if others else ''}")
 
 
 def _removed(left: Leftovers, session: Session, endpoint: str) -> Cleaned:
