@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
+import subprocess
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.cli.support import Command, complaint, nothing_left, says
+from tests.cli.support import PROGRAMS, Command, complaint, nothing_left, says
 from tests.cli.test_load import TARGETS, loaded, place
 from tsbench.cli.main import main
 from tsbench.model import Window
@@ -21,9 +23,6 @@ from tsbench.results.summary import Summary
 from tsbench.workload import queries
 from tsbench.workload.query_files import MS, Parser, line_of, made
 from tsbench.workload.world import World, WorldSpec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["place"]
 
@@ -211,3 +210,25 @@ def test_mistakes_are_one_line(
     monkeypatch.chdir(tmp_path)
     assert main([*words]) == 2
     says(complaint(capsys.readouterr().err), expected)
+
+
+def test_the_script_for_people_who_come_from_tsbs_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/coming-from-tsbs.md").read_text()
+    script = "set -eu\n" + page.split("```sh\n", 1)[1].split("```", 1)[0].replace("/tmp/", f"{tmp_path}/")
+    path = f"{PROGRAMS}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    says(
+        done.stdout,
+        "loaded 21,600 points",
+        "Run complete after 270 queries",
+        "300 of 300 answers are right",
+        "removed ",
+    )

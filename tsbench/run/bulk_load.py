@@ -145,7 +145,7 @@ class _Load:
     def end(self, threads: Sequence[threading.Thread]) -> None:
         """Wait for the workers, at most PATIENCE_S: after Ctrl-C, a batch to a dead server may hang."""
         self.stopping.set()
-        self.encoders.shutdown()
+        self.encoders.shutdown(wait=False, cancel_futures=True)  # one may wait for a pipe that nobody writes to
         give_up = time.monotonic() + PATIENCE_S
         for thread in threads:
             if thread.is_alive():

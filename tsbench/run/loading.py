@@ -14,7 +14,8 @@ from tsbench.run.bulk_load import UNLIMITED, Loaded, Pace, Shared, batch_pieces,
 from tsbench.run.file_tables import FileSource
 from tsbench.run.findings import Findings
 from tsbench.run.lifecycle import naming_death, real_parts, run_steps
-from tsbench.run.point_files import opened, read_lines
+from tsbench.run.peer_files import point_lines
+from tsbench.run.point_files import opened
 from tsbench.run.preparation import create, expect_plausible, is_durable, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import FileSpec, RunSpec
@@ -111,7 +112,7 @@ class _Steps:
         phases.phase("load", self.limit)
         made = _Tables(spec, run, session, parts, limits)
         with opened(spec.file.name) as blocks:
-            lines = read_lines(blocks, spec.load.batch, self.limit)
+            lines = point_lines(blocks, spec.load.batch, self.limit)
             source = FileSource(lines, parts.schema, spec.load.mode, made.create)
             if parts.schema.takes_lines:
                 made.create_empty()

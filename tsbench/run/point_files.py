@@ -9,14 +9,16 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import select
 import stat
 import sys
+import threading
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from io import FileIO
 
 _BLOCK = 1 << 20
 _PIPE_BYTES = 1 << 20
@@ -63,20 +66,32 @@ def opened(path: str) -> Iterator[Iterator[bytes]]:
     Broken
         While reading, if the compressed file ends in its middle or is damaged.
     """
+    stopped = threading.Event()
     try:
-        raw: IO[bytes] = open(sys.stdin.fileno() if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115
+        raw = open(sys.stdin.fileno() if path == "-" else path, "rb", 0, closefd=path != "-")  # noqa: SIM115
     except OSError as error:
         raise UserMistake(f"cannot read '{path}': {error.strerror}") from None
     with raw:
         if path != "-" and not (Path(path).is_file() or Path(path).is_fifo()):
             raise UserMistake(f"cannot read '{path}': it is neither a file nor a pipe")
         enlarge(raw.fileno())
-        yield _decompressed(raw, "standard input" if path == "-" else f"'{path}'")
+        try:
+            yield _decompressed(partial(_read, raw, stopped), "standard input" if path == "-" else f"'{path}'")
+        finally:
+            stopped.set()
 
 
-def _decompressed(raw: IO[bytes], name: str) -> Iterator[bytes]:
+def _read(raw: FileIO, stopped: threading.Event) -> bytes:
+    """Return the next bytes, none at the end or once `stopped`: the writer of a pipe may never write again."""
+    while not stopped.is_set():
+        if select.select([raw.fileno()], [], [], 0.2)[0]:
+            return raw.read(_BLOCK) or b""
+    return b""
+
+
+def _decompressed(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
     """Yield the decompressed bytes; the first ones say how the file is compressed, if it is."""
-    first = raw.read(_BLOCK)
+    first = read()
     new: Callable[[], Any] | None = None
     if first.startswith(b"\x1f\x8b"):
         new = partial(zlib.decompressobj, 31)
@@ -88,7 +103,7 @@ def _decompressed(raw: IO[bytes], name: str) -> Iterator[bytes]:
     if new is None:
         while first:
             yield first
-            first = raw.read(_BLOCK)
+            first = read()
         return
     reader = new()
     while first:
@@ -97,21 +112,25 @@ def _decompressed(raw: IO[bytes], name: str) -> Iterator[bytes]:
         except Exception as error:  # noqa: BLE001 - of either library
             raise Broken(f"{name} is damaged: {error}") from None
         first = reader.unused_data if reader.eof else b""
-        if reader.eof and (first or (first := raw.read(_BLOCK))):
+        if reader.eof and (first or (first := read())):
             reader = new()  # a file may have several parts, one after the other
         else:
-            first = first or raw.read(_BLOCK)
+            first = first or read()
     if not reader.eof:
         raise Broken(f"{name} was cut: its compressed data has no end; what came before is stored")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Some whole lines, each with its line feed, and the number of the first one (from 1)."""
+    """Some whole lines, each with its line feed, and the number of the first one (from 1) in the file.
+
+    Each stands for `step` lines of the file.
+    """
 
     data: bytes
     count: int
     first: int
+    step: int = 1
 
     def split(self) -> list[bytes]:
         """Return the lines without line feeds."""
@@ -119,7 +138,7 @@ class Lines:
 
     def until(self, index: int) -> Lines:
         """Return the first `index` lines."""
-        return Lines(b"".join(line + b"\n" for line in self.split()[:index]), index, self.first)
+        return Lines(b"".join(line + b"\n" for line in self.split()[:index]), index, self.first, self.step)
 
 
 def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) -> Iterator[Lines]:
@@ -190,7 +209,8 @@ def why_no_line(line: bytes) -> str:
 def not_a_line(lines: Lines, index: int, why: str) -> Broken:
     """Return the error for line `index` of some lines."""
     text = shortened(printable(lines.split()[index].decode(errors="replace")), 80)
-    return Broken(f"line {lines.first + index:,} is no line of points: {why}: '{text}'; all lines before it are stored")
+    where = f"line {lines.first + index * lines.step:,} is no line of points"
+    return Broken(f"{where}: {why}: '{text}'; all lines before it are stored")
 
 
 def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
@@ -200,10 +220,10 @@ def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
         if not line.strip() or line.startswith(b"#"):
             continue
         if why := why_no_line(line):
-            return _joined(kept, lines.first), not_a_line(lines, index, why)
+            return _joined(kept, lines), not_a_line(lines, index, why)
         kept.append(line)
-    return _joined(kept, lines.first), None
+    return _joined(kept, lines), None
 
 
-def _joined(kept: Sequence[bytes], first: int) -> Lines:
-    return Lines(b"".join(line + b"\n" for line in kept), len(kept), first)
+def _joined(kept: Sequence[bytes], of: Lines) -> Lines:
+    return Lines(b"".join(line + b"\n" for line in kept), len(kept), of.first, of.step)
