@@ -81,10 +81,13 @@ def _split(span: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """Return the commands without duplicates and without redirections."""
+    """Return the commands, also those of a pipe, without duplicates and without redirections."""
     unique = {}
     for words in typed():
         kept = words[: words.index(">")] if ">" in words else words
+        while "|" in kept:
+            one, kept = kept[: kept.index("|")], kept[kept.index("|") + 1 :]
+            unique[shlex.join(one)] = one
         unique[shlex.join(kept)] = kept
     return [words for words in unique.values() if words]
 

@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 from tsbench import __version__, units
 from tsbench.cli.generate import Yes, generate, parsed
 from tsbench.cli.output import fail, say, stderr, stdout
+from tsbench.cli.phases import found_place, load, queries, query, validate
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import expect_packages, lacking
 from tsbench.servers.interrupts import stoppable
@@ -94,8 +95,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (Broken, OSError) as error:
         is_mistake = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG  # only what was typed is so long
         return _fail(str(error), 2 if is_mistake else 1)
-    except KeyboardInterrupt:
-        return fail("interrupted", 130)
+    except KeyboardInterrupt as interrupt:
+        return fail(str(interrupt) or "interrupted", 130)
     return int(result) if isinstance(result, int) else 0
 
 
@@ -246,11 +247,18 @@ def _interrupted(scenario: Path, results: Path, lists: Mapping[str, object], fla
 
 @app.command()
 def cleanup(
-    results: Annotated[Path, typer.Argument(help="A result set or one run, for example results/20261120-101500-mine.")],
+    results: Annotated[
+        Path, typer.Argument(metavar="RESULTS|TARGET", help="A result set, one run, or a database with --endpoint.")
+    ],
+    endpoint: Annotated[str | None, typer.Option(help="URL of the database, if a TARGET is given.")] = None,
 ) -> int:
-    """Remove the objects that a run created on the server at --endpoint, and no others."""
-    from tsbench.run.cleanup import clean_up
+    """Remove the objects that a run created on the server at --endpoint, or all tables of tsbench's worlds."""
+    from tsbench.run.cleanup import clean_target, clean_up
+    from tsbench.targets.registry import TARGETS
 
+    if endpoint is not None or (str(results) in TARGETS and not results.exists()):
+        place = found_place(str(results), endpoint, None)
+        return _show_cleaned([clean_target(TARGETS[place["name"]], place["endpoint"])])
     places = list(clean_up(results))
     if not places:
         say(f"nothing to remove: the runs of {results} used no server of yours, or ended before they created anything")
@@ -398,3 +406,5 @@ def doctor() -> int:
 
 
 app.command()(generate)
+for command in (load, queries, query, validate):
+    app.command()(command)

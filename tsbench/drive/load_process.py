@@ -15,7 +15,8 @@ from tsbench.drive.due_times import DueTimes, Turn
 from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.process_files import ProcessFiles
-from tsbench.drive.session_calls import Timed, caller_for
+from tsbench.drive.session_calls import caller_for
+from tsbench.measure.op_times import Timed
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from locust.env import Environment
 
     from tsbench.drive.load_process import LoadProcess
-    from tsbench.drive.session_calls import Timed
+    from tsbench.measure.op_times import Timed
     from tsbench.targets.base import Session
 
 logger = logging.getLogger("tsbench")

@@ -108,10 +108,10 @@ def own_tags_json(batch: Batch) -> tuple[str, ...]:
     return _cached_json(batch.tags, batch.measurement.own_tags)
 
 
-def tag_rows(tags: Mapping[str, Codes]) -> list[tuple[Any, ...]]:
-    """Return one row per series: its number, then its tags."""
-    lists = [codes.tolist() for codes in tags.values()]
-    return list(zip(range(len(lists[0])), *lists, strict=True)) if lists else []
+def tag_rows(tags: Mapping[str, Codes], first: int = 0) -> list[tuple[Any, ...]]:
+    """Return one row per series: its number, from `first` on, then its tags; None for one that it lacks ("")."""
+    lists = [[text or None for text in codes.tolist()] for codes in tags.values()]
+    return list(zip(range(first, first + len(lists[0])), *lists, strict=True)) if lists else []
 
 
 _Key = tuple[int, tuple[str, ...]]

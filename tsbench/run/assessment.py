@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from tsbench.results.rundir import RunDir
     from tsbench.run.phases import Phases
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 
 def conclude(
-    run: RunDir, spec: RunSpec, heading: Mapping[str, Any], found: Findings, phases: Phases | None = None
+    run: RunDir, spec: Job, heading: Mapping[str, Any], found: Findings, phases: Phases | None = None
 ) -> Summary:
     """Write summary.json: all parts, how long the `phases` took, their validity, and the gates; return it.
 
@@ -51,7 +51,7 @@ def _server_version(run: RunDir) -> str:
     return str(manifest.server.get("version") or "") if manifest is not None else ""
 
 
-def salvage(run: RunDir, spec: RunSpec, reason: str, phases: Phases | None = None, *, death: str = "") -> Summary:
+def salvage(run: RunDir, spec: Job, reason: str, phases: Phases | None = None, *, death: str = "") -> Summary:
     """Write a summary of a failed or interrupted run from whatever it measured, and return it.
 
     `phases` are those of the run, None if its process was killed; `death` describes the server's death, if that ended
@@ -69,7 +69,7 @@ def salvage(run: RunDir, spec: RunSpec, reason: str, phases: Phases | None = Non
         return Summary(**about, validity=Validity.of(broken_off.checks), gates=(server_deaths(death),))
 
 
-def heading(spec: RunSpec, schema_name: str) -> dict[str, Any]:
+def heading(spec: Job, schema_name: str) -> dict[str, Any]:
     """Return what a summary says about which run it is."""
     return {
         "cell": spec.id,

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
@@ -64,43 +65,67 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Points that are sent in one request, whose payload `encode` makes.
+
+    If the session refuses it, `explain` returns the points of it to send nevertheless, and the error with which the
+    source ends at them; None if the load itself has failed. Pieces with higher numbers are not sent then.
+    """
+
+    encode: Callable[[], Payload]
+    points: int
+    values: int
+    explain: Callable[[Exception], tuple[Piece | None, Exception]] = lambda error: (None, error)
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast and how long to load: points per second over all workers, and seconds; None is no limit."""
+
+    per_s: float | None = None
+    duration_s: float | None = None
+
+
+UNLIMITED = Pace()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Encoded:
-    """An encoded batch."""
+    """A piece with its payload."""
 
     payload: Payload
-    values: int
+    piece: Piece
     encode_s: float
 
 
 class _Load:
     """The common state of the workers: a failure of one stops the others."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        mode: WriteMode,
-        progress: Callable[[int], None],
-        encoders: ThreadPoolExecutor,
-        workers: int,
-    ) -> None:
-        self.schema, self.mode, self.progress, self.encoders = schema, mode, progress, encoders
-        self.total = Loaded()
+    def __init__(self, progress: Callable[[int], None], workers: int, pace: Pace, total: Loaded) -> None:
+        self.progress, self.encoders, self._pace = progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"), pace
+        self.total = total
         self.failure: Exception | None = None
-        self._lock = threading.Lock()
+        self.source_failure: Exception | None = None
+        """Why no more pieces can be had; those before it are stored nevertheless."""
+        self._lock, self._started = threading.Lock(), time.monotonic()
+        self._sent = 0
+        self._last = float("inf")
+        """Number of the last piece to send."""
         self.stopping = threading.Event()
         self._working = workers
         self.ended = threading.Event()
         """Set when the last worker has ended."""
 
-    def work(self, session: Session, batches: Iterator[Batch]) -> None:
-        """Send batches until none remains or a worker has failed, then close the session.
+    def work(self, session: Session, pieces: Iterator[Piece]) -> None:
+        """Send pieces until none remains or a worker has failed, then close the session.
 
         Closing it from another thread in the middle of a batch would crash the process (libpq).
         """
         try:
-            ready = self.encoders.submit(self._next, batches)
+            ready = self.encoders.submit(self._next, pieces)
             while burst := ready.result():
-                ready = self.encoders.submit(self._next, batches)  # while the server works on these
+                ready = self.encoders.submit(self._next, pieces)  # while the server works on these
                 for encoded in burst:
                     if self.stopping.is_set():
                         return
@@ -120,32 +145,66 @@ class _Load:
     def end(self, threads: Sequence[threading.Thread]) -> None:
         """Wait for the workers, at most PATIENCE_S: after Ctrl-C, a batch to a dead server may hang."""
         self.stopping.set()
-        self.encoders.shutdown()
+        self.encoders.shutdown(wait=False, cancel_futures=True)  # one may wait for a pipe that nobody writes to
         give_up = time.monotonic() + PATIENCE_S
         for thread in threads:
             if thread.is_alive():
                 thread.join(max(0.0, give_up - time.monotonic()))
 
-    def _next(self, batches: Iterator[Batch]) -> list[_Encoded]:
+    def _next(self, pieces: Iterator[Piece]) -> list[_Encoded]:
         burst: list[_Encoded] = []
-        while sum(encoded.payload.points for encoded in burst) < BURST_POINTS and not self.stopping.is_set():
-            batch = next(batches, None)
-            if batch is None:
+        while sum(encoded.piece.points for encoded in burst) < self._burst_points and not self.stopping.is_set():
+            if self.source_failure is not None or self._left_s() <= 0:
+                break
+            try:
+                piece = next(pieces, None)
+            except Exception as error:  # noqa: BLE001 - raised again when all before it is stored
+                self.source_failure = self.source_failure or error
+                break
+            if piece is None:
                 break
             started = time.perf_counter()
-            payload = self.schema.encode(batch, self.mode)
-            burst.append(_Encoded(payload, batch.values, time.perf_counter() - started))
+            burst.append(_Encoded(piece.encode(), piece, time.perf_counter() - started))
         return burst
+
+    @property
+    def _burst_points(self) -> float:
+        """Number of points to make in one go: those of half a second where that is less."""
+        return BURST_POINTS if self._pace.per_s is None else min(BURST_POINTS, self._pace.per_s / 2)
+
+    def _left_s(self) -> float:
+        limit_s = self._pace.duration_s
+        return float("inf") if limit_s is None else limit_s - (time.monotonic() - self._started)
+
+    def _wait_for_turn(self, points: int) -> bool:
+        """Wait until `points` more are due; return False if the time or the load is over before."""
+        if self._pace.per_s is not None:
+            with self._lock:
+                due_s, self._sent = self._sent / self._pace.per_s, self._sent + points
+            wait_s = due_s - (time.monotonic() - self._started)
+            self.stopping.wait(max(0.0, min(wait_s, self._left_s())))
+        return self._left_s() > 0 and not self.stopping.is_set()
 
     def _send(self, session: Session, encoded: _Encoded) -> None:
         payload = encoded.payload
-        acknowledged = session.write(payload)
+        if encoded.piece.number > self._last or not self._wait_for_turn(payload.points):
+            return
+        try:
+            acknowledged = session.write(payload)
+        except Exception as error:
+            before, found = encoded.piece.explain(error)
+            if before is None:
+                raise found from error
+            self.source_failure, self._last = found, encoded.piece.number
+            if before.points:
+                self._send(session, _Encoded(before.encode(), before, 0.0))
+            return
         if acknowledged != payload.points:
             self.stop(Broken(f"{payload.points} points were sent and {acknowledged} acknowledged"))
             return
         with self._lock:
             self.total.points += acknowledged
-            self.total.values += encoded.values
+            self.total.values += encoded.piece.values
             self.total.bytes += payload.nbytes
             self.total.encode_s += encoded.encode_s
         self.progress(acknowledged)
@@ -169,22 +228,68 @@ def bulk_load(
     progress: Callable[[int], None] = lambda _points: None,
     timeout: TimeoutPart = DEFAULTS,
 ) -> Loaded:
-    """Store the points of ticks 0 <= tick < last_tick with `workers` threads, each with its own session and streams.
+    """Store the points of ticks 0 <= tick < last_tick; each worker has streams of its own.
 
-    A worker mixes its streams so that batches arrive in the order of time, as from a real fleet, and makes its next
-    batches while the server processes the previous ones.
+    A worker mixes its streams so that batches arrive in the order of time, as from a real fleet. Otherwise as `store`.
+    """
+    workers = min(workers, world.spec.streams)
+    shares = [range(w, world.spec.streams, workers) for w in range(workers)]
+    mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
+    pieces = [batch_pieces(batches, schema, mode) for batches in mixed]
+    return store(pieces, target, schema, Limits(timeout, endpoint), progress=progress)
+
+
+def batch_pieces(
+    batches: Iterator[Batch], schema: Schema, mode: WriteMode, limit: int | None = None
+) -> Iterator[Piece]:
+    """Yield batches, up to `limit` points, as pieces that a schema encodes."""
+    left = float("inf") if limit is None else limit
+    for batch in batches:
+        if not left:
+            return
+        taken = batch if len(batch) <= left else batch.rows(0, int(left))
+        left -= len(taken)
+        yield Piece(partial(schema.encode, taken, mode), len(taken), taken.values)
+
+
+class Shared:
+    """An iterator of pieces that several workers take from, each piece once and in their order."""
+
+    def __init__(self, pieces: Iterator[Piece]) -> None:
+        self._pieces, self._lock = pieces, threading.Lock()
+
+    def __iter__(self) -> Shared:
+        return self
+
+    def __next__(self) -> Piece:
+        with self._lock:
+            return next(self._pieces)
+
+
+def store(
+    sources: Sequence[Iterator[Piece]],
+    target: Target,
+    schema: Schema,
+    limits: Limits,
+    *,
+    progress: Callable[[int], None] = lambda _points: None,
+    pace: Pace = UNLIMITED,
+    total: Loaded | None = None,
+) -> Loaded:
+    """Store all pieces with one worker per source; each is a thread with its own session.
+
+    A worker makes its next pieces while the server processes the previous ones. What is stored is counted in `total`,
+    also if the load fails. If a source fails, all pieces before its error are stored first.
 
     Raises
     ------
     Broken
-        If a session cannot be opened or a write fails: one line with the cause.
+        If a session cannot be opened or a write fails: one line with the cause; or as the source raises it.
     """
-    workers = min(workers, world.spec.streams)
-    load = _Load(schema, mode, progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"), workers)
-    shares = [range(w, world.spec.streams, workers) for w in range(workers)]
-    mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
-    sessions = _connected(target, schema, Limits(timeout, endpoint), workers)
-    threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in zip(sessions, mixed, strict=True)]
+    load = _Load(progress, len(sources), pace, Loaded() if total is None else total)
+    sessions = _connected(target, schema, limits, len(sources))
+    pairs = zip(sessions, sources, strict=True)
+    threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in pairs]
     with _garbage_frozen():
         started, cpu = time.perf_counter(), time.process_time()
         try:
@@ -196,11 +301,13 @@ def bulk_load(
                 pass
         finally:
             load.end(threads)
-        load.total.duration_s = time.perf_counter() - started
-        load.total.client_cpu_s = time.process_time() - cpu
+            load.total.duration_s = time.perf_counter() - started
+            load.total.client_cpu_s = time.process_time() - cpu
     if load.failure is not None:
         kind = UserMistake if isinstance(load.failure, Unsupported) else Broken  # data that the database cannot hold
         raise kind(f"the bulk load failed: {caused_line(load.failure)}") from load.failure
+    if load.source_failure is not None:
+        raise load.source_failure
     return load.total
 
 

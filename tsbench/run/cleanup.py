@@ -22,11 +22,14 @@ from tsbench.results.manifest import Created, Manifest
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import find_runs
 from tsbench.run.time_limits import Limits
-from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.parts import DEFAULTS
+from tsbench.scenario.spec import FileSpec, Job, RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.embedded import makes_file
 from tsbench.targets import registry
 from tsbench.targets.registry import TARGETS
+from tsbench.text import listed
+from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,23 +43,23 @@ if TYPE_CHECKING:
 # --- the record -------------------------------------------------------------------------------------------------------
 
 
-def is_new(spec: RunSpec, target: Target) -> bool:
+def is_new(spec: Job, target: Target) -> bool:
     """Return True if the first session will make the file of the endpoint's database."""
     return bool(spec.target.endpoint) and target.embedded and makes_file(spec.target.endpoint or "")
 
 
-def note_found(spec: RunSpec, session: Session, *, new: bool) -> Created | None:
+def note_found(spec: Job, session: Session, *, new: bool) -> Created | None:
     """Return `created` for the manifest before anything is created; `new` as `is_new` was before the session."""
     if not spec.target.endpoint:
         return None
-    measurements = spec.world_at().measurements
+    measurements = spec.measurements()
     there = () if new else session.objects(measurements)
     others = session.inventory(measurements, series=False).tables
     found = {one.name: one.id for one in there if one.holds is not None}
     return Created(endpoint=spec.target.endpoint, found=found, others=tuple(others))
 
 
-def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
+def note_made(run: RunDir, spec: Job, session: Session) -> None:
     """Add what was created to the manifest."""
     manifest = Manifest.read(run)
     if manifest is None or manifest.created is None:
@@ -64,11 +67,18 @@ def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
     found = manifest.created.found
     made = {
         one.name: one.id
-        for one in session.objects(spec.world_at().measurements)
+        for one in session.objects(spec.measurements())
         if one.holds is None or found.get(one.name) != one.id
     }
     created = manifest.created.model_copy(update={"made": made})
     manifest.model_copy(update={"created": created}).write(run)
+
+
+def note_nothing_made(run: RunDir) -> None:
+    """Take the record out of the manifest of a run that creates nothing."""
+    manifest = Manifest.read(run)
+    if manifest is not None:
+        manifest.model_copy(update={"created": None}).write(run)
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
@@ -78,16 +88,16 @@ def note_made(run: RunDir, spec: RunSpec, session: Session) -> None:
 class Leftovers:
     """What the runs of a result set created in one place, as far as they have recorded it."""
 
-    spec: RunSpec
+    spec: Job
     measurements: dict[str, Measurement] = field(default_factory=dict)
     made: dict[str, set[str]] = field(default_factory=dict)
     """Ids by name."""
     unsure: list[Mapping[str, str]] = field(default_factory=list)
     """For each run that did not record what it made: the containers that it found."""
 
-    def add(self, spec: RunSpec, created: Created) -> None:
+    def add(self, spec: Job, created: Created) -> None:
         """Add what one run recorded."""
-        self.measurements |= {measurement.name: measurement for measurement in spec.world_at().measurements}
+        self.measurements |= {measurement.name: measurement for measurement in spec.measurements()}
         if created.made is None:
             self.unsure.append(created.found)
         for name, number in (created.made or {}).items():
@@ -118,9 +128,10 @@ def leftovers(results: Path) -> list[Leftovers]:
     return list(found.values())
 
 
-def _spec(run: RunDir) -> RunSpec:
+def _spec(run: RunDir) -> Job:
     try:
-        return RunSpec.model_validate(run.read_json("spec.json"))
+        content = run.read_json("spec.json")
+        return (FileSpec if "file" in content else RunSpec).model_validate(content)
     except ValidationError as error:
         raise damaged(run / "spec.json", error.errors()[0]["msg"]) from None
 
@@ -186,6 +197,30 @@ def _clean(left: Leftovers) -> Cleaned:
         return Cleaned(one_line(error), 2)
     except (OpError, Broken, OSError) as error:
         return Cleaned(f"{described(left.made)} may be left on {endpoint}: {one_line(error)}", 1)
+
+
+def clean_target(target: Target, endpoint: str) -> Cleaned:
+    """Remove the tables of all simulated worlds from a database, whichever run or load made them.
+
+    What contains them (a namespace, a database, a file) stays, and so do tables that files of other names made.
+    """
+    worlds = [case.measurement(one) for case in USE_CASES.values() for form in case.forms.values() for one in form]
+    measurements = list({m.name: m for m in worlds}.values())
+    if target.embedded and makes_file(endpoint):
+        return Cleaned(f"nothing of tsbench is left on {endpoint}")
+    try:
+        with closing(Limits(DEFAULTS, endpoint).connect(target, next(iter(target.schemas.values())), "create")) as one:
+            found = [each for each in one.objects(measurements) if each.holds is None]
+            for each in found:
+                one.run(each.remove)
+            others = one.inventory(measurements, series=False).tables
+    except UserMistake as error:
+        return Cleaned(one_line(error), 2)
+    except (OpError, Broken, OSError) as error:
+        return Cleaned(f"tables may be left on {endpoint}: {one_line(error)}", 1)
+    text = f"removed {described(each.name for each in found)} from" if found else "nothing of tsbench is left on"
+    rest = f"; {listed(others)} are of no world, so that only `tsbench cleanup RESULTS` of their load removes them"
+    return Cleaned(f"{text} {endpoint}{rest if others else ''}")
 
 
 def _removed(left: Leftovers, session: Session, endpoint: str) -> Cleaned:

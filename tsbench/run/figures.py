@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tsbench.results.process import FirstOp, Worker
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def _regular_files(run: RunDir, name: str) -> Iterator[None]:
         raise damaged(run / name, error) from None
 
 
-def measured(run: RunDir, spec: RunSpec) -> Findings:
+def measured(run: RunDir, spec: Job) -> Findings:
     """Return the findings that need no database: figures, bottleneck, whether the counts agree, failed ops."""
     processes = Processes.read(run)
     times, duration_s = processes.times, processes.duration_s
@@ -180,7 +180,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
         write_parquet(merged.per_second, run / "ops.parquet")
-    kinds, sums, everything = _by_kind(merged, spec)
+    kinds, sums, everything = by_kind(merged, spec)
     with _regular_files(run, "process"):
         client = _ClientDelays.read(run, processes)
     schedule = processes.schedule
@@ -218,12 +218,12 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limit": limit_verdict,
         "ops": _some_ended(everything, processes),
     }
-    failed = _failed_ops(everything, spec.check.failures)
-    return Findings(parts, checks, (failed, failed_connections(processes.unconnected)))
+    failures = failed(everything, spec.check.failures)
+    return Findings(parts, checks, (failures, failed_connections(processes.unconnected)))
 
 
 def _measured(
-    spec: RunSpec,
+    spec: Job,
     processes: Processes,
     merged: Merged,
     kinds: Mapping[str, Kind],
@@ -247,7 +247,7 @@ def _measured(
     return figures.model_copy(update={"tails": _tails(spec, figures, totals, bursts)})
 
 
-def _tails(spec: RunSpec, figures: Measured, totals: Mapping[str, OpTotals], bursts: float) -> dict[str, Tail]:
+def _tails(spec: Job, figures: Measured, totals: Mapping[str, OpTotals], bursts: float) -> dict[str, Tail]:
     """Return the ops beyond the limits of gates on percentiles, by the gates' texts; `totals` are by op and by kind."""
     found = {}
     for gate in spec.demands:
@@ -262,11 +262,12 @@ def _tails(spec: RunSpec, figures: Measured, totals: Mapping[str, OpTotals], bur
     return found
 
 
-def _failed_ops(ops: OpTotals, allowed: float) -> GateResult:
+def failed(ops: OpTotals, allowed: float) -> GateResult:
+    """Evaluate the built-in gate on failed ops, of which a share is allowed."""
     return failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
 
 
-def _by_kind(merged: Merged, spec: RunSpec) -> tuple[dict[str, Kind], dict[Kind, OpTotals], OpTotals]:
+def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, Kind], dict[Kind, OpTotals], OpTotals]:
     """Return the kind (write or query) of each op by name, the totals by kind, and those of all ops."""
     kinds: dict[str, Kind] = {op.name: "write" if op.write is not None else "query" for op in spec.op}
     of_kind: dict[str, Kind] = {}
@@ -355,7 +356,7 @@ def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) 
     return found
 
 
-def _load_profile(spec: RunSpec, processes: Processes, everything: OpTotals, schedule: Schedule | None) -> LoadProfile:
+def _load_profile(spec: Job, processes: Processes, everything: OpTotals, schedule: Schedule | None) -> LoadProfile:
     response_ns = everything.response.mean_ns
     return LoadProfile.of_users(
         processes.mean_users or spec.drive.users,

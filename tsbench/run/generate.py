@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from tsbench.encode.formats import FORMATS
 from tsbench.errors import Broken, UserMistake, require
+from tsbench.run.point_files import enlarge
 from tsbench.text import listed
 from tsbench.workload.world import World
 
@@ -213,9 +214,11 @@ def _compressed(raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
 
 def _open(path: str) -> IO[bytes]:
     if path == "-":
-        return open(sys.stdout.fileno(), "wb", closefd=False)
-    raw = open(path, "wb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
-    os.set_blocking(raw.fileno(), True)
+        raw = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115 - the caller closes it
+    else:
+        raw = open(path, "wb", opener=_open_at_once)  # noqa: SIM115 - as before
+        os.set_blocking(raw.fileno(), True)
+    enlarge(raw.fileno())
     return raw
 
 

@@ -13,6 +13,7 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tsbench.check.expiry import Expiry
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from tsbench.collect.sampler import Collector
     from tsbench.results.summary import Summary
     from tsbench.run.phases import Progress
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job, RunSpec
     from tsbench.servers.base import Server
     from tsbench.servers.cgroup import Group
     from tsbench.targets.base import Schema
@@ -75,7 +76,7 @@ PartsOf = Callable[["RunSpec", "RunDir", "Group | None"], Parts]
 """Returns the parts of a run; a server that tsbench starts belongs to the control group, if any."""
 
 
-def real_parts(spec: RunSpec, run: RunDir, group: Group | None, *, client: Tree | None = None) -> Parts:
+def real_parts(spec: Job, run: RunDir, group: Group | None, *, client: Tree | None = None) -> Parts:
     """Return the target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint.
 
     A server with caps starts in the control `group`. `client` are the load processes, by default Locust's among the
@@ -111,7 +112,20 @@ def run_cell(
     *,
     reached: bool = False,
 ) -> Summary:
-    """Run one cell and return its summary; its directory states how the run ended, whatever happens.
+    """Run one cell; otherwise as `run_steps`."""
+    return run_steps(spec, results, progress, partial(_carry_out, spec), partial(parts_of, spec), reached=reached)
+
+
+def run_steps(
+    spec: Job,
+    results: Path,
+    progress: Progress,
+    steps: Callable[[RunDir, Parts, Phases], Summary],
+    parts_of: Callable[[RunDir, Group | None], Parts],
+    *,
+    reached: bool = False,
+) -> Summary:
+    """Make the `steps` of a run and return its summary; its directory states how the run ended, whatever happens.
 
     If earlier runs have `reached` their servers, whatever ends this one is its failure, and no error.
 
@@ -127,10 +141,10 @@ def run_cell(
     phases, server = Phases(progress), None
     try:
         with run.held(), capped(spec.server, run) as group:
-            parts = parts_of(spec, run, group)
+            parts = parts_of(run, group)
             server = parts.server
             with _stopped_at_the_end(server, run):
-                summary = _carry_out(spec, run, parts, phases)
+                summary = steps(run, parts, phases)
     except UserMistake as error:
         is_gone = isinstance(error, Unreachable)
         if not reached and (not is_gone or spec.target.endpoint):
@@ -174,7 +188,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
     world = spec.world_at()
     progress.phase("start")
     server.start()
-    with _naming_death(parts):
+    with naming_death(parts):
         limits = Limits(spec.timeout, server.endpoint)
         new = cleanup.is_new(spec, target)
         with closing(limits.connect(target, schema)) as session:
@@ -187,7 +201,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
             limits.settle(session, schema, world.measurements)
             expiry = Expiry.of(target.parse(server.endpoint).expire_after_s)
             least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
-            expect_plausible(session, schema, world, loaded.points, least=least)
+            expect_plausible(session, schema, world.measurements, loaded.points, least=least)
         if spec.target.cold:
             progress.phase("cold start")
             server.cold()
@@ -216,7 +230,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
 
 
 @contextmanager
-def _naming_death(parts: Parts) -> Iterator[None]:
+def naming_death(parts: Parts) -> Iterator[None]:
     """Raise `ServerDied` in place of an error that followed from the server's death."""
     try:
         yield
@@ -260,7 +274,7 @@ def _reason(error: BaseException) -> str:
     return text
 
 
-def _place(spec: RunSpec, run: RunDir, error: BaseException, server: Server | None) -> str:
+def _place(spec: Job, run: RunDir, error: BaseException, server: Server | None) -> str:
     """Return the directory whose disk an error is about: the server's data for an error of its, else the results."""
     if isinstance(error, OSError) or server is None:
         return str(run.path)

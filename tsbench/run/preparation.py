@@ -26,10 +26,11 @@ from tsbench.workload import WORLD_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tsbench.model import Measurement
     from tsbench.results.figures import Load
     from tsbench.results.rundir import RunDir
     from tsbench.run.time_limits import Limits
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job, RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session
     from tsbench.targets.target import Target
@@ -41,7 +42,7 @@ NOT_RECORDED = "processes, log and data directory, since tsbench did not start t
 
 
 def write_manifest(
-    run: RunDir, spec: RunSpec, target: Target, server: Server, session: Session, *, new: bool = False
+    run: RunDir, spec: Job, target: Target, server: Server, session: Session, *, new: bool = False
 ) -> str:
     """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now.
 
@@ -101,7 +102,9 @@ def load(spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress:
     return loaded.figures(workers=asked.workers, batch=asked.batch, mode=asked.mode)
 
 
-def expect_plausible(session: Session, schema: Schema, world: World, points: int, *, least: int | None = None) -> None:
+def expect_plausible(
+    session: Session, schema: Schema, measurements: Sequence[Measurement], points: int, *, least: int | None = None
+) -> None:
     """Stop a run whose data is not stored: fast queries on a half-empty table are worse than none (ClickBench).
 
     `least` is the number of points that must be stored where the others may have expired.
@@ -112,7 +115,7 @@ def expect_plausible(session: Session, schema: Schema, world: World, points: int
         If more points are stored than acknowledged, none, or fewer (than `least`) by a schema that keeps all.
     """
     try:
-        stored = count_stored(session, schema, world.measurements)
+        stored = count_stored(session, schema, measurements)
     except Unsupported:
         return
     least = points if least is None else min(least, points)

@@ -6,11 +6,13 @@ import fnmatch
 import math
 from collections import Counter
 from hashlib import sha256
+from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -19,7 +21,8 @@ from pydantic import (
 from tsbench import units
 from tsbench.errors import UserMistake
 from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
-from tsbench.model import Window
+from tsbench.model import Field as Column
+from tsbench.model import Kind, Measurement, Window
 from tsbench.results.limits import LIMITS
 from tsbench.scenario import matrix
 from tsbench.scenario.file import explain, known_keys, odd_text, read_document
@@ -52,29 +55,74 @@ ROUND = "-round="
 """Part of a repeated cell's id before the number of its round."""
 
 
-class RunSpec(Part):
-    """The complete specification of one run (one cell of the matrix)."""
+class Job(Part):
+    """What every run has, whatever its points are."""
 
     id: str
     scenario: str
     question: str = ""
     """The question that the scenario answers; reports begin with it."""
     labels: dict[str, str] = Field(default_factory=dict)
-    relative_start: bool = False
-    """True if `world.start` is relative to now, so that it differs each time the file is read."""
-    resolution_ns: int = 1
-    """Coarsest time resolution of the scenario's targets in ns, so that all targets run the same queries."""
-    world: WorldPart
+    world: Any = None
+    """The simulated world, where the points are one's."""
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
     op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
-    block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
     gates: Annotated[tuple[Annotated[str, AfterValidator(checked_gate)], ...], Field(strict=False)] = ()
     """Conditions for the run to pass, such as `write:p99<50ms`."""
     target: TargetPart
     server: ServerPart = ServerPart()
     timeout: TimeoutPart = DEFAULTS
+
+    @property
+    def demands(self) -> tuple[Gate, ...]:
+        """The parsed gates."""
+        return tuple(map(parse_gate, self.gates))
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Return the measurements that the run stores."""
+        return ()
+
+
+class FilePart(Part):
+    """A file of points, and the measurements that it turned out to have: names of tags, own tags and fields."""
+
+    name: str
+    limit: int | None = None
+    tags: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = Field(default_factory=dict)
+    fields: dict[str, dict[str, Kind]] = Field(default_factory=dict)
+
+    model_config = ConfigDict(strict=False)
+
+
+class FileSpec(Job):
+    """The specification of a run that loads a file."""
+
+    file: FilePart
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        return tuple(
+            Measurement(name, self.file.tags[name][0], tuple(starmap(Column, kinds.items())), self.file.tags[name][1])
+            for name, kinds in self.file.fields.items()
+        )
+
+    def with_measurements(self, found: Sequence[Measurement]) -> FileSpec:
+        """Return the specification with the measurements that the file turned out to have."""
+        tags = {m.name: (m.tags, m.own_tags) for m in found}
+        fields = {m.name: {one.name: one.kind for one in m.fields} for m in found}
+        return self.model_copy(update={"file": self.file.model_copy(update={"tags": tags, "fields": fields})})
+
+
+class RunSpec(Job):
+    """The complete specification of one run (one cell of the matrix)."""
+
+    relative_start: bool = False
+    """True if `world.start` is relative to now, so that it differs each time the file is read."""
+    resolution_ns: int = 1
+    """Coarsest time resolution of the scenario's targets in ns, so that all targets run the same queries."""
+    world: WorldPart
+    block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> RunSpec:
@@ -92,10 +140,8 @@ class RunSpec(Part):
         expect_fit(self.gates, kinds, self.drive.loop)
         return self
 
-    @property
-    def demands(self) -> tuple[Gate, ...]:
-        """The parsed gates."""
-        return tuple(map(parse_gate, self.gates))
+    def measurements(self) -> tuple[Measurement, ...]:
+        return self.world_at().measurements
 
     @property
     def writes(self) -> tuple[Op, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tsbench.scenario.parts import ServerPart
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job, RunSpec
     from tsbench.targets.base import Schema
     from tsbench.targets.target import Target
     from tsbench.workload.world import World
@@ -69,7 +69,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
 _SCALE = " and world.scale, since a stream has at least one series"
 
 
-def schema_of(spec: RunSpec, target: Target) -> Schema:
+def schema_of(spec: Job, target: Target) -> Schema:
     """Return the configured schema, or the target's first one.
 
     Raises

@@ -144,6 +144,27 @@ class Schema(Protocol):
         """
         ...
 
+    takes_lines: bool = False
+    """Whether `encode_lines` sends line protocol as it is."""
+
+    def encode_lines(self, lines: bytes, points: int) -> Payload:
+        """Return the payload of `points` lines of line protocol; only if the schema `takes_lines`."""
+        del lines, points
+        raise Unsupported("the layout takes no line protocol")
+
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        """Return commands that add, to what `create` made, empty tables of further measurements, and series.
+
+        The tags are those of the series `first`, `first` + 1 and so on; one that a series lacks is "".
+
+        Raises
+        ------
+        Unsupported
+            If all tables and series must be known when the tables are created.
+        """
+        del measurements, tags, first
+        raise Unsupported("its tables must be known beforehand, as those of a simulated world are")
+
     def compile(self, query: Query) -> Statement:
         """Compile a query to the database's language; its answer has the columns `query.columns`, in that order.
 

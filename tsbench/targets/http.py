@@ -22,10 +22,11 @@ from tsbench.targets.session import decoded
 from tsbench.targets.target import Endpoint, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Batch
+    from tsbench.model import Batch, Codes, Measurement
     from tsbench.net.http_parser import Response
+    from tsbench.targets.base import Command
 
 S = TypeVar("S")
 
@@ -58,7 +59,16 @@ class LineSchema(Schema):
     """Base of schemas with line protocol. Points of a series at the same time replace each other."""
 
     keeps_duplicates = False
+    takes_lines = True
     request: ClassVar[str] = "POST /write"
+
+    def encode_lines(self, lines: bytes, points: int) -> Payload:
+        return Payload(WriteMode.BULK, "", self.request, lines, points, len(lines))
+
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        """Return no command: points carry their names and tags."""
+        del measurements, tags, first
+        return ()
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the batch as lines, the same in all modes but that a single one has no line feed."""

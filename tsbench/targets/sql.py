@@ -133,9 +133,18 @@ class SqlSchema(Schema, ABC):
     def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
         """Yield the statements that create the table of tags, with a row for each series."""
         yield self.tag_table(tags)
-        for piece in sql.chunks(sql.tag_rows(tags), self.max_parameters):
+        yield from self.insert_tags(sql.tag_rows(tags))
+
+    def insert_tags(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Statement]:
+        """Yield the statements that add rows of a number and texts (or None) to the table of tags."""
+        for piece in sql.chunks(rows, self.max_parameters):
             values = sql.values(len(piece[0]), len(piece), self.mark)
             yield Statement(f'INSERT INTO "tags" VALUES {values}', sql.flat(piece))
+
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        dropped = [Statement(f"DROP TABLE IF EXISTS {quoted(m.name)}") for m in measurements]
+        tables = [Statement(text) for m in measurements for text in self.create_table(m)]
+        return [*dropped, *self.insert_tags(sql.tag_rows(tags, first)), *tables]
 
     def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
         """Return rows as statements of as many parameters as one may have, for one transaction."""

@@ -117,7 +117,7 @@ from gevent import monkey
 monkey.patch_all()
 import sys
 from tsbench.drive.greenlet_waiter import GreenletWaiter
-from tsbench.drive.session_calls import Direct
+from tsbench.measure.op_times import Direct
 from tsbench.targets.base import Statement
 from tsbench.targets.registry import get
 

@@ -77,6 +77,15 @@ class DocumentSchema(Schema):
             made.append(self._collection(name, m))
         return made
 
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        """Return the commands that create the collections of further measurements; documents carry their tags."""
+        del tags, first
+        for m in measurements:
+            for name in (*m.tags, *m.own_tags, *m.field_names):
+                plain(name)
+        made = [self._collection(name, m) for name, m in self.collections(measurements).items()]
+        return [*self.drop(measurements), *made]
+
     def _collection(self, name: str, m: Measurement) -> CreateCollection:
         return CreateCollection(self._described(name, m), name, self.is_timeseries, bool(m.tags), self._named(m))
 
@@ -148,6 +157,11 @@ class ValueSchema(DocumentSchema):
     """
 
     pipeline: ClassVar[Pipeline] = ValuePipeline()
+
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        """Return no command: all measurements share one collection."""
+        del measurements, tags, first
+        return ()
 
     def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
         return [{MEASUREMENT: 1, TIME: 1}, *([{MEASUREMENT: 1, key_path(m): 1, TIME: -1}] if m.key else [])]

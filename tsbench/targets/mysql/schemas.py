@@ -8,7 +8,7 @@ ANSI_QUOTES and NO_BACKSLASH_ESCAPES, in which names and texts are quoted as in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
@@ -186,10 +186,12 @@ class MysqlSchema(SqlSchema):
     def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
         table = self.tag_table(tags, f", KEY ({key_of(tags)})")
         yield Statement(f"{table.text} {self._engine}")
-        rows = sql.tag_rows(tags)
+        yield from self.insert_tags(sql.tag_rows(tags))
+
+    def insert_tags(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Statement]:
         for start in range(0, len(rows), _TAG_ROWS):
             piece = rows[start : start + _TAG_ROWS]
-            texts = (f"({', '.join(literal(value) for value in row)})" for row in piece)
+            texts = (f"({', '.join('NULL' if v is None else literal(v) for v in row)})" for row in piece)
             yield Statement(f'INSERT INTO "tags" VALUES {", ".join(texts)}')
 
     @property

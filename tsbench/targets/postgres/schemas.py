@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import pgcopy, pgparams, sql
 from tsbench.model import WriteMode
@@ -114,11 +114,14 @@ class PostgresSchema(SqlSchema):
         return [*made, f"CREATE INDEX ON {table} {self.time_index}"]
 
     def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
-        lists = [codes.tolist() for codes in tags.values()]
-        arrays = ", ".join(["$1::int[]", *(f"{_mark(n)}::text[]" for n in range(2, len(lists) + 2))])
-        yield self.tag_table(tags)
-        yield Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', (list(range(len(lists[0]))), *lists))
+        yield from SqlSchema.create_tags(self, tags)
         yield Statement(f'CREATE INDEX ON "tags" ({key_of(tags)})')
+
+    def insert_tags(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Statement]:
+        if rows:
+            numbers, *texts = map(list, zip(*rows, strict=True))
+            arrays = ", ".join(["$1::int[]", *(f"{_mark(n)}::text[]" for n in range(2, len(texts) + 2))])
+            yield Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', (numbers, *texts))
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         """Return the statements for vacuum (visibility map, BRIN summaries), statistics and a checkpoint."""

@@ -1,0 +1,358 @@
+"""The commands for single phases of a benchmark, joined by files and pipes: load, queries, query, validate."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from tsbench import units
+from tsbench.cli.generate import Yes, parsed
+from tsbench.cli.output import fail, say, stderr, stdout
+from tsbench.errors import UserMistake
+from tsbench.text import short_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.results.summary import Summary
+    from tsbench.workload.world import World
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="A database of `tsbench list targets`.")]
+Endpoint = Annotated[str | None, typer.Option(help="URL of the database, without a password.")]
+Schema = Annotated[str | None, typer.Option(help="Layout of the data. Default: the target's first.")]
+Out = Annotated[Path, typer.Option(help="Directory for result sets.")]
+
+
+def load(
+    context: typer.Context,
+    target: Target,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="Line protocol, also .gz or .zst; - is standard input.")
+    ] = None,
+    endpoint: Endpoint = None,
+    schema: Schema = None,
+    use_case: Annotated[str | None, typer.Option(help="Simulate this world on the fly instead of a file.")] = None,
+    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
+    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
+    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
+    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
+    seed: Annotated[int, typer.Option(min=0, help="The same options make the points of `generate`.")] = 1,
+    form: Annotated[str, typer.Option(help="As of `generate`.")] = "bounded",
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Connections that load at the same time.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, max=1_000_000, help="Points per request.")] = 10_000,
+    mode: Annotated[str, typer.Option(help="bulk, or multi: ordinary writes of many points.")] = "bulk",
+    limit: Annotated[int | None, typer.Option(min=1, help="Points to load at most.")] = None,
+    duration: Annotated[str | None, typer.Option(help="Time to load at most: 60s.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Points per second at most.")] = None,
+    out: Out = Path("results"),
+    yes: Yes = False,
+) -> int:
+    """Load a file of points, or a simulated world, into a running database, whose tables are made anew."""
+    from tsbench.cli.progress import CellProgress
+    from tsbench.run.bulk_load import Pace
+    from tsbench.run.loading import load as load_points
+    from tsbench.scenario.spec import FilePart, FileSpec, Job, RunSpec, explained
+    from tsbench.scenario.validation import YES, points_of, too_many_points
+
+    given = {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
+    if (file is None) == (use_case is None):
+        raise UserMistake("give either a FILE (- is standard input) or --use-case, which is simulated on the fly")
+    if file is not None and (unfit := given & {"scale", "start", "end", "interval", "seed", "form"}):
+        raise UserMistake(f"--{min(unfit)} belongs to --use-case; the points of a file are as they are")
+    place = found_place(target, endpoint, schema)
+    common: dict[str, Any] = {"id": f"load-{target}", "scenario": f"load-{target}", "target": place}
+    common |= {"load": {"workers": workers, "batch": batch, "mode": mode}, "labels": {"target": target}}
+    spec: Job
+    try:
+        if file is not None:
+            spec = FileSpec.model_validate({**common, "file": FilePart(name=file, limit=limit)})
+        else:
+            world = world_of(use_case or "", scale, start, end, interval, seed, form)
+            common["load"]["window"] = world.pop("window")
+            spec = RunSpec.model_validate({**common, "world": world})
+    except ValidationError as error:
+        raise UserMistake(explained(error)) from None
+    if isinstance(spec, RunSpec):
+        expect_loadable(spec)
+        points = points_of(spec.world.use_case, spec.world.form, scale, spec.load.window // spec.world.interval)
+        if not yes and (why := too_many_points(min(points, limit or points))):
+            raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
+    pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
+    results = new_results(out, f"load-{target}")
+    with CellProgress(stderr, f"load {target}", "points") as progress:
+        summary = load_points(spec, results, progress, limit=limit, pace=pace)
+    return ended(results, summary, _loaded_line(summary))
+
+
+def _loaded_line(summary: Summary) -> str:
+    done = summary.load
+    if done is None:
+        return ""
+    values_per_s = done.values / done.duration_s if done.duration_s else 0.0
+    return (
+        f"loaded {done.points:,} points ({done.values:,} values, {units.format_size(done.bytes)}) in "
+        f"{done.duration_s:.3f} s with {done.workers} workers (mean rate {done.points_per_s:,.2f} points/s, "
+        f"{values_per_s:,.2f} values/s)"
+    )
+
+
+Kinds = Annotated[list[str], typer.Option("--type", help="A kind of `tsbench list queries`; of several in turn.")]
+
+Queries = Annotated[str, typer.Argument(metavar="FILE", help="A file of `tsbench queries`; - is standard input.")]
+Workers = Annotated[int, typer.Option(min=1, max=64, help="Connections that ask at the same time.")]
+
+
+def queries(
+    kind: Kinds,
+    use_case: Annotated[str, typer.Option(help="The world that is loaded.")] = "cpu-only",
+    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
+    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
+    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
+    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
+    seed: Annotated[int, typer.Option(min=0, help="The world's seed, and that of the queries.")] = 1,
+    form: Annotated[str, typer.Option(help="As of `generate`.")] = "bounded",
+    count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of queries.")] = 1_000,
+    query_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the queries, if not the world's.")] = None,
+    show: Annotated[str | None, typer.Option(metavar="TARGET", help="Print what the first queries compile to.")] = None,
+    out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")] = "-",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Write queries into a file that serves every database, or show what they compile to."""
+    from tsbench.model import Window
+    from tsbench.run.generate import output
+    from tsbench.scenario.parts import WorldPart
+    from tsbench.workload.queries import Misfit, fit
+    from tsbench.workload.query_files import MS, head_line, made
+    from tsbench.workload.world import World
+
+    keys = world_of(use_case, scale, start, end, interval, seed, form)
+    window_ns = keys.pop("window")
+    try:
+        world = World(WorldPart.model_validate(keys).spec(MS))
+        loaded = Window(world.time_ns(0), world.time_ns(world.ticks(window_ns)))
+        for one in kind:
+            fit(one, world, loaded)
+    except Misfit as error:
+        raise UserMistake(str(error)) from None
+    except ValueError as error:
+        raise UserMistake(str(error).splitlines()[0]) from None
+    lines = made(kind, count, world, loaded, seed if query_seed is None else query_seed)
+    if show is not None:
+        _show(show, world, [next(lines) for _ in range(min(count, len(kind)))])
+        return
+    with output(out, force=force) as file:
+        file.write(head_line(keys, window_ns))
+        for line in lines:
+            file.write(line)
+
+
+def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
+    """Print what queries compile to on a target, in each of its schemas that can express them."""
+    from tsbench.targets import registry
+    from tsbench.targets.base import Unsupported
+    from tsbench.workload.query_files import Parser
+
+    parser = Parser(world.measurements)
+    for schema in registry.get(name).schemas.values():
+        for number, line in enumerate(lines):
+            asked = parser.parse(line, number)
+            try:
+                statement = schema.compile(asked.query)
+            except Unsupported as why:
+                stdout.print(f"-- {name} {schema.name}, {asked.kind}: cannot be asked: {why}\n", markup=False)
+                continue
+            stdout.print(f"-- {name} {schema.name}, {asked.kind}", markup=False, highlight=False)
+            stdout.print(statement.text, markup=False, highlight=False, soft_wrap=True)
+            if statement.params:
+                stdout.print(f"-- {statement.params}", markup=False, highlight=False, soft_wrap=True)
+            stdout.print()
+
+
+def query(
+    target: Target,
+    file: Queries,
+    endpoint: Endpoint = None,
+    schema: Schema = None,
+    workers: Workers = 1,
+    burn_in: Annotated[int, typer.Option(min=0, help="Queries to ask before the measured ones.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Measured queries at most.")] = None,
+    duration: Annotated[str | None, typer.Option(help="Time to ask at most: 60s.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Queries per second; response times count from when each was due.")
+    ] = None,
+    out: Out = Path("results"),
+) -> int:
+    """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
+    from tsbench.cli.progress import CellProgress
+    from tsbench.run.asking import How, ask, read_queries
+    from tsbench.scenario.spec import RunSpec
+
+    place = found_place(target, endpoint, schema)
+    how = How(burn_in, limit, rate, None if duration is None else parsed("--duration", duration, _seconds))
+    with read_queries(file) as (world, window_ns, asked):
+        results = new_results(out, f"query-{target}")
+        drive = {"users": workers, "loop": "closed" if rate is None else "open", "rate": rate}
+        spec = RunSpec.model_validate({
+            "id": f"query-{target}", "scenario": f"query-{target}", "labels": {"target": target}, "target": place,
+            "world": world, "load": {"window": window_ns}, "drive": drive,
+        })  # fmt: skip
+        with CellProgress(stderr, f"query {target}", "queries") as progress:
+            summary, times = ask(spec, asked, results, progress, how, lambda text: setattr(progress, "note", text))
+    return ended(results, summary, *_query_lines(summary, times, workers))
+
+
+def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], workers: int) -> list[str]:
+    """Return the lines about the service times of each kind, as the peers print them."""
+    if summary.measured is None:
+        return []
+    whole = times.get("all queries") or next(iter(times.values()), {"count": 0, "per_s": 0.0})
+    width = max(map(len, times), default=0)
+    rate = f"overall query rate {whole['per_s']:,.2f} queries/sec"
+    lines = [f"Run complete after {whole['count']:,.0f} queries with {workers} workers ({rate}):"]
+    for name, found in times.items():
+        ms = {"med": found["p50"], **{key: found[key] for key in ("min", "mean", "p95", "p99", "max")}}
+        order = ("min", "med", "mean", "p95", "p99", "max")
+        texts = ", ".join(f"{key}: {ms[key] / 1e6:,.2f}ms" for key in order)
+        lines.append(f"{name:<{width}} : {texts}, count: {found['count']:,.0f}, rate: {found['per_s']:,.2f}/s")
+    return [*lines, f"wall clock time: {summary.measured.duration_s:.6f}sec"]
+
+
+def validate(
+    words: Annotated[list[str], typer.Argument(metavar="TARGET... FILE", help="Databases, and a file of queries.")],
+    endpoint: Annotated[list[str], typer.Option(help="URL of each database, in the order of the targets.")],
+    schema: Annotated[list[str] | None, typer.Option(help="Layout of each, if it is not the first.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Queries to ask at most.")] = None,
+) -> int:
+    """Compare each database's answers with gold, computed from the world that the file names."""
+    from itertools import islice
+
+    from tsbench.run.asking import read_queries
+    from tsbench.run.asking import validate as compared
+    from tsbench.run.time_limits import Limits
+    from tsbench.scenario.parts import DEFAULTS
+    from tsbench.targets import registry
+    from tsbench.workload.query_files import line_of
+
+    *names, file = words
+    schemas = schema or [None] * len(names)  # type: ignore[list-item]
+    if not names or not len(names) == len(endpoint) == len(schemas):
+        raise UserMistake("give TARGET... FILE, and as many --endpoint (and --schema, if any) as targets")
+    places = [found_place(*one) for one in zip(names, endpoint, schemas, strict=True)]
+    with read_queries(file) as (world, window_ns, asked):
+        chosen = list(islice(asked, limit))
+    wrong = 0
+    for place in places:
+        target = registry.get(place["name"])
+        layout = target.schemas[place["schema"] or next(iter(target.schemas))]
+        limits = Limits(DEFAULTS, place["endpoint"])
+        answers = compared(world, window_ns, chosen, target, layout, limits)
+        name = f"{target.name} {layout.name}"
+        say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
+        for kind, why in answers.unsupported.items():
+            say(f"{name}: {kind} cannot be asked: {why}")
+        if answers.first_wrong is not None:
+            wrong += answers.wrong
+            first = next(one for one in chosen if str(one.query) == answers.first_wrong["query"])
+            difference, _, sides = answers.first_wrong["difference"].partition(" (row ")
+            say(f"first difference, query {first.number + 1}: {difference}")
+            for side, row in zip(
+                ("answer:   ", "expected: "), sides.removesuffix(")").split(", expected "), strict=False
+            ):
+                say(f"{side}{row}")
+            say(line_of(first.kind, first.query).decode().strip())
+        elif not answers.checked:
+            wrong += 1
+            fail(f"{name}: no answer could be checked", 1)
+    return fail(f"{wrong:,} answers are wrong", 1) if wrong else 0
+
+
+def _seconds(text: str) -> float:
+    return units.parse_duration_ns(text) / units.NS_PER_S
+
+
+# --- what the commands have in common ---------------------------------------------------------------------------------
+
+
+def found_place(target: str, endpoint: str | None, schema: str | None) -> dict[str, Any]:
+    """Return [target] of a database that outlasts the command.
+
+    Raises
+    ------
+    UserMistake
+        If there is no such target or schema, the endpoint is missing or malformed, or nothing outlasts the command.
+    """
+    from tsbench.targets import registry
+    from tsbench.targets.credentials import refuse_secrets
+    from tsbench.targets.target import Access, require_driver
+
+    found = registry.get(target)
+    require_driver(found)
+    if found.access is Access.OPENER or not found.durable:
+        raise UserMistake(f"{target} keeps its data no longer than this process; take a database that does")
+    if not endpoint:
+        raise UserMistake(f"--endpoint is missing: the URL of a database that stays, such as {found.form}")
+    refuse_secrets(endpoint, "--endpoint")
+    found.parse(endpoint)
+    if schema is not None and schema not in found.schemas:
+        raise UserMistake(f"{target} has no schema '{schema}'; there are {', '.join(found.schemas)}")
+    return {"name": target, "schema": schema, "endpoint": endpoint}
+
+
+def world_of(use_case: str, scale: int, start: str, end: str, interval: str, seed: int, form: str) -> dict[str, Any]:
+    """Return [world] as `tsbench generate` has it from the same options, and the `window` that is loaded, in ns."""
+    now_ns = time.time_ns()
+    start_ns = parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
+    end_ns = parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
+    interval_ns = parsed("--interval", interval, units.parse_duration_ns)
+    if end_ns <= start_ns:
+        raise UserMistake("the end is not after the start: there is nothing to load; give a later --end")
+    return {
+        "use_case": use_case,
+        "scale": scale,
+        "start": start_ns,
+        "interval": interval_ns,
+        "seed": seed,
+        "form": form,
+        "streams": 1,
+        "window": end_ns - start_ns,
+    }
+
+
+def expect_loadable(spec: Any) -> None:
+    """Verify that the world exists and the target stores its times; raises UserMistake."""
+    from tsbench.targets import registry
+
+    try:
+        spec.world_at()
+    except ValueError as error:
+        raise UserMistake(str(error)) from None
+    step_ns = registry.get(spec.target.name).resolution_ns
+    if spec.world.interval % step_ns or spec.world.start % step_ns:
+        text = f"{spec.target.name} stores times to {step_ns:,} ns; give --start and --interval in multiples of that"
+        raise UserMistake(text)
+
+
+def new_results(out: Path, name: str) -> Path:
+    """Return the directory of a new result set, which is not made yet."""
+    results = out / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{name}"
+    if results.exists():
+        raise UserMistake(f"{results} is there already; wait a second, or choose another --out")
+    return results
+
+
+def ended(results: Path, summary: Summary, *lines: str) -> int:
+    """Write the set's summary, print the lines and where the results are, and return the exit code."""
+    from tsbench.results.summary import SetSummary
+
+    SetSummary(scenario=summary.scenario, cells=(summary,)).write(results)
+    for line in filter(None, lines):
+        say(line)
+    say(f"results: {short_path(results)}")
+    if summary.passed:
+        return 0
+    broke_off = summary.load is None and summary.measured is None
+    return fail(summary.validity.reason if broke_off else summary.headline, 1)

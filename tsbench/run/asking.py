@@ -1,0 +1,352 @@
+"""The queries of a file, asked as a run of its own (`tsbench query`), or compared with gold (`tsbench validate`)."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tsbench.check.answers import Answers
+from tsbench.check.gold import Gold
+from tsbench.check.points import Feed
+from tsbench.clock import Timebase
+from tsbench.errors import Broken, UserMistake
+from tsbench.measure.gates import percents_of_gates
+from tsbench.measure.hist import Histogram
+from tsbench.measure.merge import OpTotals, merge
+from tsbench.measure.op_times import Direct
+from tsbench.measure.recorder import Recorder
+from tsbench.model import OpError, Outcome, Verdict
+from tsbench.results.figures import Measured, Window
+from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.run import assessment, cleanup
+from tsbench.run.figures import by_kind, failed
+from tsbench.run.findings import Findings
+from tsbench.run.lifecycle import naming_death, real_parts, run_steps
+from tsbench.run.point_files import opened, read_lines
+from tsbench.run.preparation import is_durable, write_manifest
+from tsbench.run.time_limits import Limits
+from tsbench.scenario.parts import WorldPart
+from tsbench.targets.base import Unsupported
+from tsbench.targets.session import MEANT
+from tsbench.units import NS_PER_S
+from tsbench.workload.query_files import MS, Parser, parse_head
+from tsbench.workload.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tsbench.measure.hist import SparseHistogram
+    from tsbench.results.rundir import RunDir
+    from tsbench.results.summary import Summary
+    from tsbench.run.lifecycle import Parts
+    from tsbench.run.phases import Phases, Progress
+    from tsbench.scenario.spec import RunSpec
+    from tsbench.targets.base import Schema, Session, Statement
+    from tsbench.targets.target import Target
+    from tsbench.workload.query_files import Asked
+
+_GONE = {"connection", "refused", "timeout"}
+"""Causes after which the server is asked no more."""
+PERCENTS = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+
+
+@contextmanager
+def read_queries(path: str) -> Iterator[tuple[WorldPart, int, Iterator[Asked]]]:
+    """Open a file of `tsbench queries` and yield its world, the loaded time in ns, and the queries.
+
+    Raises
+    ------
+    UserMistake
+        If the file cannot be read or is another one; while queries are read, with the number of the line.
+    """
+    with opened(path) as blocks:
+        lines = (line for some in read_lines(blocks, 1_000) for line in some.split())
+        try:
+            world, window_ns = parse_head(next(lines, b""))
+            part = WorldPart.model_validate(world)
+            measurements = _world_of(part).measurements
+        except ValueError as error:
+            raise UserMistake(f"'{path}', line 1: {str(error).splitlines()[0]}") from None
+        yield part, window_ns, _parsed(path, lines, Parser(measurements))
+
+
+def _parsed(path: str, lines: Iterator[bytes], parser: Parser) -> Iterator[Asked]:
+    for number, line in enumerate(lines):
+        try:
+            yield parser.parse(line, number)
+        except ValueError as error:
+            raise UserMistake(f"'{path}', line {number + 2}: {error}") from None
+
+
+def _world_of(part: WorldPart) -> World:
+    return World(part.spec(MS))
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How to ask: queries before the measured ones, and at most; per second, and seconds; None is no limit."""
+
+    burn_in: int = 0
+    limit: int | None = None
+    per_s: float | None = None
+    duration_s: float | None = None
+
+
+def ask(
+    spec: RunSpec, queries: Iterator[Asked], results: Path, progress: Progress, how: How, seen: Callable[[str], None]
+) -> tuple[Summary, dict[str, dict[str, float]]]:
+    """Ask queries with `spec.drive.users` workers; return the summary, and the service times by kind in ns.
+
+    `seen` receives the p99 so far as text, once a second.
+    """
+    steps = _Steps(spec, queries, how, seen)
+    summary = run_steps(spec, results, progress, steps, partial(real_parts, spec))
+    return summary, steps.times
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The steps of a run that asks."""
+
+    spec: RunSpec
+    queries: Iterator[Asked]
+    how: How
+    seen: Callable[[str], None]
+    times: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
+        spec, target, schema, server = self.spec, parts.target, parts.schema, parts.server
+        phases.phase("start")
+        server.start()
+        with naming_death(parts):
+            limits = Limits(spec.timeout, server.endpoint)
+            with closing(limits.connect(target, schema)) as session:
+                started = write_manifest(run, spec, target, server, session)
+                cleanup.note_nothing_made(run)
+            phases.phase("measure", None if self.how.limit is None else self.how.limit)
+            asking = _Asking(self.queries, schema, run, self.how, phases.advance, self.seen)
+            try:
+                asking.run([limits.connect(target, schema).session for _ in range(spec.drive.users)])
+            except KeyboardInterrupt:
+                asking.close()
+                self._figures(run, asking)
+                text = f"interrupted by the user; {asking.done:,} queries were answered; they are in {run.path}"
+                raise KeyboardInterrupt(text) from None
+        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
+        found = self._figures(run, asking)
+        if asking.failure is not None:
+            found += Findings(checks={"run": Verdict(None, f"{asking.failure}; {asking.done:,} queries were answered")})
+        return assessment.conclude(run, spec, heading, found, phases)
+
+    def _figures(self, run: RunDir, asking: _Asking) -> Findings:
+        """Return the figures of all recorded queries."""
+        start_s, end_s = asking.began_ns // NS_PER_S, asking.ended_ns // NS_PER_S + 1
+        duration_s = max(1, asking.ended_ns - asking.began_ns) / NS_PER_S
+        merged = merge(run.path, start_s=start_s, end_s=end_s)
+        if merged.per_second is not None:
+            from tsbench.results.tables import write_parquet  # noqa: PLC0415 - without polars there is no table
+
+            write_parquet(merged.per_second, run / "ops.parquet")
+        kinds, sums, everything = by_kind(merged, self.spec)
+        self.times = {name: _times(totals, duration_s) for name, totals in merged.totals.items()}
+        if len(self.times) > 1:
+            self.times["all queries"] = _times(everything, duration_s)
+        percents = {"p95": 95.0} | percents_of_gates(self.spec.demands)
+        window = Window(start_s=asking.began_ns / NS_PER_S, duration_s=duration_s, warmup_s=0.0)
+        measured = Measured(
+            duration_s=duration_s,
+            window=window,
+            ops={op: merged.totals[op].figures(duration_s, percents, kind) for op, kind in kinds.items()},
+            query=sums["query"].figures(duration_s, percents) if len(everything.response) else None,
+        )
+        counts = {"histograms": merged.recorded, "counters": merged.counted, "asked": asking.done}
+        agree = Verdict(len({*counts.values()}) == 1, "" if len({*counts.values()}) == 1 else "counts differ", counts)
+        some = Verdict(True) if asking.done else Verdict(None, "no query was asked after the burn-in")
+        return Findings({"measured": measured}, {"counts": agree, "ops": some}, (failed(everything, 0.0),))
+
+
+def _times(totals: OpTotals, duration_s: float) -> dict[str, float]:
+    values = totals.service.percentiles_ns(PERCENTS.values())
+    found: dict[str, float] = dict(zip(PERCENTS, values, strict=True))
+    return {**found, "mean": totals.service.mean_ns, "count": totals.done, "per_s": totals.done / duration_s}
+
+
+class _Asking:
+    """Asks queries in threads of their own, each with a session, and records them."""
+
+    def __init__(
+        self,
+        queries: Iterator[Asked],
+        schema: Schema,
+        run: RunDir,
+        how: How,
+        progress: Callable[[float], None],
+        seen: Callable[[str], None],
+    ) -> None:
+        self._queries, self._schema, self._how, self._progress, self._seen = queries, schema, how, progress, seen
+        self._timebase = Timebase()
+        self.began_ns = self.ended_ns = self._timebase.now_ns()
+        self._recorder = Recorder(run.path, "queries", start_ns=self.began_ns)
+        self._recorder.observer = self
+        self._service = Histogram()
+        self._lock, self._working = threading.Lock(), 0
+        self._taken = 0
+        self._over, self._ended = threading.Event(), threading.Event()
+        self.done = 0
+        """Number of recorded queries."""
+        self.failure: Exception | None = None
+
+    def run(self, sessions: list[Session]) -> None:
+        """Ask until the queries, the limit or the time end; `failure` is the error that ended it before."""
+        threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in sessions]
+        self._working = len(threads)
+        self.began_ns = self.ended_ns = self._timebase.now_ns()
+        try:
+            for thread in threads:
+                thread.start()
+            while not self._ended.wait(1.0):
+                with self._lock:
+                    self._recorder.flush()
+                if len(self._service):
+                    self._seen(f"p99 {self._service.percentile_ns(99) / MS:,.2f} ms")
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join(10.0)
+        self.close()
+        if isinstance(self.failure, UserMistake | Broken):
+            raise self.failure
+
+    def close(self) -> None:
+        """Write what was recorded."""
+        with self._lock:
+            self._recorder.close()
+
+    def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
+        """Receive what the recorder writes."""
+        del second
+        if tag.endswith("|service"):
+            histogram.add_to(self._service)
+
+    def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
+        """Ignore the counters."""
+
+    def _next(self) -> tuple[Asked, int] | None:
+        """Return the next query and its place among all that are asked; None at the end."""
+        how = self._how
+        with self._lock:
+            if self._over.is_set() or (how.limit is not None and self._taken >= how.burn_in + how.limit):
+                return None
+            asked = next(self._queries, None)
+            self._taken += 1
+        return None if asked is None else (asked, self._taken - 1)
+
+    def _work(self, session: Session) -> None:
+        try:
+            while (turn := self._next()) is not None:
+                self._ask(session, *turn)
+        except Exception as error:  # noqa: BLE001 - told by the thread that waits
+            self.failure = self.failure or error
+            self._over.set()
+        finally:
+            session.close()
+            with self._lock:
+                self._working -= 1
+                if not self._working:
+                    self._ended.set()
+
+    def _ask(self, session: Session, asked: Asked, place: int) -> None:
+        try:
+            statement: Statement = self._schema.compile(asked.query)
+        except Unsupported as why:
+            raise Broken(f"{asked.kind} (line {asked.number + 2}) cannot be asked: {why}") from None
+        place -= self._how.burn_in
+        due_ns = self._due_ns(place)
+        if due_ns is None:
+            return
+        found = Direct.call(session.arrival, session.query, (statement, asked.query.columns))
+        if place < 0:
+            self._expect_answer(found.error, asked)
+            return
+        outcome, cause = Outcome.OK, ""
+        if found.error is not None:
+            outcome, cause = Outcome.UNKNOWN, type(found.error).__name__
+            if isinstance(found.error, OpError):
+                outcome, cause = found.error.outcome, found.error.cause
+        origin_ns, service_ns = self._timebase.origin_ns, found.ended_ns - found.began_ns
+        end_ns = found.ended_ns + origin_ns
+        with self._lock:
+            due_ns = due_ns or found.began_ns + origin_ns
+            self._recorder.op(asked.kind, due_ns, end_ns, service_ns, 0, outcome, cause, 0, found.source)
+            self.done += 1
+            self.ended_ns = max(self.ended_ns, end_ns)
+        self._progress(1)
+        if isinstance(found.error, OpError) and found.error.cause in _GONE:
+            self._expect_answer(found.error, asked)
+
+    def _due_ns(self, place: int) -> int | None:
+        """Wait until a query is due and return when that is; 0 if at once, None if the time is over before.
+
+        The measured time begins with the first query after the burn-in.
+        """
+        if place <= 0:
+            with self._lock:
+                self.began_ns = self.ended_ns = self._timebase.now_ns()
+        limit_s, per_s = self._how.duration_s, self._how.per_s
+        due_ns = self.began_ns + round(max(0, place) / per_s * NS_PER_S) if per_s else 0
+        over_ns = self.began_ns + round(limit_s * NS_PER_S) if limit_s is not None else None
+        now_ns = self._timebase.now_ns()
+        if over_ns is not None and max(due_ns, now_ns) >= over_ns:
+            self._over.set()
+            return None
+        if due_ns > now_ns and self._over.wait((due_ns - now_ns) / NS_PER_S):
+            return None
+        return due_ns
+
+    def _expect_answer(self, error: Exception | None, asked: Asked) -> None:
+        if error is not None:
+            cause = f"{error.cause}: " if isinstance(error, OpError) else ""
+            raise OpError(Outcome.UNKNOWN, "query", f"query {asked.number + 1} ({asked.kind}): {cause}{error}")
+
+
+# --- validating -------------------------------------------------------------------------------------------------------
+
+
+def validate(
+    part: WorldPart, window_ns: int, queries: list[Asked], target: Target, schema: Schema, limits: Limits
+) -> Answers:
+    """Ask all queries and compare the answers with gold, computed from the world that the file names.
+
+    Raises
+    ------
+    Broken
+        If the database does not answer.
+    """
+    world = _world_of(part)
+    feed = Feed(world, world.ticks(window_ns), 1)
+    gold = Gold(feed, np.empty(0, LEDGER_DTYPE), keeps_duplicates=schema.keeps_duplicates)
+    answers = Answers()
+    with closing(limits.connect(target, schema)) as session:
+        for asked in queries:
+            try:
+                statement = schema.compile(asked.query)
+            except Unsupported as why:
+                answers.unsupported[asked.kind] = str(why)
+                continue
+            try:
+                rows = session.query(statement, asked.query.columns)
+            except MEANT as error:
+                text = f"{target.name}: query {asked.number + 1} ({asked.kind}): {error}"
+                raise Broken(text) from error
+            answers.answered(asked.kind, asked.query, gold.packed(asked.query, rows))
+        answers.compare(gold)
+    return answers

@@ -1,0 +1,169 @@
+"""The load of a file or of a simulated world as a run of its own: what `tsbench load` does."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tsbench.errors import Broken
+from tsbench.model import Verdict
+from tsbench.run import assessment, cleanup
+from tsbench.run.bulk_load import UNLIMITED, Loaded, Pace, Shared, batch_pieces, mixed_batches, store
+from tsbench.run.file_tables import FileSource
+from tsbench.run.findings import Findings
+from tsbench.run.lifecycle import naming_death, real_parts, run_steps
+from tsbench.run.peer_files import point_lines
+from tsbench.run.point_files import opened
+from tsbench.run.preparation import create, expect_plausible, is_durable, write_manifest
+from tsbench.run.time_limits import Limits
+from tsbench.scenario.spec import FileSpec, RunSpec
+from tsbench.text import short_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tsbench.model import Measurement
+    from tsbench.results.rundir import RunDir
+    from tsbench.results.summary import Summary
+    from tsbench.run.bulk_load import Piece
+    from tsbench.run.file_tables import Tables
+    from tsbench.run.lifecycle import Parts
+    from tsbench.run.phases import Phases, Progress
+    from tsbench.run.time_limits import LimitedSession
+    from tsbench.targets.base import Command
+
+
+def load(
+    spec: RunSpec | FileSpec, results: Path, progress: Progress, *, limit: int | None = None, pace: Pace = UNLIMITED
+) -> Summary:
+    """Store the points of a specification on its server, and return the summary.
+
+    The tables are made anew. `limit` is the largest number of points, `pace` how fast and how long to load.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        With what is stored in its text.
+    UserMistake
+        If the file cannot be read or the server not be reached.
+    """
+    return run_steps(spec, results, progress, _Steps(spec, limit, pace), partial(real_parts, spec))
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The steps of a load, as a method section would list them."""
+
+    spec: RunSpec | FileSpec
+    limit: int | None
+    pace: Pace
+    total: Loaded = field(default_factory=Loaded)
+
+    def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
+        spec, target, schema, server = self.spec, parts.target, parts.schema, parts.server
+        phases.phase("start")
+        server.start()
+        with naming_death(parts):
+            limits = Limits(spec.timeout, server.endpoint)
+            new = cleanup.is_new(spec, target)
+            with closing(limits.connect(target, schema)) as session:
+                started = write_manifest(run, spec, target, server, session, new=new)
+                try:
+                    if isinstance(spec, RunSpec):
+                        measurements = self._of_world(spec, run, parts, phases, session, limits)
+                    else:
+                        measurements = self._of_file(spec, run, parts, phases, session, limits)
+                except KeyboardInterrupt:
+                    raise KeyboardInterrupt(f"interrupted by the user; {self._left(run)}") from None
+                except Broken as error:
+                    raise Broken(f"{error}; {self._left(run)}") from error
+                phases.phase("settle")
+                limits.settle(session, schema, measurements)
+                expect_plausible(session, schema, measurements, self.total.points)
+        figures = self.total.figures(workers=spec.load.workers, batch=spec.load.batch, mode=spec.load.mode)
+        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
+        heading |= dict.fromkeys(("loop", "users", "processes"))  # nobody drives a load
+        stored = Verdict(True, "", {"acknowledged": self.total.points})
+        return assessment.conclude(run, spec, {**heading, "load": figures}, Findings(checks={"writes": stored}), phases)
+
+    def _left(self, run: RunDir) -> str:
+        return f"{self.total.points:,} points are stored; remove them with: tsbench cleanup {short_path(run.path)}"
+
+    def _of_world(
+        self, spec: RunSpec, run: RunDir, parts: Parts, phases: Phases, session: LimitedSession, limits: Limits
+    ) -> Sequence[Measurement]:
+        world = spec.world_at()
+        create(session, parts.schema, world, limits)
+        cleanup.note_made(run, spec, session)
+        ticks = world.ticks(spec.load.window)
+        points = world.count(None, 0, ticks)
+        phases.phase("load", min(points, self.limit) if points and self.limit else self.limit or points)
+        # In the order of `tsbench generate`, so that a world is the same points by either road.
+        batches = mixed_batches(world, range(world.spec.streams), points=spec.load.batch, first_tick=0, last_tick=ticks)
+        self._store(batch_pieces(batches, parts.schema, spec.load.mode, self.limit), parts, phases, limits)
+        return world.measurements
+
+    def _of_file(
+        self, spec: FileSpec, run: RunDir, parts: Parts, phases: Phases, session: LimitedSession, limits: Limits
+    ) -> Sequence[Measurement]:
+        phases.phase("load", self.limit)
+        made = _Tables(spec, run, session, parts, limits)
+        with opened(spec.file.name) as blocks:
+            lines = point_lines(blocks, spec.load.batch, self.limit)
+            source = FileSource(lines, parts.schema, spec.load.mode, made.create)
+            if parts.schema.takes_lines:
+                made.create_empty()
+            source.begin()
+            try:
+                self._store(source, parts, phases, limits)
+            finally:
+                made.note(source.measurements())
+        if not self.total.points:
+            raise Broken(f"no point was stored: '{spec.file.name}' has none, or --duration was over before")
+        return source.measurements()
+
+    def _store(self, pieces: Iterator[Piece], parts: Parts, phases: Phases, limits: Limits) -> None:
+        sources = [Shared(pieces)] * self.spec.load.workers
+        store(sources, parts.target, parts.schema, limits, progress=phases.advance, pace=self.pace, total=self.total)
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Creates the tables that a file turns out to need, through a session of its own thread's."""
+
+    spec: FileSpec
+    run: RunDir
+    session: LimitedSession
+    parts: Parts
+    limits: Limits
+    created: bool = False
+
+    def create_empty(self) -> None:
+        """Create what points need that carry their names and tags; drop what an earlier load left."""
+        self._run(self.parts.schema.create((), {}))
+        cleanup.note_made(self.run, self.spec, self.session)
+
+    def create(self, tables: Tables, new: Sequence[Measurement], first: int) -> None:
+        """Create the tables of new measurements, and the series from number `first` on."""
+        schema, session = self.parts.schema, self.session
+        if not self.created:
+            self._run(schema.drop(new))
+            self._run(schema.create(new, tables.tags()))
+            self.created = True
+        else:
+            self._run(schema.extend(new, tables.tags(first), first))
+        if new:
+            self.note(tables.measurements)
+            cleanup.note_made(self.run, self.spec, session)
+
+    def note(self, found: Sequence[Measurement]) -> None:
+        """Write the measurements into the specification, for whoever cleans up."""
+        self.spec = self.spec.with_measurements(found)
+        self.run.write_json("spec.json", self.spec.model_dump(mode="json", by_alias=True))
+
+    def _run(self, commands: Sequence[Command]) -> None:
+        with self.limits.step("create", "creating the tables") as timeout_s:
+            self.session.run(commands, timeout_s=timeout_s)

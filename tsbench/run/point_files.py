@@ -1,0 +1,229 @@
+"""Files of points to load: plain or compressed, of standard input or a pipe, in line protocol.
+
+Lines are handed out in their order, and nothing of them is changed. A line that is none is named by its number; all
+lines before it are stored first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import stat
+import sys
+import threading
+import zlib
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tsbench.errors import Broken, UserMistake, require
+from tsbench.text import printable, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from io import FileIO
+
+_BLOCK = 1 << 20
+_PIPE_BYTES = 1 << 20
+"""Size to make a pipe: through the usual 64 KiB, generating lines into another program takes twice as long."""
+_MAX_LINE = 1 << 20
+LINE = re.compile(rb'((?:[^ \\\n]|\\.)+) ((?:[^ "\\\n]|\\.|"(?:[^"\\]|\\.)*")+) (-?\d+)')
+_HEAD = re.compile(rb"(?:[^,= \\]|\\.)+(?:,(?:[^,= \\]|\\.)+=(?:[^,= \\]|\\.)+)*")
+_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?i?"
+_FIELDS = re.compile(
+    rb'(?:[^,= "\\]|\\.)+=(?:%b|"(?:[^"\\]|\\.)*"|[tTfF]|true|false|True|False|TRUE|FALSE)'
+    rb'(?:,(?:[^,= "\\]|\\.)+=(?:%b|"(?:[^"\\]|\\.)*"|[tTfF]|true|false|True|False|TRUE|FALSE))*' % (_NUMBER, _NUMBER)
+)
+
+
+def enlarge(descriptor: int) -> None:
+    """Make a pipe as large as the kernel allows, up to 1 MiB; anything else is left as it is."""
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return
+    sizes = [_PIPE_BYTES]
+    with suppress(OSError, ValueError):
+        sizes.append(int(Path("/proc/sys/fs/pipe-max-size").read_text(encoding="ascii")))
+    for size in sizes:
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)
+            return
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Iterator[bytes]]:
+    """Open a file of points (`-`: standard input) and yield its bytes in blocks; .gz and .zst are decompressed.
+
+    Raises
+    ------
+    UserMistake
+        If the file cannot be opened, or the package that decompresses it is not installed.
+    Broken
+        While reading, if the compressed file ends in its middle or is damaged.
+    """
+    stopped = threading.Event()
+    try:
+        raw = open(sys.stdin.fileno() if path == "-" else path, "rb", 0, closefd=path != "-")  # noqa: SIM115
+    except OSError as error:
+        raise UserMistake(f"cannot read '{path}': {error.strerror}") from None
+    with raw:
+        if path != "-" and not (Path(path).is_file() or Path(path).is_fifo()):
+            raise UserMistake(f"cannot read '{path}': it is neither a file nor a pipe")
+        enlarge(raw.fileno())
+        try:
+            yield _decompressed(partial(_read, raw, stopped), "standard input" if path == "-" else f"'{path}'")
+        finally:
+            stopped.set()
+
+
+def _read(raw: FileIO, stopped: threading.Event) -> bytes:
+    """Return the next bytes, none at the end or once `stopped`: the writer of a pipe may never write again."""
+    while not stopped.is_set():
+        if select.select([raw.fileno()], [], [], 0.2)[0]:
+            return raw.read(_BLOCK) or b""
+    return b""
+
+
+def _decompressed(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
+    """Yield the decompressed bytes; the first ones say how the file is compressed, if it is."""
+    first = read()
+    new: Callable[[], Any] | None = None
+    if first.startswith(b"\x1f\x8b"):
+        new = partial(zlib.decompressobj, 31)
+    elif first.startswith(b"\x28\xb5\x2f\xfd"):
+        require("zstandard", "zstd")
+        import zstandard  # noqa: PLC0415 - an extra
+
+        new = zstandard.ZstdDecompressor().decompressobj
+    if new is None:
+        while first:
+            yield first
+            first = read()
+        return
+    reader = new()
+    while first:
+        try:
+            yield reader.decompress(first)
+        except Exception as error:  # noqa: BLE001 - of either library
+            raise Broken(f"{name} is damaged: {error}") from None
+        first = reader.unused_data if reader.eof else b""
+        if reader.eof and (first or (first := read())):
+            reader = new()  # a file may have several parts, one after the other
+        else:
+            first = first or read()
+    if not reader.eof:
+        raise Broken(f"{name} was cut: its compressed data has no end; what came before is stored")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """Some whole lines, each with its line feed, and the number of the first one (from 1) in the file.
+
+    Each stands for `step` lines of the file.
+    """
+
+    data: bytes
+    count: int
+    first: int
+    step: int = 1
+
+    def split(self) -> list[bytes]:
+        """Return the lines without line feeds."""
+        return self.data[:-1].split(b"\n")
+
+    def until(self, index: int) -> Lines:
+        """Return the first `index` lines."""
+        return Lines(b"".join(line + b"\n" for line in self.split()[:index]), index, self.first, self.step)
+
+
+def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) -> Iterator[Lines]:
+    """Yield lines, `count` at a time, of at most `limit` in all; the rest is not read.
+
+    Raises
+    ------
+    Broken
+        After the last whole line, if another one follows without a line feed: the file was cut, or is no text.
+    """
+    first, known = 1, 0
+    pending: list[bytes] = []
+    failure: Exception | None = None
+    while True:
+        try:
+            block = next(blocks)
+        except StopIteration:
+            break
+        except Exception as error:  # noqa: BLE001 - raised after the last whole line
+            failure = error
+            break
+        feeds = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == 10)
+        start = done = 0
+        while known + len(feeds) - done >= (wanted := min(count, limit - first + 1) if limit is not None else count):
+            if not wanted:
+                return
+            done += wanted - known
+            end = int(feeds[done - 1]) + 1
+            yield Lines(b"".join([*pending, block[start:end]]), wanted, first)
+            pending, known, start, first = [], 0, end, first + wanted
+        pending.append(block[start:])
+        known += len(feeds) - done
+        if not known and sum(map(len, pending)) > _MAX_LINE:
+            raise Broken(f"line {first:,} is longer than {_MAX_LINE:,} bytes: this is no file of points")
+    rest = b"".join(pending)
+    end = rest.rfind(b"\n") + 1
+    if end:
+        yield Lines(rest[:end], known, first)
+    if failure is not None:
+        raise failure
+    if rest[end:].strip():
+        number = first + known
+        text = f"line {number:,}, the last one, has no line feed, so that the file may have been cut in it"
+        raise Broken(f"{text}; it is not stored, all before it is; if it is whole, add the line feed")
+
+
+# --- what a line is ---------------------------------------------------------------------------------------------------
+
+
+def looks_right(lines: Lines) -> bool:
+    """Return True unless some line is certainly none: each has two spaces, and one more `=` than commas."""
+    data, count = lines.data, lines.count
+    if b"\\" in data or b'"' in data or b"#" in data:
+        return False
+    return data.count(b" ") == 2 * count and data.count(b"=") == data.count(b",") + count
+
+
+def why_no_line(line: bytes) -> str:
+    """Return why a line is not line protocol with a time; "" if it is."""
+    found = LINE.fullmatch(line)
+    if found is None:
+        return "it is not `measurement,tags fields time`"
+    if not _HEAD.fullmatch(found[1]):
+        return "its measurement and tags are not `name,tag=text,...`"
+    return "" if _FIELDS.fullmatch(found[2]) else "its fields are not `name=number,...`"
+
+
+def not_a_line(lines: Lines, index: int, why: str) -> Broken:
+    """Return the error for line `index` of some lines."""
+    text = shortened(printable(lines.split()[index].decode(errors="replace")), 80)
+    where = f"line {lines.first + index * lines.step:,} is no line of points"
+    return Broken(f"{where}: {why}: '{text}'; all lines before it are stored")
+
+
+def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
+    """Return the lines before the first one that is none, without comments and empty ones, and the error for it."""
+    kept: list[bytes] = []
+    for index, line in enumerate(lines.split()):
+        if not line.strip() or line.startswith(b"#"):
+            continue
+        if why := why_no_line(line):
+            return _joined(kept, lines), not_a_line(lines, index, why)
+        kept.append(line)
+    return _joined(kept, lines), None
+
+
+def _joined(kept: Sequence[bytes], of: Lines) -> Lines:
+    return Lines(b"".join(line + b"\n" for line in kept), len(kept), of.first, of.step)

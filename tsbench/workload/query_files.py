@@ -1,0 +1,172 @@
+"""Files of queries for any database: a line with the world, then a JSON line per query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import starmap
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, get_args
+
+import orjson
+
+from tsbench.model import Above, Aggregate, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.workload import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tsbench.model import Measurement
+    from tsbench.workload.world import World
+
+FORMAT = 1
+MS = 1_000_000
+"""Windows begin at whole milliseconds, which every database stores exactly."""
+_NS = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query of a file, its kind and its number (from 0)."""
+
+    kind: str
+    number: int
+    query: Query
+
+
+def head_line(world: Mapping[str, Any], window_ns: int) -> bytes:
+    """Return the first line of a file: the keys of [world] of a scenario, and the time that is loaded."""
+    return orjson.dumps({"tsbench": "queries", "format": FORMAT, "world": {**world}, "window_ns": window_ns}) + b"\n"
+
+
+def parse_head(line: bytes) -> tuple[dict[str, Any], int]:
+    """Return the keys of [world], and the time that is loaded, in ns.
+
+    Raises
+    ------
+    ValueError
+        If it is the first line of something else.
+    """
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or found.get("tsbench") != "queries" or not isinstance(found.get("world"), dict):
+        raise ValueError("this is no file of `tsbench queries`")
+    if found.get("format") != FORMAT:
+        raise ValueError(f"its format is {found.get('format')!r}, not {FORMAT}; make it with this version")
+    window_ns = found.get("window_ns")
+    if type(window_ns) is not int or not 0 < window_ns < _NS:
+        raise ValueError("its window_ns is no number above 0")
+    return found["world"], window_ns
+
+
+def made(kinds: Sequence[str], count: int, world: World, loaded: Window, seed: int) -> Iterator[bytes]:
+    """Yield the lines of `count` queries, of the kinds in turn; they are those of a run's of the same numbers."""
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        yield line_of(kind, queries.make(kind, world, loaded, seed, number // len(kinds)))
+
+
+def line_of(kind: str, query: Query) -> bytes:
+    """Return the line of a query."""
+    name = type(query).__name__
+    values = zip(_NAMES[name], _values_of(name)(query), strict=True)
+    return orjson.dumps({"type": kind, "query": name, **dict(starmap(_plain, values))}) + b"\n"
+
+
+def _plain(name: str, value: Any) -> tuple[str, Any]:
+    if name == "measurement":
+        return name, value.name
+    return name, [value.start_ns, value.end_ns] if name == "window" else value
+
+
+class Parser:
+    """Turns lines into queries about a world's measurements."""
+
+    def __init__(self, measurements: Sequence[Measurement]) -> None:
+        self._measurements = {m.name: m for m in measurements}
+        self._fields: dict[tuple[Any, ...], tuple[str, ...]] = {}
+
+    def parse(self, line: bytes, number: int) -> Asked:
+        """Return the query of a line.
+
+        Raises
+        ------
+        ValueError
+            If the line is none; the text says why.
+        """
+        found = orjson.loads(line)
+        try:
+            kind, name, of = found.pop("type"), found.pop("query"), self._measurements[found["measurement"]]
+            found["measurement"] = of
+            make, needed = _MAKERS[name]
+            if found.keys() != needed or type(kind) is not str:
+                raise ValueError(f"it needs {', '.join(sorted(needed))}")
+            listed = tuple(found["fields"])
+            fields = self._fields.get((of.name, listed))
+            found["fields"] = self._known_fields(of, listed) if fields is None else fields
+            if "window" in found:
+                start_ns, end_ns = found["window"]
+                _expect_whole(start_ns, end_ns)
+                found["window"] = Window(start_ns, end_ns)
+            if (keys := found.get("keys")) is not None:
+                found["keys"] = tuple(keys)
+                if not all(type(key) is str for key in keys):
+                    raise ValueError("keys are no texts")
+            for rest in found.keys() - _CHECKED:
+                _CHECKS[rest](found[rest])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it is no query of this world ({error})") from None
+        return Asked(kind, number, make(**found))
+
+    def _known_fields(self, of: Measurement, names: tuple[Any, ...]) -> tuple[str, ...]:
+        unknown = [name for name in names if name not in of.field_names]
+        if unknown or not names:
+            raise ValueError(f"{of.name} has no field {unknown[0]!r}" if unknown else "it has no fields")
+        return self._fields.setdefault((of.name, names), names)
+
+
+def _expect_whole(*numbers: Any) -> None:
+    if not all(type(number) is int and -_NS < number < _NS for number in numbers):
+        raise ValueError("a time or duration is no whole number of ns")
+
+
+def _expect_above_zero(number: Any) -> None:
+    _expect_whole(number)
+    if number <= 0:
+        raise ValueError("bucket_ns and limit are above 0")
+
+
+def _expect_aggregate(name: Any) -> None:
+    if name not in get_args(Aggregate):
+        raise ValueError(f"there is no aggregate {name!r}")
+
+
+def _expect_number(number: Any) -> None:
+    if type(number) not in {int, float}:
+        raise ValueError("threshold is no number")
+
+
+def _expect_text(text: Any) -> None:
+    if type(text) is not str:
+        raise ValueError("field is no text")
+
+
+_CHECKED = {"measurement", "fields", "window", "keys"}
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "aggregate": _expect_aggregate,
+    "bucket_ns": _expect_above_zero,
+    "limit": _expect_above_zero,
+    "before_ns": lambda value: None if value is None else _expect_whole(value),
+    "threshold": _expect_number,
+    "field": _expect_text,
+}
+_KINDS: tuple[type[Any], ...] = (Raw, Bucketed, Grouped, Latest, Above, LatestBuckets)
+_NAMES: dict[str, tuple[str, ...]] = {one.__name__: tuple(one.__dataclass_fields__) for one in _KINDS}
+_MAKERS = {one.__name__: (one, frozenset(_NAMES[one.__name__])) for one in _KINDS}
+
+
+@lru_cache
+def _values_of(name: str) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*_NAMES[name])
