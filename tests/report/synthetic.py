@@ -266,7 +266,9 @@ def _measured(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> Mea
         sums[kind].add(totals)
     merged = {kind: totals.figures(shape.seconds) for kind, totals in sums.items() if totals.done}
     window = Window(start_s=EPOCH_S, duration_s=shape.seconds, warmup_s=shape.warmup)
-    return Measured(duration_s=shape.seconds, window=window, ops=ops, **merged)
+    return Measured(
+        duration_s=shape.seconds, window=window, ops=ops, write=merged.get("write"), query=merged.get("query")
+    )
 
 
 def _checks(shape: Shape, points: int) -> dict[str, Check]:

@@ -438,3 +438,16 @@ def test_blocks_are_small_where_slow_writers_have_to_come_to_several_measurement
     assert spec.block_points == block
     assert spec.model_copy(update={"op": ()}).block_points == bare
     assert spec.model_copy(update={"block": 60}).block_points == 60
+
+
+def test_a_case_that_sets_a_key_of_the_target_leaves_the_other_cells_alone(tmp_path: Path) -> None:
+    text = (
+        PLAIN
+        + """
+[matrix]
+target = [{ name = "sqlite" }]
+case = [{ name = "cold", "target.cold" = true, drive = { warmup = 0 } }, { name = "warm" }]
+"""
+    )
+    (tmp_path / "s.toml").write_text(text.replace('name = "sqlite"\n', "", 1))
+    assert [cell.target.cold for cell in Scenario.load(tmp_path / "s.toml").expand()] == [True, False]

@@ -35,7 +35,7 @@ from tsbench.results.process import (
     WarmUp,
 )
 from tsbench.results.reading import damaged, files_of
-from tsbench.results.rundir import COUNTER_COLUMNS
+from tsbench.results.rundir import COUNTER_COLUMNS, SERVER_COLUMNS
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
 from tsbench.text import listed
@@ -195,6 +195,7 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
             duration_s=duration_s,
             window=processes.window,
             ops={op: merged.totals[op].figures(duration_s, percents, kind) for op, kind in kinds.items()},
+            disk_read_bytes=_disk_read_bytes(run),
             **{kind: totals.figures(duration_s, percents) for kind, totals in sums.items() if len(totals.response)},
         ),
         "schedule": schedule,
@@ -223,11 +224,25 @@ def measured(run: RunDir, spec: RunSpec) -> Findings:
         "limit": limit_verdict,
         "ops": _some_ended(everything, processes),
     }
-    failed = _failed_ops(everything, spec.check.failures)
+    failed = _failed_ops(everything, processes, spec.check.failures)
     return Findings(parts, checks, (failed, failed_connections(processes.unconnected)))
 
 
-def _failed_ops(ops: OpTotals, allowed: float) -> GateResult:
+def _disk_read_bytes(run: RunDir) -> int | None:
+    """Return the bytes that the server's processes read from storage once the window began; None without a sample."""
+    if not run.has("server.parquet"):
+        return None
+    from tsbench.results.tables import read_frame  # noqa: PLC0415 - load workers do without polars
+
+    sampled = read_frame(run / "server.parquet", SERVER_COLUMNS)
+    inside = sampled.filter(sampled["second"] > -1)  # a row is about the second that begins at its `second`
+    return int(inside["read_bytes"].sum()) if len(inside) else None
+
+
+def _failed_ops(ops: OpTotals, processes: Processes, allowed: float) -> GateResult:
+    if not ops.done and processes.firsts:  # of a cold run, whose only ops ended after its window
+        ends = Counter(first.outcome for first in processes.firsts.values())
+        return failed_ops(ends.total(), ends["failed"], ends["unknown"], ends, allowed, partial=ends["partial"])
     return failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
 
 
@@ -349,7 +364,7 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Schedule | Non
 
 
 def _some_ended(everything: OpTotals, processes: Processes) -> Verdict:
-    if everything.done:
+    if everything.done or processes.firsts:  # what a cold run is made for may end after its window
         return Verdict(True)
     early_s = processes.times.start_s - processes.stopped_s
     why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
