@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tsbench.check import questions
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
-from tsbench.check.comparison import ROUNDING
+from tsbench.check.comparison import ROUNDING, Difference
 from tsbench.check.packed import Packed, SpoolFile, pack
 from tsbench.check.points import Slab
 from tsbench.check.questions import Names, Question, packed_answer
@@ -147,3 +148,22 @@ def test_a_whole_float_that_came_as_the_digits_of_an_integer_is_that_float() -> 
     points = slab((1, 2, 3, 4), (value, 0.2, 0.3, 0.4))
     for digits, is_right in ((-314159265358979300, True), (-314159265358979400, False)):
         assert verdict(Raw(M, ("x",), WINDOW, ("a",)), [(10, "a", digits), (20, "a", 0.3)], points) is is_right
+
+
+def test_an_answer_that_is_converted_in_pieces_is_the_same_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Raw(M, ("n", "x"), WINDOW)
+    rows: list[tuple[Any, ...]] = [(10 * (i % 4), "ab"[i % 2], A if i % 5 == 0 else i, float(i % 3)) for i in range(23)]
+    odd: list[list[tuple[Any, ...]]] = [[], [(None, "a", 1, 1.0)], [(10, "c", 1, 1.0), (10, "a", "x", None)]]
+    for more in odd:
+        whole = packed_answer(query, Rows(query.columns, rows + more), NAMES)
+        monkeypatch.setattr(questions, "_PIECE_ROWS", 5)
+        pieces = packed_answer(query, Rows(query.columns, rows + more), NAMES)
+        monkeypatch.undo()
+        assert isinstance(whole, Packed)
+        assert isinstance(pieces, Packed)
+        assert sorted(pieces.rows(KEYS)) == sorted(whole.rows(KEYS))
+        assert np.all(np.diff(pieces.time_ns) >= 0)
+        assert {*pieces.odd} == {*whole.odd} == {*more}
+    for wrong in (Rows(("time",), []), Rows(query.columns, [*rows, (object(), "a", 1, 1.0)])):
+        assert isinstance(packed_answer(query, wrong, NAMES), Difference)
+    assert packed_answer(query, Rows(query.columns, []), NAMES) is not None

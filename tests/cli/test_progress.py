@@ -22,7 +22,7 @@ class Clock:
 
 def shown(*, terminal: bool) -> tuple[CellProgress, Clock, Console]:
     console, clock = Console(file=io.StringIO(), width=80, force_terminal=terminal), Clock()
-    return CellProgress(console, "[1/2] a", clock), clock, console
+    return CellProgress(console, "[1/2] a", clock=clock), clock, console
 
 
 def text_of(console: Console) -> str:

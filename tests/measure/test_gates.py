@@ -21,6 +21,7 @@ from tsbench.measure.gates import (
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals
 from tsbench.results.figures import OpFigures, Steadiness
+from tsbench.results.process import FirstOp
 from tsbench.results.summary import Summary, Validity
 from tsbench.scenario.spec import RunSpec
 
@@ -58,6 +59,9 @@ PARSED = [
     ("load:points/s>=1_000_000", ("load", None, "points/s", ">=", 1_000_000)),
     ("query:ops/s>99.5", ("query", None, "ops/s", ">", 99.5)),
     ("bytes/point<100", (None, None, "bytes/point", "<", 100)),
+    ("index:bytes/point<20", ("index", None, "bytes/point", "<", 20)),
+    ("disk-reads<=0", (None, None, "disk-reads", "<=", 0)),
+    ("raw-one:first<50ms", ("raw-one", None, "first", "<", 50 * MS)),
 ]
 
 
@@ -88,7 +92,9 @@ REFUSED = [
     ("points/s>fast", "'fast' is not a number; write for example 3500, 3_500 or 3.5k"),
     ("query:points/s>1", "queries write no points; did you mean 'query:ops/s'?"),
     ("service:points/s>1", "points/s is not a time; take 'service:' out"),
-    ("write:bytes/point<1", "bytes/point is of the whole run; take 'write:' out"),
+    ("write:bytes/point<1", "bytes/point is of the data; take 'write:' out"),
+    ("write:disk-reads<1", "disk-reads is of the whole run; take 'write:' out"),
+    ("query:first<1s", "write the name of an op, such as raw-one:first"),
     ("write:service:response:p99<1s", "write at most OF:TIME:FIGURE<LIMIT"),
     ("write:query:p99<1s", "write at most OF:TIME:FIGURE<LIMIT"),
     (":p99<1s", "write at most OF:TIME:FIGURE<LIMIT"),
@@ -286,3 +292,35 @@ def test_gates_without_blanks_are_what_a_spec_keeps():
     spec = RunSpec.model_validate({**document, "gates": ["write : p99 < 50 ms"]})
     assert spec.gates == ("write:p99<50ms",)
     assert spec.demands == (parse_gate("write:p99<50ms"),)
+
+
+def judged(text: str, **parts: Any) -> tuple[str, str]:
+    """Return the state and the text of a gate on a run with these parts."""
+    (result,) = evaluate_gates([parse_gate(text)], summary(**parts))
+    return result.state, result.text
+
+
+def test_a_part_of_the_data_has_its_own_bytes_per_point():
+    parts = size(96.5).model_copy(update={"points": 10, "parts": {"table": 725, "index": 240}})
+    assert judged("index:bytes/point<25", size=parts)[0] == "pass"
+    assert judged("table:bytes/point<25", size=parts)[0] == "fail"
+    assert judged("toast:bytes/point<25", size=parts) == (
+        "not judged",
+        "the database reports no size of 'toast', but of table, index",
+    )
+
+
+def test_what_the_server_read_from_disk_is_not_judged_without_a_sample():
+    ops = {"write-50": op("write")}
+    for read_bytes, state in ((0, "pass"), (1, "fail"), (None, "not judged")):
+        found = measured(*ops.values(), **ops).model_copy(update={"disk_read_bytes": read_bytes})
+        assert judged("disk-reads<=0", measured=found)[0] == state
+
+
+def test_the_first_op_of_a_cold_run_is_a_time_of_its_own():
+    firsts = {"lastpoint": FirstOp(0, 60 * MS, 40 * MS, "ok"), "write-50": FirstOp(0, MS, MS, "failed")}
+    assert judged("lastpoint:first<50ms", loop="closed", firsts=firsts)[0] == "pass"
+    assert judged("lastpoint:first<50ms", firsts=firsts)[0] == "fail"  # an open loop's is from when it was due
+    assert judged("lastpoint:service:first<50ms", firsts=firsts)[0] == "pass"
+    for name in ("write-50", "raw-one"):
+        assert judged(f"{name}:first<50ms", firsts=firsts)[0] == "not judged"

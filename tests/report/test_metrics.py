@@ -22,6 +22,7 @@ ELSEWHERE = {
     *("warmup.duration_s", "warmup.limit_s"),
     *("size.directory_bytes", "answers.sampled", "answers.given"),
     *("answers.torn_reads.answers", "answers.torn_reads.rows"),
+    *("cold.pages", "cold.before", "cold.after"),  # in the row before those of the first ops
     *("writes.expected", "writes.unrecorded", "writes.of_lost_processes"),  # in the verdict's reason
 }
 """Numbers of a summary that stand in a sentence, a plot's axis or a verdict's reason, and in no table of metrics."""

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 def test_what_a_database_does_not_tell_of_a_plan_is_named_and_errors_stand_in_its_place(tmp_path: Path) -> None:
     plans = {
-        "raw-one": PlanFigures(access="IXSCAN time_1", examined=30, returned=12, duration_ms=3.0),
+        "raw-one": PlanFigures(access="IXSCAN time_1", examined=30, returned=12, duration_ms=3.0, blocks=7),
         "lastpoint": PlanFigures(access="Index Scan time_1"),
         "high-cpu-all": PlanFigures(error="timeout: no answer within 30 s"),
     }
     (cell,) = load_cells(make_results(tmp_path / "r", [Shape(seconds=1, warmup=0, rate=2)]))
-    untold = ("this server does not tell",) * 3
+    untold = ("this server does not tell",) * 4
     assert plans_of(replace(cell, summary=cell.summary.model_copy(update={"plans": plans}))) == [
-        ("raw-one", "IXSCAN time_1", "30", "12", "3.00 ms"),
+        ("raw-one", "IXSCAN time_1", "30", "12", "7", "3.00 ms"),
         ("lastpoint", "Index Scan time_1", *untold),
-        ("high-cpu-all", "timeout: no answer within 30 s", MISSING, MISSING, MISSING),
+        ("high-cpu-all", "timeout: no answer within 30 s", MISSING, MISSING, MISSING, MISSING),
     ]
     assert plans_of(cell) == []
 

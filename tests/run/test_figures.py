@@ -15,7 +15,8 @@ from tsbench.model import Outcome
 from tsbench.results import process
 from tsbench.results.process import FirstOp, MasterReport, ProcessReport, Schedule, Share, Times, WarmUp, Worker
 from tsbench.results.rundir import RunDir, write_json
-from tsbench.run.figures import Processes, measured, recorded
+from tsbench.run.figures import measured, recorded
+from tsbench.run.processes import Processes
 from tsbench.scenario.spec import Scenario
 
 if TYPE_CHECKING:

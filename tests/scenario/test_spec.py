@@ -486,3 +486,16 @@ def test_a_set_has_room_for_a_thousand_runs_and_not_for_more(tmp_path: Path) -> 
     asked = load(tmp_path, f"repeat = 200\n{TWO}".replace("[matrix]", '[matrix]\n"drive.users" = [1, 2, 3]'))
     with pytest.raises(UserMistake, match="6 cells can be repeated up to 166 times"):
         asked.repeated(asked.expand())
+
+
+def test_a_case_that_sets_a_key_of_the_target_leaves_the_other_cells_alone(tmp_path: Path) -> None:
+    text = (
+        PLAIN
+        + """
+[matrix]
+target = [{ name = "sqlite" }]
+case = [{ name = "cold", "target.cold" = true, drive = { warmup = 0 } }, { name = "warm" }]
+"""
+    )
+    (tmp_path / "s.toml").write_text(text.replace('name = "sqlite"\n', "", 1))
+    assert [cell.target.cold for cell in Scenario.load(tmp_path / "s.toml").expand()] == [True, False]

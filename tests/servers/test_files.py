@@ -1,37 +1,24 @@
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tsbench.errors import Broken
 from tsbench.servers.base import ExternalServer
-from tsbench.servers.files import allocated_bytes, evict
+from tsbench.servers.files import allocated_bytes, evict, resident_pages
 from tsbench.targets.memory import MemoryServer
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.sqlite import SqliteServer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tsbench.servers.base import Server
 
 _PAGES = 512
-
-
-def resident_pages(path: Path) -> int:
-    """Return the number of a file's pages in the page cache, by mincore."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        view = (ctypes.c_char * len(mapped)).from_buffer(mapped)
-        found = (ctypes.c_ubyte * _PAGES)()
-        status = libc.mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(len(mapped)), found)
-        del view
-    assert status == 0
-    return sum(page & 1 for page in found)
 
 
 def test_size_counts_allocated_blocks_and_not_holes(tmp_path: Path) -> None:
@@ -50,8 +37,20 @@ def test_evicted_files_are_not_in_the_page_cache(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(os.urandom(_PAGES * mmap.PAGESIZE))
     assert resident_pages(path) == _PAGES
-    evict(tmp_path)
+    assert evict(tmp_path)[:3] == (_PAGES, _PAGES, 0)
     assert resident_pages(path) == 0
+    path.read_bytes()
+    assert resident_pages(path) == _PAGES
+
+
+def test_pages_that_never_leave_the_page_cache_are_named_instead_of_called_cold() -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or not os.access(memory, os.W_OK):
+        pytest.skip("no file system in memory")
+    with TemporaryDirectory(dir=memory) as place:
+        Path(place, "data").write_bytes(os.urandom(3 * mmap.PAGESIZE))
+        with pytest.raises(Broken, match=f"^the files cannot be made cold: 3 of 3 pages of {place} remain"):
+            evict(Path(place))
 
 
 def test_an_sqlite_directory_grows_with_its_data_and_can_be_made_cold(tmp_path: Path) -> None:
@@ -64,7 +63,7 @@ def test_an_sqlite_directory_grows_with_its_data_and_can_be_made_cold(tmp_path: 
     session.run(target.schemas["wal"].create([], {}))
     session.close()
     assert server.size() > 0
-    server.cold()
+    assert server.cold().after == 0
     server.stop()
 
 

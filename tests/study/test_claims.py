@@ -96,6 +96,23 @@ def test_a_ratio_below_one_says_who_is_smaller():
     )
 
 
+def test_a_ratio_of_two_figures_takes_each_from_its_own_run():
+    both = ratio(figure="write:p50", over_figure="write:service:p50", published=2.0)
+    assert verdict(both, a=summary(p50_ms=20), b=summary(p50_ms=10)) == ("reproduced", "")
+    rates = ratio(figure="points/s", over_figure="bytes/point", published=4.0)
+    assert evaluate([rates], {"a": summary(120), "b": summary(500)})[0].measured == "4 times"
+    with pytest.raises(ValueError, match="over_figure: a time has no ratio to a figure that is none"):
+        ratio(figure="write:p50", over_figure="bytes/point")
+    with pytest.raises(ValueError, match="over_figure: is not a key of a 'growth'"):
+        growth(over_figure="ops/s")
+
+
+def test_a_run_that_the_study_has_not_is_shown_without_a_published_figure():
+    figure = Figure(figure="write:p50", published={"a": "10ms", "b": ""})
+    rows = shown_figures([figure], {"a": summary(), "b": summary(p50_ms=20)})
+    assert [(row.published, row.measured) for row in rows] == [("10.0 ms", "10.0 ms"), ("", "20.0 ms")]
+
+
 def test_a_band_replaces_the_default():
     same = ratio(published=1.0, band=[0.5, 1.2])
     assert verdict(same, a=summary(110), b=summary(100))[0] == "reproduced"

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from itertools import islice
@@ -366,6 +367,26 @@ class TargetContract(ContractBase):
             known = session.counters().keys()
             assert session.panels
             assert [panel.title for panel in session.panels if not panel.counters.keys() & known] == []
+
+    def test_a_plan_has_the_rows_of_the_answer_and_no_fewer_were_examined(
+        self, session: Session, schema: Schema
+    ) -> None:
+        batches = self.scattered(CPU, 60, seed=5)
+        self.write(session, schema, batches)
+        session.run(schema.settle(ALL))
+        window = Window(START_NS, START_NS + 9_999 * S)
+        for query in (
+            Raw(CPU, ("busy",), window),
+            Bucketed(CPU, ("busy",), "max", 60 * S, window),
+            Latest(CPU, ("busy",)),
+        ):
+            plan = session.explain(schema.compile(query))
+            if plan is None:
+                continue
+            assert plan.access
+            assert json.loads(plan.text)
+            assert plan.returned in {None, len(self.key(schema, batches).answer(query))}
+            assert plan.examined is None or plan.examined >= (plan.returned or 0)
 
     def test_facts_and_sizes_are_told(self, session: Session, schema: Schema) -> None:
         self.write(session, schema, self.scattered(CPU, 30, 1))

@@ -39,11 +39,15 @@ class _Bars(Progress):
 class CellProgress:
     """Shows the phases of one run (a `run.phases.Progress`); a context manager.
 
-    `clock` returns seconds.
+    `unit` is what its phases count, but for the measuring, which counts seconds; `clock` returns seconds. A `note` is
+    shown behind the amount.
     """
 
-    def __init__(self, console: Console, title: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._title, self._clock = console, title, clock
+    def __init__(
+        self, console: Console, title: str, unit: str = "points", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console, self._title, self._unit, self._clock = console, title, unit, clock
+        self.note = ""
         self._bars = _Bars(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -74,7 +78,7 @@ class CellProgress:
             self._bars.stop()
 
     def phase(self, name: str, total: float | None = None) -> None:
-        """Start a phase of `total` points, or of seconds if its name is `measure` (None: unknown)."""
+        """Start a phase of `total` points (or what else is counted), or of seconds if its name is `measure` (None: unknown)."""
         self._begin(name, total)
         if not self._console.is_terminal:
             self._say(name)
@@ -84,7 +88,7 @@ class CellProgress:
         self._task = self._bars.add_task(f"{self._title}: {name}", total=total, amount="")
 
     def advance(self, amount: float) -> None:
-        """Add points or seconds to the current phase."""
+        """Add points (or what else is counted) or seconds to the current phase."""
         with self._lock:  # the workers of a bulk load call it from threads of their own
             self._done += amount
             self._advanced(amount)
@@ -114,4 +118,5 @@ class CellProgress:
             return f"{min(self._done, self._total):.0f} of {self._total:.0f} s"  # beyond them its processes end
         rate = self._done / max(1e-3, self._clock() - self._began_s)
         left = f", {format_rough_duration((self._total - self._done) / rate)} left" if rate else ""
-        return f"{self._done:,.0f} of {self._total:,.0f} points, {rate:,.0f}/s{left}"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self._done:,.0f} of {self._total:,.0f} {self._unit}, {rate:,.0f}/s{left}{note}"

@@ -2,12 +2,14 @@
 
 A gate is `[OF:][TIME:]FIGURE OPERATOR LIMIT`, written without or with blanks:
 
-- OF: `write`, `query`, an op's name (`single-groupby-1-1-1`, `write-250`), or `load`; left out: all ops.
+- OF: `write`, `query`, an op's name (`single-groupby-1-1-1`, `write-250`), or `load`; left out: all ops. For
+  `bytes/point` a part of the data (`table`, `index`).
 - TIME: `response` or `service`; left out: the time that counts, which is response time in an open loop and service
   time in a closed one (where no schedule says when an op was due).
-- FIGURE: `p` and any percentile (`p95`, `p99.9`), `max`, `mean`; `failures` (the share of ops that failed or ended
-  unknown), `points/s`, `ops/s`, `bytes/point`; `variation` (the coefficient of variation of the rate per second) and
-  `stalls` (their number), of `write` or `query` (`measure.steadiness`).
+- FIGURE: `p` and any percentile (`p95`, `p99.9`), `max`, `mean`, `first` (of an op of a cold run); `failures` (the
+  share of ops that failed or ended unknown), `points/s`, `ops/s`, `bytes/point`, `disk-reads` (bytes that the server's
+  processes read from storage); `variation` (the coefficient of variation of the rate per second) and `stalls` (their
+  number), of `write` or `query` (`measure.steadiness`).
 - OPERATOR: `<`, `<=`, `>`, `>=`; the condition must hold for the gate to pass.
 - LIMIT: a duration (`50ms`), a share (`0.1%`) or a number (`3500`), by the figure.
 
@@ -30,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tsbench import units
-from tsbench.measure.latency import BURST_REACH, latency_of
+from tsbench.measure.latency import BURST_REACH, Latency, latency_of
 from tsbench.measure.margins import judge
 from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, TORN_READS, GateResult
 from tsbench.text import shortened
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tsbench.measure.latency import Latency
     from tsbench.results.figures import OpFigures
     from tsbench.results.summary import GateState, Summary
 
@@ -47,8 +48,8 @@ EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
 TIMES = ("response", "service")
 KINDS = ("write", "query")
 FIGURES = (
-    *("p50", "p90", "p95", "p99", "p99.9", "max", "mean"),
-    *("failures", "points/s", "ops/s", "bytes/point", "variation", "stalls"),
+    *("p50", "p90", "p95", "p99", "p99.9", "max", "mean", "first"),
+    *("failures", "points/s", "ops/s", "bytes/point", "disk-reads", "variation", "stalls"),
 )
 _SHARES = {"failures", "variation"}
 _OF_RATES = {"variation": "variation", "stalls": "stall_count"}
@@ -84,7 +85,7 @@ class Gate:
     @property
     def is_latency(self) -> bool:
         """True if the figure is a latency."""
-        return self.percent is not None or self.figure in {"max", "mean"}
+        return self.percent is not None or self.figure in {"max", "mean", "first"}
 
     def misfit(self, kinds: Mapping[str, str], loop: str) -> str:
         """Return the reason why no run with these ops and this loop can have the figure; "" if it can.
@@ -100,7 +101,7 @@ class Gate:
         if kinds.get(str(of)) == "query" and self.figure == "points/s":
             return f"queries write no points; did you mean '{of}:ops/s'?"
         known = {*kinds, *kinds.values()}
-        if not kinds or of in {None, "load", *known}:
+        if not kinds or of in {None, "load", *known} or self.figure == "bytes/point":
             return ""
         near = difflib.get_close_matches(str(of), sorted(known), 1)
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
@@ -275,11 +276,10 @@ def _mistake(gate: Gate) -> str:
             gate.is_latency and of is None,
             f"the ops are missing; write write:{figure}, query:{figure} or an op's name before it",
         ),
-        (
-            figure in _OF_RATES and of not in KINDS,
-            f"the kind is missing; write write:{figure} or query:{figure}",
-        ),
-        (figure == "bytes/point" and of, f"bytes/point is of the whole run; take '{of}:' out"),
+        (figure in _OF_RATES and of not in KINDS, f"the kind is missing; write write:{figure} or query:{figure}"),
+        (figure == "bytes/point" and of in {*KINDS, "load"}, f"bytes/point is of the data; take '{of}:' out"),
+        (figure == "disk-reads" and of, f"disk-reads is of the whole run; take '{of}:' out"),
+        (figure == "first" and of in KINDS, "write the name of an op, such as raw-one:first"),
         (of == "query" and figure == "points/s", "queries write no points; did you mean 'query:ops/s'?"),
     )
     return next((text for wrong, text in rules if wrong), "")
@@ -343,6 +343,8 @@ def _latency(gate: Gate, summary: Summary) -> tuple[Latency | None, str]:
     time = gate.time or summary.time
     if time == "response" and summary.loop == "closed":
         return None, "a closed loop has no response time"
+    if gate.figure == "first":
+        return _first(gate, time, summary)
     ops = next(iter(_ops(gate, summary)), None)
     if ops is None or not ops.count:
         return None, f"no {gate.of} ended in the measured window"
@@ -352,10 +354,18 @@ def _latency(gate: Gate, summary: Summary) -> tuple[Latency | None, str]:
     return found, f"{time} time of {units.format_count(ops.count)} ops, {summary.loop} loop"
 
 
+def _first(gate: Gate, time: str, summary: Summary) -> tuple[Latency | None, str]:
+    first = summary.firsts.get(gate.of or "")
+    if first is None or first.outcome != "ok":
+        return None, f"no first {gate.of} succeeded after a cold start (target.cold)"
+    taken_ns = first.service_ns if time == "service" else first.response_ns
+    return Latency(taken_ns, taken_ns), f"{time} time of the first {gate.of} after the cold start"
+
+
 def _amount(gate: Gate, summary: Summary) -> tuple[float | None, str]:
     """Return the figure and its basis; or None and the reason why it is missing."""
-    if gate.figure == "bytes/point":
-        return getattr(summary.size, "bytes_per_point", None), "the size of the data is not known"
+    if gate.figure in {"bytes/point", "disk-reads"}:
+        return _disk(gate, summary)
     if gate.of == "load":
         return getattr(summary.load, "points_per_s", None), "nothing is known of the load before the measurement"
     if gate.figure in _OF_RATES:
@@ -369,6 +379,18 @@ def _amount(gate: Gate, summary: Summary) -> tuple[float | None, str]:
         return bad / done, f"{units.format_count(bad)} of {units.format_count(done)} ops"
     per_s = sum(part.points_per_s if gate.figure == "points/s" else part.ops_per_s for part in ops)
     return per_s, f"{units.format_count(done)} ops"
+
+
+def _disk(gate: Gate, summary: Summary) -> tuple[float | None, str]:
+    """Return the bytes per point, of all data or of a part, or the bytes read from storage; or None and the reason."""
+    if gate.figure == "disk-reads":
+        return getattr(summary.measured, "disk_read_bytes", None), "no process of the server was sampled"
+    size, unknown = summary.size, "the size of the data is not known"
+    if size is None or gate.of is None:
+        return getattr(size, "bytes_per_point", None), unknown
+    if gate.of not in size.parts:
+        return None, f"the database reports no size of '{gate.of}', but of {', '.join(size.parts)}"
+    return (size.parts[gate.of] / size.points if size.points else None), unknown
 
 
 def _ops(gate: Gate, summary: Summary) -> list[OpFigures]:
@@ -388,4 +410,6 @@ def _shown(gate: Gate, measured: float) -> str:
         return units.format_duration(measured)
     if gate.figure in _SHARES:
         return f"{100 * measured:.3g} %"
+    if gate.figure == "disk-reads":
+        return f"{units.format_size(measured)} read from disk"
     return f"{units.format_count(measured)} {gate.figure}"

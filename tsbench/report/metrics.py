@@ -167,6 +167,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("warmup.range", f"highest less lowest of five rounds (at most {MOST_RANGE:.0%})", "share"),
     Metric("warmup.rise", f"rise over the rounds (at most {MOST_RISE:.0%})", "change"),
     Metric("warmup.drift", f"drift in the measured window, by the trend (at most {TOLERATED_DRIFT:.0%})", "change"),
+    Metric("measured.disk_read_bytes", "read from disk while measured", "bytes"),
     Metric("size.bytes", "size on disk", "bytes", "size_bytes", "size on disk", "bytes", "lower"),
     Metric("size.points", "points stored"),
     Metric("size.bytes_per_point", "bytes per point", "count", "bytes_per_point", "size per point", "bytes", "lower"),

@@ -248,8 +248,12 @@ def durations_table(cell: Cell) -> Table | None:
 
 
 def first_ops(cell: Cell) -> list[tuple[str, str]]:
-    """Return the response time of a cold run's first op of each name, and its service time."""
+    """Return what a cold run's page cache held of the server's files, and the times of its first op of each name."""
     found = []
+    if (cold := cell.summary.cold) is not None:
+        how = "the machine's page cache dropped" if cold.whole_cache else "files evicted from the page cache"
+        pages = f"{text_of(cold.after)} (of {text_of(cold.pages)}; {text_of(cold.before)} before), {how}"
+        found.append(("pages of its files in the page cache", pages))
     for name, first in cell.summary.firsts.items():
         word = "" if first.outcome == "ok" else f"{first.outcome} after "
         times = f"{text_of(first.response_ns, 'ns')} (service {text_of(first.service_ns, 'ns')})"
@@ -287,14 +291,21 @@ def boxes(cell: Cell) -> list[Table]:
         Table("Writes against what is stored, points", facts(cell, "writes")),
         Table("Answers", [*facts(cell, "answers"), *_answers(cell)]),
         Table("Ops that did not succeed, by cause", [*causes]),
-        Table("Size on disk", [*facts(cell, "size"), *_pieces(summary.size.parts if summary.size else {}, "bytes")]),
+        Table(
+            "Size on disk",
+            [
+                *facts(cell, "size"),
+                *_pieces(summary.size.parts if summary.size else {}, "bytes"),
+                *facts(cell, "measured"),
+            ],
+        ),
         Table(f"Limited by: {cell.limited_by}", _limit(cell)),
         Table("What the errors said", [(text_of(count), text) for text, count in summary.failures.items()], wide=True),
         *_wrong_answers(cell),
         Table(
             "How the database executed one query of each kind (plans.json has all that it says)",
             _plans(cell),
-            ("query", "access to the data", "examined", "returned", "its own time"),
+            ("query", "access to the data", "examined", "returned", "blocks", "its own time"),
             wide=True,
         ),
         Table("Not supported by this schema", _unsupported(cell), wide=True),
@@ -372,9 +383,9 @@ def _plans(cell: Cell) -> Rows:
     rows: Rows = []
     for kind, plan in cell.summary.plans.items():
         if plan.error:
-            rows.append((kind, plan.error, MISSING, MISSING, MISSING))
+            rows.append((kind, plan.error, *(MISSING,) * 4))
             continue
-        told = (text_of(plan.examined), text_of(plan.returned), text_of(plan.duration_ms, "ms"))
+        told = (*map(text_of, (plan.examined, plan.returned, plan.blocks)), text_of(plan.duration_ms, "ms"))
         figures = ("this server does not tell" if text == MISSING else text for text in told)
         rows.append((kind, str(plan.access), *figures))
     return rows

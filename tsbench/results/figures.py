@@ -91,6 +91,9 @@ class Measured(Part):
     query: OpFigures | None = None
     tails: Named[Tail] = Field(default_factory=dict)
     """By the text of a gate."""
+    disk_read_bytes: Count | None = None
+    """Bytes that the server's processes read from storage, not from the page cache, from the window's beginning until
+    the load ended; None without such processes."""
 
     def of_kind(self, kind: str) -> OpFigures | None:
         """Return the figures of all ops of a kind; None without such ops."""
@@ -198,6 +201,18 @@ class Caps(Part):
     oom_kills: Count | None
 
 
+class ColdStart(Part):
+    """The pages of the server's files when it was stopped: in the page cache `before` and `after` they were dropped.
+
+    `whole_cache` is True if the page cache of the whole machine was dropped, which only root may.
+    """
+
+    pages: Count
+    before: Count
+    after: Count
+    whole_cache: Flag
+
+
 class Size(Part):
     """Size of the data after it has settled, by part (table, index, log), and of the data directory."""
 
@@ -295,4 +310,5 @@ class PlanFigures(Part):
     examined: Count | None = None
     returned: Count | None = None
     duration_ms: Number | None = None
+    blocks: Count | None = None
     error: Text | None = None

@@ -17,6 +17,7 @@ from tsbench.model import Verdict, merge_verdicts
 from tsbench.results.figures import (
     Answers,
     Caps,
+    ColdStart,
     Limit,
     Load,
     Measured,
@@ -184,6 +185,7 @@ class Summary(Part):
     """Time in which the load processes encoded writes."""
     steadiness: Named[Steadiness] = Field(default_factory=dict)
     warmup: WarmUp | None = None
+    cold: ColdStart | None = None
     firsts: Named[FirstOp] = Field(default_factory=dict)
     failures: Named[Count] = Field(default_factory=dict)
     """Number of failed ops by error message."""

@@ -22,8 +22,9 @@ from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.manifest import Manifest, check_world
 from tsbench.results.reading import files_of
-from tsbench.run.figures import Processes, recorded
+from tsbench.run.figures import recorded
 from tsbench.run.findings import Findings
+from tsbench.run.processes import Processes
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
 from tsbench.targets.session import MEANT

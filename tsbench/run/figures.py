@@ -20,25 +20,20 @@ from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.stall_counters import counters_in_stalls
 from tsbench.measure.steadiness import steadiness_by_kind
 from tsbench.model import Verdict
-from tsbench.results.figures import Limit, Measured, Window
+from tsbench.results.figures import Limit, Measured
 from tsbench.results.json_files import read_part
-from tsbench.results.limits import LIMITS
 from tsbench.results.panels import read_panels
 from tsbench.results.process import (
-    MASTER,
-    TIMES,
     WARMUP,
     MasterReport,
-    ProcessReport,
     Schedule,
-    Times,
     WarmUp,
 )
-from tsbench.results.reading import damaged, files_of
-from tsbench.results.rundir import COUNTER_COLUMNS
+from tsbench.results.reading import damaged
+from tsbench.results.rundir import COUNTER_COLUMNS, SERVER_COLUMNS
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
-from tsbench.text import listed
+from tsbench.run.processes import Processes
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -47,109 +42,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tsbench.results.figures import Kind, Steadiness, Tail
-    from tsbench.results.process import FirstOp, Worker
+    from tsbench.results.process import FirstOp
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
     from tsbench.scenario.spec import Job
-
-
-@dataclass(frozen=True, slots=True)
-class Processes:
-    """What the load processes and Locust's master reported at their end.
-
-    `master` is None if Locust did not end by itself.
-    """
-
-    times: Times
-    master: MasterReport | None
-    reports: list[ProcessReport]
-
-    @classmethod
-    def read(cls, run: RunDir) -> Processes:
-        """Read the run's process files; a process that was killed has not written its own."""
-        times = read_part(run / TIMES, Times)
-        if times.end_s - times.start_s > LIMITS.span_s:
-            raise damaged(run / TIMES, f"end_s is more than {LIMITS.span_s // 86_400} days after start_s")
-        names = [path.stem for path in files_of(run / "latency", "*.hlog")]
-        reports = [_report(run, name) for name in names if run.has(f"process/{name}.json")]
-        return cls(times, read_part(run / MASTER, MasterReport) if run.has(MASTER) else None, reports)
-
-    @property
-    def duration_s(self) -> int:
-        """Duration of the measured window."""
-        return self.times.end_s - self.times.start_s
-
-    @property
-    def stopped_s(self) -> float:
-        """When the test was stopped, in epoch s."""
-        return self.times.end_s if self.times.stopped_s is None else self.times.stopped_s
-
-    @property
-    def mean_users(self) -> float:
-        """Mean number of users in the measured window; 0 if it is not known."""
-        return self.master.users_mean if self.master is not None else 0
-
-    @property
-    def workers(self) -> tuple[Worker, ...]:
-        """The workers that had a share in the run; none without a master."""
-        return self.master.workers if self.master is not None else ()
-
-    def missing(self) -> list[Worker]:
-        """Return the workers that did not finish, or that were not heard any more."""
-        ended = {report.share.name for report in self.reports}
-        return [worker for worker in self.workers if worker.share.name not in ended or worker.refused]
-
-    @property
-    def window(self) -> Window:
-        """The measured window, and the duration of the warm-up before it."""
-        start_s = self.times.start_s
-        return Window(start_s=start_s, duration_s=self.duration_s, warmup_s=start_s - self.times.go_s)
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """Arrivals of all processes together; None in a closed loop."""
-        parts = [asdict(report.schedule) for report in self.reports if report.schedule is not None]
-        return Schedule(**{key: sum(part[key] for part in parts) for key in parts[0]}) if parts else None
-
-    @property
-    def firsts(self) -> dict[str, FirstOp]:
-        """The first op of each name of a cold run, over all processes."""
-        found = [item for report in self.reports for item in report.firsts.items()]
-        found.sort(key=lambda item: item[1].began_ns, reverse=True)  # of several the last remains, which began first
-        return dict(sorted(dict(found).items()))
-
-    @property
-    def unconnected(self) -> Counter[str]:
-        """Users without a session, by reason."""
-        found = Counter[str]()
-        for report in self.reports:
-            found.update(report.unconnected)
-        return found
-
-    @property
-    def answers(self) -> int:
-        """Number of answers in the measured window."""
-        return sum(sum(report.answers.values()) for report in self.reports)
-
-    def verdict(self) -> Verdict:
-        """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""
-        texts = [
-            f"{worker.share.name} with streams {listed(worker.share.streams)}"
-            + (f" ({why})" if (why := worker.refused or worker.ended) else "")
-            for worker in self.missing()
-        ]
-        if texts:
-            return Verdict(False, f"{len(texts)} of {len(self.workers)} workers ended early: {'; '.join(texts)}")
-        return Verdict(True, "", {"workers": max(1, len(self.workers))})
-
-
-def _report(run: RunDir, name: str) -> ProcessReport:
-    """Return the report of a process, which may have been sent by another machine; raises UserMistake."""
-    path = run / f"process/{name}.json"
-    report = read_part(path, ProcessReport)
-    if report.share.name != name:
-        raise damaged(path, f"not the report of {name}")
-    return report
 
 
 @contextmanager
@@ -191,7 +87,7 @@ def measured(run: RunDir, spec: Job) -> Findings:
     parts = {
         **_users(processes.master),
         "processes": max(1, len(processes.workers)),  # a spec from bare Locust's options does not know them
-        "measured": _measured(spec, processes, merged, kinds, sums, bursts),
+        "measured": _measured(run, spec, processes, merged, kinds, sums, bursts),
         "schedule": schedule,
         "limited_by": limit_name,
         "limit": Limit(
@@ -218,11 +114,12 @@ def measured(run: RunDir, spec: Job) -> Findings:
         "limit": limit_verdict,
         "ops": _some_ended(everything, processes),
     }
-    failures = failed(everything, spec.check.failures)
+    failures = failed(everything, spec.check.failures, processes.firsts)
     return Findings(parts, checks, (failures, failed_connections(processes.unconnected)))
 
 
 def _measured(
+    run: RunDir,
     spec: Job,
     processes: Processes,
     merged: Merged,
@@ -242,6 +139,7 @@ def _measured(
         ops={op: merged.totals[op].figures(duration_s, percents, kind, time) for op, kind in kinds.items()},
         write=of_kind.get("write"),
         query=of_kind.get("query"),
+        disk_read_bytes=_disk_read_bytes(run),
     )
     totals = {**merged.totals, "write": sums["write"], "query": sums["query"]}
     return figures.model_copy(update={"tails": _tails(spec, figures, totals, bursts)})
@@ -262,8 +160,25 @@ def _tails(spec: Job, figures: Measured, totals: Mapping[str, OpTotals], bursts:
     return found
 
 
-def failed(ops: OpTotals, allowed: float) -> GateResult:
-    """Evaluate the built-in gate on failed ops, of which a share is allowed."""
+def _disk_read_bytes(run: RunDir) -> int | None:
+    """Return the bytes that the server's processes read from storage once the window began; None without a sample."""
+    if not run.has("server.parquet"):
+        return None
+    from tsbench.results.tables import read_frame  # noqa: PLC0415 - load workers do without polars
+
+    sampled = read_frame(run / "server.parquet", SERVER_COLUMNS)
+    inside = sampled.filter(sampled["second"] > -1)  # a row is about the second that begins at its `second`
+    return int(inside["read_bytes"].sum()) if len(inside) else None
+
+
+def failed(ops: OpTotals, allowed: float, firsts: Mapping[str, FirstOp] | None = None) -> GateResult:
+    """Evaluate the built-in gate on failed ops, of which a share is allowed.
+
+    `firsts` are the first ops of a cold run, by name, whose only ops may have ended after its window.
+    """
+    if not ops.done and firsts:
+        ends = Counter(first.outcome for first in firsts.values())
+        return failed_ops(ends.total(), ends["failed"], ends["unknown"], ends, allowed, partial=ends["partial"])
     return failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
 
 
@@ -385,7 +300,7 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Schedule | Non
 
 
 def _some_ended(everything: OpTotals, processes: Processes) -> Verdict:
-    if everything.done:
+    if everything.done or processes.firsts:  # what a cold run is made for may end after its window
         return Verdict(True)
     early_s = processes.times.start_s - processes.stopped_s
     why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""

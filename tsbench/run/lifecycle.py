@@ -21,6 +21,7 @@ from tsbench.collect.recording import COUNTERS_TIMEOUT_S, collectors_for, watchi
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise
 from tsbench.measure.live import LiveFigures
 from tsbench.model import OpError
+from tsbench.results.figures import ColdStart
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.results.summary import PHASES
 from tsbench.run import assessment, cleanup, locust_process, server_limits
@@ -202,9 +203,10 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
             expiry = Expiry.of(target.parse(server.endpoint).expire_after_s)
             least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
             expect_plausible(session, schema, world.measurements, loaded.points, least=least)
+        cold = None
         if spec.target.cold:
             progress.phase("cold start")
-            server.cold()
+            cold = ColdStart(**server.cold()._asdict())
 
         progress.phase("measure", locust_process.expected_s(spec))
         if parts.group is not None:
@@ -218,7 +220,7 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
             found = measured(run, spec)
         found += Findings(death=_death(parts))
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
-        heading |= {"load": loaded, "caps": server_limits.figures(parts.group)}
+        heading |= {"load": loaded, "caps": server_limits.figures(parts.group), "cold": cold}
 
         if not found.death:
             progress.phase("check")

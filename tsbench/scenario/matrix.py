@@ -76,7 +76,7 @@ def choose(document: dict[str, Any], key: str, value: Any) -> None:
         If a case has no name, or a key leads through something that is not a table.
     """
     if key != CASE:
-        put(document, key, value)
+        put(document, key, copied(value))  # a case may set a key of it, for its own cell only
         return
     if not isinstance(value, dict) or "name" not in value:
         raise ValueError("each case is a table with a name and the keys that it sets")

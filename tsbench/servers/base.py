@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.servers.files import Residency
+
 
 class Server:
     """A database server that a run owns (for an embedded database, its directory). Its files are in `directory`.
@@ -48,8 +50,9 @@ class Server:
     def remove(self) -> None:
         """Delete the data of a stopped server, unless it belongs to somebody else."""
 
-    def cold(self) -> None:
-        """Stop the server, drop its files from the page cache, and start it again."""
+    def cold(self) -> Residency:
+        """Stop the server, drop its files from the page cache, start it again, and return what the cache held."""
+        raise NotImplementedError
 
     def alive(self) -> bool:
         """Return True while the server runs."""
@@ -90,7 +93,7 @@ class ExternalServer(Server):
         """Raise `Broken`: the server is not ours to kill."""
         raise Broken(f"{self._endpoint} cannot be killed: tsbench did not start it")
 
-    def cold(self) -> None:
+    def cold(self) -> Residency:
         """Raise `Broken`: the server is not ours to restart."""
         raise Broken(f"{self._endpoint} cannot be made cold: tsbench did not start it")
 

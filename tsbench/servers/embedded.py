@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tsbench.servers.cgroup import Group
+    from tsbench.servers.files import Residency
 
 
 def makes_file(endpoint: str) -> bool:
@@ -53,9 +54,9 @@ class EmbeddedServer(Server):
     def remove(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def cold(self) -> None:
+    def cold(self) -> Residency:
         """Drop the files from the page cache; close sessions before, since they have caches of their own."""
-        evict(self._directory)
+        return evict(self._directory)
 
     def alive(self) -> bool:
         """Return True while the directory exists."""
@@ -68,7 +69,7 @@ class EmbeddedServer(Server):
 class InMemoryServer(EmbeddedServer):
     """A database in the memory of this process: it needs no start, and has no files."""
 
-    def cold(self) -> None:
+    def cold(self) -> Residency:
         """Raise `Broken`, since nothing is stored on disk."""
         raise Broken("a database in memory cannot be made cold: no files could leave the page cache")
 

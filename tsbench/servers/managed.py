@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.servers.cgroup import Group
+    from tsbench.servers.files import Residency
 
 _PREPARE_S = 300.0  # some seconds, and a minute or two on a small device
 
@@ -135,10 +136,11 @@ class ManagedServer(Server, ABC):
         """Delete the directory, and the server's files elsewhere."""
         unprivileged.remove(self._directory)
 
-    def cold(self) -> None:
+    def cold(self) -> Residency:
         self.stop()
-        evict(self.data)
+        found = evict(self.data)
         self.start()
+        return found
 
     def alive(self) -> bool:
         return self._process is not None and self._process.alive()

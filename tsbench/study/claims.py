@@ -53,6 +53,8 @@ class Claim(Part):
     """Id of the run with the figure, for `ratio` and `value`."""
     over: str | None = None
     """Id of the run that it is compared with, for `ratio`."""
+    over_figure: str | None = None
+    """The figure of `over`, if it is another than that of `cell`, for `ratio`; both are times, or neither is."""
     gate: str | None = None
     """Condition that holds on calm rungs and not on broken ones, such as `write:failures<=0.1%`, for `break`."""
     rungs: dict[str, Number] = Field(default_factory=dict)
@@ -76,7 +78,9 @@ class Claim(Part):
         if self.figure is not None and self.kind == "value" and gates.parse_figure(self.figure).is_latency:
             raise ValueError("figure: a time depends on the hardware; compare two runs with kind = 'ratio'")
         if self.figure is not None:
-            gates.parse_figure(self.figure)
+            is_time = gates.parse_figure(self.figure).is_latency
+            if self.over_figure is not None:
+                self._check_over_figure(self.over_figure, is_time=is_time)
         loads = list(self.rungs.values())
         if loads and (len(loads) < 2 or loads[0] <= 0 or any(a >= b for a, b in pairwise(loads))):
             raise ValueError("rungs: must be at least two runs with loads above 0, in rising order")
@@ -85,6 +89,12 @@ class Claim(Part):
         else:
             self._check_number()
         return self
+
+    def _check_over_figure(self, figure: str, *, is_time: bool) -> None:
+        if self.kind != "ratio":
+            raise ValueError(f"over_figure: is not a key of a '{self.kind}'")
+        if gates.parse_figure(figure).is_latency is not is_time:
+            raise ValueError("over_figure: a time has no ratio to a figure that is none")
 
     def _check_break(self, loads: Sequence[float]) -> None:
         gates.parse_gate(self.gate or "")
@@ -139,7 +149,7 @@ class Figure(Part):
     figure: str
     """A figure as in a gate, such as `ops/s` or `write:service:p50`."""
     published: dict[str, Number | str]
-    """The published figures by the runs' ids; a time with its unit."""
+    """The published figures by the runs' ids; a time with its unit, "" for a run that the study has not."""
 
     @model_validator(mode="after")
     def _checked(self) -> Figure:
@@ -148,9 +158,11 @@ class Figure(Part):
             _ = self.value(cell)
         return self
 
-    def value(self, cell: str) -> float:
-        """Return the published figure in the unit of the measurement: ns for a time."""
+    def value(self, cell: str) -> float | None:
+        """Return the published figure in the unit of the measurement (ns for a time); None without one."""
         found = self.published[cell]
+        if found == "":
+            return None
         is_time = gates.parse_figure(self.figure).is_latency
         if is_time != isinstance(found, str):
             raise ValueError(f"published.{cell}: must be " + ('a time such as "9ms"' if is_time else "a number"))

@@ -44,7 +44,7 @@ def shown_figures(figures: Sequence[Figure], summaries: Mapping[str, Summary]) -
         FigureRow(
             figure=one.figure,
             cell=cell,
-            published=gates.figure_text(one.figure, one.value(cell)),
+            published="" if (value := one.value(cell)) is None else gates.figure_text(one.figure, value),
             measured=_shown(one.figure, summaries.get(cell)),
         )
         for one in figures
@@ -103,7 +103,8 @@ def _amount_found(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdic
     """Judge a ratio, a value or a growth: whether it lies within the claim's limits."""
     values: list[float] = []
     for cell in claim.cells:
-        value, why = _figure(claim, cell, summaries)
+        figure = claim.over_figure if cell == claim.over and claim.over_figure else claim.figure
+        value, why = _figure(figure or "", cell, summaries)
         if value is None:
             return ClaimVerdict("not judged", reason=f"{cell}: {why}")
         values.append(value)
@@ -126,11 +127,11 @@ def _other_product(claim: Claim, summaries: Mapping[str, Summary]) -> str:
     return ""
 
 
-def _figure(claim: Claim, cell: str, summaries: Mapping[str, Summary]) -> tuple[float | None, str]:
+def _figure(figure: str, cell: str, summaries: Mapping[str, Summary]) -> tuple[float | None, str]:
     if cell not in summaries:
         return None, "was not run"
     summary = summaries[cell]
-    return gates.believed_figure(claim.figure or "", summary)
+    return gates.believed_figure(figure, summary)
 
 
 def _within(claim: Claim, measured: float) -> ClaimVerdict:

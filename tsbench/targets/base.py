@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from tsbench.model import WriteMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tsbench.model import Batch, Codes, Measurement, Query, Rows
     from tsbench.net.stamps import Arrival
@@ -184,7 +185,8 @@ class Plan:
     """The execution of one query as its database reports it; a figure that it does not report is None.
 
     `access` is how it got at the data (`IXSCAN time_1`), `examined` the number of rows or documents that it looked at,
-    `returned` the number of those in the answer, `duration_ms` its own time; `text` is all that it says, as JSON.
+    `returned` the number of those in the answer, `duration_ms` its own time, `blocks` the number of blocks that it read
+    from its cache or from disk; `text` is all that it says, as JSON.
     """
 
     access: str
@@ -192,10 +194,32 @@ class Plan:
     returned: int | None
     duration_ms: float | None
     text: str
+    blocks: int | None = None
 
     def figures(self) -> dict[str, Any]:
         """Return the plan without its text in the form of summary.json."""
         return {name: value for name, value in asdict(self).items() if name != "text"}
+
+
+def nodes(found: object, *without: str) -> Iterator[Mapping[str, Any]]:
+    """Yield all mappings in a nested answer, except those `without`, by the names of what contains them."""
+    if isinstance(found, Mapping):
+        yield found
+        for name, value in found.items():
+            if name not in without:
+                yield from nodes(value, *without)
+    elif isinstance(found, list | tuple):
+        for value in found:
+            yield from nodes(value, *without)
+
+
+def grouped(accesses: Iterable[tuple[str, str]]) -> str:
+    """Return ways to the data as one line, each with its first table or index and the number of others."""
+    found: dict[str, dict[str, None]] = {}
+    for kind, name in accesses:
+        found.setdefault(kind, {})[name] = None
+    texts = [(f"{kind} {next(iter(names))}".strip(), len(names) - 1) for kind, names in found.items()]
+    return ", ".join(f"{text} and {more:,} more" if more else text for text, more in texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import duckdb
 
 from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.model import WriteMode
+from tsbench.targets.base import Plan, grouped, nodes
 from tsbench.targets.duckdb.schemas import BATCH
 from tsbench.targets.session import Watchdog, undecodable
 from tsbench.targets.sql_session import FileSession, refuse_foreign
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Payload, Schema
+    from tsbench.targets.base import Payload, Schema, Statement
     from tsbench.targets.target import Endpoint
 
 NAMESPACE = "tsbench"
@@ -114,6 +116,18 @@ class DuckdbSession(FileSession):
 
     def cause_of(self, error: Exception) -> str:
         return _cause_of(error)
+
+    def explain(self, statement: Statement) -> Plan:
+        text = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
+        with self._op():
+            ((_, answer),) = self._fetch(text, statement.params)[1]
+            ((returned,),) = self._fetch(f"SELECT count(*) FROM ({statement.text})", statement.params)[1]  # noqa: S608 - our own text
+        found = json.loads(answer)
+        scans = [node for node in nodes(found) if "rows_scanned" in node]
+        ways = grouped((str(node.get("type")), str(node.get("extra_info", {}).get("Table", ""))) for node in scans)
+        examined = sum(int(node["rows_scanned"]) for node in scans) if scans else None
+        duration_s = found.get("query", {}).get("total_time")
+        return Plan(ways, examined, returned, None if duration_s is None else 1e3 * duration_s, answer)
 
     def facts(self) -> Mapping[str, str]:
         """Return the library's version and the settings for parallelism, memory and checkpoints."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tsbench.targets.base import Plan
+from tsbench.targets.base import Plan, nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _NO_PLAN = "rejectedPlans"
 _SCANS = ("SCAN", "IDHACK", "Scan")
@@ -48,7 +47,7 @@ def _total(documents: Sequence[Mapping[str, Any]], name: str) -> int | None:
 
 def _accesses(found: object) -> Iterator[str]:
     """Yield the scans of the chosen plans, with their indexes."""
-    for node in _nodes(found):
+    for node in nodes(found, _NO_PLAN, "command"):
         # MongoDB's stages, or those of PostgreSQL that read a table: they have no plans below them.
         stage = node.get("stage") or ("" if "Plans" in node else node.get("Node Type"))
         if isinstance(stage, str) and stage.endswith(_SCANS):
@@ -58,15 +57,4 @@ def _accesses(found: object) -> Iterator[str]:
 
 def _named(found: object, name: str) -> Iterator[Any]:
     """Yield all values of that name in a nested document."""
-    return (node[name] for node in _nodes(found) if name in node)
-
-
-def _nodes(found: object) -> Iterator[Mapping[str, Any]]:
-    if isinstance(found, Mapping):
-        yield found
-        for name, value in found.items():
-            if name not in {_NO_PLAN, "command"}:
-                yield from _nodes(value)
-    elif isinstance(found, list | tuple):
-        for value in found:
-            yield from _nodes(value)
+    return (node[name] for node in nodes(found, _NO_PLAN, "command") if name in node)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tsbench.targets.base import Plan, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tsbench.targets.mysql.connection import Connection
 
@@ -64,6 +67,19 @@ def sizes_text(product: Product) -> str:
         "  ON s.name = concat(t.table_schema, '/', t.table_name)\n"
         "WHERE t.table_schema = {database} AND t.table_name IN ({tables})"
     )
+
+
+READS = b"SHOW SESSION STATUS LIKE 'Handler_read%'"
+"""Query for the numbers of rows that the session's statements read, by the way; it reads some itself."""
+
+
+def plan(steps: tuple[Sequence[str], Sequence[tuple[Any, ...]]], examined: int, returned: int) -> Plan:
+    """Return the plan in the answer to EXPLAIN: names of columns, and rows."""
+    columns, rows = steps
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    ways = grouped((f"{step['type']} on {step['table']}", step["key"] or "") for step in found if step["table"])
+    text = json.dumps(found, default=str, ensure_ascii=False)
+    return Plan(ways or "no table", examined, returned, None, text)
 
 
 FACTS = (

@@ -17,7 +17,7 @@ from tsbench.targets.base import ServerObject, Statement
 from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.mysql import causes, counters
 from tsbench.targets.mysql.connection import Connection
-from tsbench.targets.mysql.products import FACTS, compact, product_of, purge, sizes_text
+from tsbench.targets.mysql.products import FACTS, READS, compact, plan, product_of, purge, sizes_text
 from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, OfSeries, Purge, loaded_as_values
 from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, Watchdog, statement_of, undecodable
 from tsbench.targets.sql import names, quoted, table_names
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.results.panels import Panel
-    from tsbench.targets.base import Command, Inventory, Payload, Schema
+    from tsbench.targets.base import Command, Inventory, Payload, Plan, Schema
     from tsbench.targets.mysql.endpoint import MysqlEndpoint
 
 _MODES = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
@@ -197,11 +197,20 @@ class MysqlSession(NetworkSession[Connection]):
         """Execute a compiled query and fetch every row."""
         stored = columns[-1] == OTHERS
         with self._op() as connection:
-            text = _with_series(statement, connection) if isinstance(statement, OfSeries) else statement.text
-            of, found = connection.fetch(text.encode())
+            of, found = connection.fetch(_text(statement, connection))
             if not of:
                 raise ValueError("a query was answered without columns")
         return Rows(columns, stored_records(found, of, columns) if stored else found)
+
+    def explain(self, statement: Statement) -> Plan:
+        """Return the plan; rows are examined where a handler reads them, also from a temporary table."""
+        with self._op() as connection:
+            text = _text(statement, connection)
+            steps = connection.fetch(b"EXPLAIN FORMAT=TRADITIONAL " + text)
+            before, between = (_rows_read(connection) for _ in range(2))
+            returned = len(connection.fetch(text)[1])
+            examined = _rows_read(connection) - between - (between - before)
+        return plan(steps, max(0, examined), returned)
 
     def facts(self) -> Mapping[str, str]:
         """Return the server's version, and the settings for memory, durability and compression."""
@@ -303,6 +312,14 @@ class MysqlSession(NetworkSession[Connection]):
 
 
 _watchdog = Watchdog()
+
+
+def _text(statement: Statement, connection: Connection) -> bytes:
+    return (_with_series(statement, connection) if isinstance(statement, OfSeries) else statement.text).encode()
+
+
+def _rows_read(connection: Connection) -> int:
+    return sum(int(count) for _, count in connection.execute(READS))
 
 
 def _with_series(statement: OfSeries, connection: Connection) -> str:

@@ -15,7 +15,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.results.panels import Panel
 from tsbench.targets.base import ServerObject, Statement
 from tsbench.targets.endpoint import open_or_name
-from tsbench.targets.postgres import counters
+from tsbench.targets.postgres import counters, explain
 from tsbench.targets.postgres.connection import Connection
 from tsbench.targets.postgres.login import parameters, refused
 from tsbench.targets.postgres.schemas import CHUNK_INTERVAL, EXTENSIONS, INTERVAL, NAMESPACE
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Inventory, Payload, Schema
+    from tsbench.targets.base import Command, Inventory, Payload, Plan, Schema
     from tsbench.targets.target import Endpoint
 
 _PARTS = ("table", "index", "toast")
@@ -161,6 +161,12 @@ class PostgresSession(NetworkSession[Connection]):
             cursor.execute(statement.text, statement.params or None, prepare=False)
             names = [column.name for column in cursor.description or ()]
             return Rows(columns, stored_records(cursor.fetchall(), names, columns))
+
+    def explain(self, statement: Statement) -> Plan:
+        with self._op() as connection:
+            text = explain.command(statement.text)
+            ((answer,),) = connection.execute(text, statement.params or None, prepare=False).fetchall()
+        return explain.plan(answer[0])
 
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and every setting that differs from its default."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.results.panels import Panel
+from tsbench.targets.base import Plan
 from tsbench.targets.sql import table_names
 from tsbench.targets.sql_session import FileSession, refuse_foreign
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, Checkpoint
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload, Schema
+    from tsbench.targets.base import Command, Payload, Schema, Statement
     from tsbench.targets.target import Endpoint
 
 PANELS = (
@@ -136,6 +138,15 @@ class SqliteSession(FileSession):
             super().end(connection, KeyboardInterrupt(), timeout_s)
             raise KeyboardInterrupt from error
         super().end(connection, error, timeout_s)
+
+    def explain(self, statement: Statement) -> Plan:
+        """Return the way to the data, and the number of rows; the library does not report what it looks at."""
+        with self._op():
+            steps = self._fetch(f"EXPLAIN QUERY PLAN {statement.text}", statement.params)[1]
+            ((returned,),) = self._fetch(f"SELECT count(*) FROM ({statement.text})", statement.params)[1]
+        found = [step[-1] for step in steps]
+        ways = [text for text in found if text.startswith(("SCAN", "SEARCH"))]
+        return Plan(", ".join(ways), None, returned, None, json.dumps(found))
 
     def facts(self) -> Mapping[str, str]:
         """Return the library's version and the settings for durability and memory."""
