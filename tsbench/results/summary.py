@@ -17,6 +17,7 @@ from tsbench.model import Verdict, merge_verdicts
 from tsbench.results.figures import (
     Answers,
     Caps,
+    Event,
     Limit,
     Load,
     Measured,
@@ -185,6 +186,8 @@ class Summary(Part):
     steadiness: Named[Steadiness] = Field(default_factory=dict)
     warmup: WarmUp | None = None
     firsts: Named[FirstOp] = Field(default_factory=dict)
+    events: Several[Event] = ()
+    """What was done to the server in the measured window."""
     failures: Named[Count] = Field(default_factory=dict)
     """Number of failed ops by error message."""
     size: Size | None = None

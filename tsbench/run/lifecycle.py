@@ -23,6 +23,7 @@ from tsbench.model import OpError
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.results.summary import PHASES
 from tsbench.run import assessment, cleanup, locust_process, server_limits
+from tsbench.run.events import Events
 from tsbench.run.examination import examine
 from tsbench.run.figures import measured, recorded
 from tsbench.run.findings import Findings
@@ -228,6 +229,7 @@ def _naming_death(parts: Parts) -> Iterator[None]:
 
 def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:
     reached, live = 0.0, LiveFigures(run.path, "response" if spec.drive.loop == "open" else "service")
+    events = Events(parts.server, spec.event, run)
 
     def tick(passed_s: float) -> None:
         nonlocal reached
@@ -235,8 +237,12 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
         if int(passed_s) > int(reached):
             progress.show(live.now)
         reached = passed_s
+        events.advance()
 
-    parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
+    try:
+        parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=lambda: events.is_down or parts.server.alive())
+    finally:
+        events.close()
 
 
 def _death(parts: Parts, *, within_s: float = 0.0) -> str:

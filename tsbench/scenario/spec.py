@@ -27,6 +27,7 @@ from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,
     DrivePart,
+    EventPart,
     LoadPart,
     Op,
     Part,
@@ -35,6 +36,7 @@ from tsbench.scenario.parts import (
     TargetPart,
     TimeoutPart,
     WorldPart,
+    expect_sequence,
 )
 from tsbench.scenario.types import FILE
 from tsbench.targets.registry import TARGETS
@@ -68,6 +70,7 @@ class RunSpec(Part):
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
     op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
+    event: Annotated[tuple[EventPart, ...], Field(strict=False, max_length=100)] = ()
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     check: CheckPart = CheckPart()
     gates: Annotated[tuple[Annotated[str, AfterValidator(checked_gate)], ...], Field(strict=False)] = ()
@@ -88,6 +91,7 @@ class RunSpec(Part):
             raise ValueError(
                 "drive.warmup: a run with target.cold has none, since it measures the first ops; take it out"
             )
+        expect_sequence(self.event, self.drive.duration)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
         return self
@@ -342,6 +346,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "drive": DrivePart,
     "steps": Step,
     "op": Op,
+    "event": EventPart,
     "check": CheckPart,
     "target": TargetPart,
     "server": ServerPart,
