@@ -78,7 +78,7 @@ class CellProgress:
             self._bars.stop()
 
     def phase(self, name: str, total: float | None = None) -> None:
-        """Start a phase of `total` points (or what else is counted), or of seconds if its name is `measure` (None: unknown)."""
+        """Start a phase of `total` units, or of seconds if its name is `measure` (None: unknown)."""
         self._begin(name, total)
         if not self._console.is_terminal:
             self._say(name)
@@ -88,7 +88,7 @@ class CellProgress:
         self._task = self._bars.add_task(f"{self._title}: {name}", total=total, amount="")
 
     def advance(self, amount: float) -> None:
-        """Add points (or what else is counted) or seconds to the current phase."""
+        """Add units or seconds to the current phase."""
         with self._lock:  # the workers of a bulk load call it from threads of their own
             self._done += amount
             self._advanced(amount)

@@ -26,7 +26,7 @@ from tsbench.drive.locust_stats import LocustStats, UserCounts
 from tsbench.drive.run_plan import RunTimes
 from tsbench.drive.settling_watch import SettlingWatch
 from tsbench.errors import Broken, UserMistake
-from tsbench.results.process import MASTER, TIMES, WARMUP, MasterReport, Share, Times
+from tsbench.results.process import MASTER, TIMES, WARMUP, WINDOW, MasterReport, MeasuredFrom, Share, Times
 from tsbench.results.rundir import write_json
 from tsbench.scenario.spec import RunSpec
 from tsbench.targets.session import caused_line
@@ -269,6 +269,8 @@ class Coordinator:
         """Let the measured window of all processes begin at an epoch second."""
         end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
         times = self._times = RunTimes(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
+        if run.spec.event and run.timed:
+            write_json(run.directory / WINDOW, asdict(MeasuredFrom(start_s)))
         if self._master is not None:
             self._master.go(times)
         self.go(times)

@@ -181,9 +181,11 @@ def _comparison(cells: Sequence[Cell], data: Mapping[str, _Data]) -> list[Markup
 
 def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
     drawn: dict[str, Markup] = {}
+    moments = [(event.at_s, event.away_s) for event in cell.summary.events]
 
     def draw(name: str, alt: str, figure: Figure | None) -> None:
         if figure is not None:
+            style.mark_events(figure, moments)
             drawn[name] = style.embed(figure, name=f"run-{number}-{name}", alt=f"{cell.name}: {alt}")
 
     if not data.ops.empty:

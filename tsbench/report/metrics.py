@@ -273,6 +273,7 @@ def remarks(cell: Cell) -> list[str]:
                 f"{never}: in its last {warmup.tested_s} s {five}, {rise}, and {trend} "
                 f"(at most {TOLERATED_DRIFT:.0%}); what follows was measured while it changed"
             )
+    found += [event.sentence for event in cell.summary.events]
     if limit is not None and limit.sent_in_bursts and cell.validity.stands:
         cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else "use more processes or fewer users"
         why = "were sent later than the mean time between two, in bursts, which slow the server"

@@ -273,11 +273,24 @@ def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
 def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> None:
     """Set an axis of seconds since the start of the measured window, with the warm-up before it shaded."""
     first, last = min(seconds, default=0.0), max(seconds, default=1.0)
+    axes.set_label(_TIME)
     axes.set_xlim(min(first, 0.0), max(last, first + 1))
     if first < 0:
         axes.axvspan(first, 0, color="#8c8c8c", alpha=0.18, linewidth=0, zorder=0.5, label="warm-up")
     if label:
         axes.set_xlabel("time since the start of the measured window, s")
+
+
+_TIME = "time axis"
+
+
+def mark_events(figure: Figure, moments: Sequence[tuple[float, float]]) -> None:
+    """Mark events, each (begin, length) in s, on every time axis of a figure: a line, and the time away shaded."""
+    for axes in figure.axes:
+        if axes.get_label() == _TIME:
+            for at_s, away_s in moments:
+                axes.axvspan(at_s, at_s + away_s, color="#d55e00", alpha=0.15, linewidth=0, zorder=0.4)
+                axes.axvline(at_s, color="#d55e00", linewidth=1, linestyle=(0, (3, 2)), zorder=0.6)
 
 
 # --- into a page ------------------------------------------------------------------------------------------------------

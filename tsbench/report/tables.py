@@ -15,6 +15,7 @@ from tsbench.report.metrics import (
     text_of,
     used_columns,
 )
+from tsbench.results.figures import EVENT_HEADS
 from tsbench.results.summary import PHASES
 from tsbench.units import format_duration
 
@@ -287,6 +288,7 @@ def boxes(cell: Cell) -> list[Table]:
         Table("Caps on the server", facts(cell, "caps")),
         Table("Warm-up until the rate settles", _warmup(cell)),
         Table("After the cold start", [*first_ops(cell)]),
+        Table("Events", [one.row for one in summary.events], EVENT_HEADS, wide=True),
         Table("Schedule of the open loop", facts(cell, "schedule")),
         Table("Writes against what is stored, points", facts(cell, "writes")),
         Table("Answers", [*facts(cell, "answers"), *_answers(cell)]),

@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from tsbench.results.json_files import STRICT, Count, Flag, Named, Number, Part, Several, Text
+from tsbench.units import NS_PER_S, format_count, format_duration
 
 Kind: TypeAlias = Literal["write", "query"]
 
@@ -170,6 +171,64 @@ class Steadiness:
     stalls: Several[Stall]
     stall_count: Count
     stalled_s: Count
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+class Span(Part):
+    """Whole seconds around an event: the rate of ops that succeeded, the 99th percentile, and the ops that did not."""
+
+    from_s: Count
+    to_s: Count
+    ops_per_s: Number
+    p99_ns: Count | None
+    failed: Count
+
+    @property
+    def text(self) -> str:
+        """The figures on one line."""
+        p99 = "none" if self.p99_ns is None else format_duration(self.p99_ns)
+        length_s = self.to_s - self.from_s
+        return f"{format_count(self.ops_per_s)} ops/s, p99 {p99}, {self.failed:,} did not succeed, in {length_s} s"
+
+
+class Event(Part):
+    """Something that was done to the server in the measured window, `at_s` after its start, and the figures around it.
+
+    It was away for `away_s`. `recovered_s` is the time from the event until the rate was again what it was before; None
+    if it was not, or there was no rate before. `during` ends then.
+    """
+
+    did: Text
+    at_s: Number
+    away_s: Number
+    recovered_s: Number | None
+    before: Span | None
+    during: Span | None
+    after: Span | None
+
+    @property
+    def _again(self) -> str:
+        return "" if self.recovered_s is None else format_duration(self.recovered_s * NS_PER_S)
+
+    @property
+    def sentence(self) -> str:
+        """The event and its cost in one sentence."""
+        away = f"away for {format_duration(self.away_s * NS_PER_S)}"
+        failed = f"{self.during.failed if self.during else 0:,} ops did not succeed"
+        again = f"the rate was back after {self._again}" if self._again else "the rate did not come back in this run"
+        return f"{self.did} at {self.at_s:.1f} s: {away}, {failed}, and {again}"
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The event's row in a table with the heads EVENT_HEADS."""
+        spans = ("no whole second" if one is None else one.text for one in (self.before, self.during, self.after))
+        again = self._again or "not in this run"
+        return (f"{self.did} at {self.at_s:.1f} s", format_duration(self.away_s * NS_PER_S), again, *spans)
+
+
+EVENT_HEADS = ("event", "away", "rate back after", "before", "until it was back", "after")
 
 
 # --- what was stored and checked --------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ Second = Annotated[int, Field(strict=True, ge=FIRST_S, le=LAST_S)]
 _Positive = Annotated[int, Field(strict=True, gt=0, le=LIMITS.streams)]
 
 TIMES, MASTER, WARMUP = "process/clock.json", "process/locust.json", "process/warmup.json"
+WINDOW, EVENTS = "process/window.json", "process/events.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,29 @@ class Times:
     def __post_init__(self) -> None:
         if not self.go_s <= self.start_s < self.end_s:
             raise ValueError("go_s, start_s and end_s are not in this order")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFrom:
+    """`window.json`: the start of the measured window in epoch seconds, for events, as soon as it is known."""
+
+    start_s: Second
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One thing that was done to the server: from and to in seconds since the start of the measured window."""
+
+    do: Name
+    began_s: Number
+    ended_s: Number
+
+
+@dataclass(frozen=True, slots=True)
+class DoneEvents:
+    """`events.json`: what was done to the server, in order."""
+
+    done: Several[Done]
 
 
 @dataclass(frozen=True, slots=True)

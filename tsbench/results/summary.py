@@ -18,6 +18,7 @@ from tsbench.results.figures import (
     Answers,
     Caps,
     ColdStart,
+    Event,
     Limit,
     Load,
     Measured,
@@ -187,6 +188,8 @@ class Summary(Part):
     warmup: WarmUp | None = None
     cold: ColdStart | None = None
     firsts: Named[FirstOp] = Field(default_factory=dict)
+    events: Several[Event] = ()
+    """What was done to the server in the measured window."""
     failures: Named[Count] = Field(default_factory=dict)
     """Number of failed ops by error message."""
     size: Size | None = None

@@ -31,6 +31,7 @@ from tsbench.results.process import (
 )
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import COUNTER_COLUMNS, SERVER_COLUMNS
+from tsbench.run import events
 from tsbench.run.disturbance import disturbance
 from tsbench.run.findings import Findings
 from tsbench.run.processes import Processes
@@ -107,6 +108,7 @@ def measured(run: RunDir, spec: Job) -> Findings:
         "warmup": read_part(run / WARMUP, WarmUp) if run.has(WARMUP) else None,
         "failures": _failures(processes),
         "firsts": processes.firsts,
+        "events": events.figures(run, merged.per_second, "response" if spec.drive.loop == "open" else "service"),
     }
     checks = {
         "workers": processes.verdict(),

@@ -25,6 +25,7 @@ from tsbench.results.figures import ColdStart
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
 from tsbench.results.summary import PHASES
 from tsbench.run import assessment, cleanup, locust_process, server_limits
+from tsbench.run.events import Events
 from tsbench.run.examination import examine
 from tsbench.run.figures import measured, recorded
 from tsbench.run.findings import Findings
@@ -244,6 +245,7 @@ def naming_death(parts: Parts) -> Iterator[None]:
 
 def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:
     reached, live = 0.0, LiveFigures(run.path, "response" if spec.drive.loop == "open" else "service")
+    events = Events(parts.server, spec.event, run)
 
     def tick(passed_s: float) -> None:
         nonlocal reached
@@ -251,8 +253,12 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
         if int(passed_s) > int(reached):
             progress.show(live.now)
         reached = passed_s
+        events.advance()
 
-    parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=parts.server.alive)
+    try:
+        parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=lambda: events.is_down or parts.server.alive())
+    finally:
+        events.close()
 
 
 def _death(parts: Parts, *, within_s: float = 0.0) -> str:

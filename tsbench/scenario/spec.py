@@ -30,6 +30,7 @@ from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,
     DrivePart,
+    EventPart,
     LoadPart,
     Op,
     Part,
@@ -38,6 +39,7 @@ from tsbench.scenario.parts import (
     TargetPart,
     TimeoutPart,
     WorldPart,
+    expect_sequence,
 )
 from tsbench.scenario.types import FILE
 from tsbench.targets.registry import TARGETS
@@ -68,6 +70,7 @@ class Job(Part):
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
     op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
+    event: Annotated[tuple[EventPart, ...], Field(strict=False, max_length=100)] = ()
     check: CheckPart = CheckPart()
     gates: Annotated[tuple[Annotated[str, AfterValidator(checked_gate)], ...], Field(strict=False)] = ()
     """Conditions for the run to pass, such as `write:p99<50ms`."""
@@ -136,6 +139,7 @@ class RunSpec(Job):
             raise ValueError(
                 "drive.warmup: a run with target.cold has none, since it measures the first ops; take it out"
             )
+        expect_sequence(self.event, self.drive.duration)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
         return self
@@ -388,6 +392,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "drive": DrivePart,
     "steps": Step,
     "op": Op,
+    "event": EventPart,
     "check": CheckPart,
     "target": TargetPart,
     "server": ServerPart,

@@ -90,6 +90,9 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if reason := undrivable(target, spec.drive.processes):
         key = "target.name" if target.access is Access.OPENER else "drive.processes"
         raise UserMistake(f"{place}: {key}: {reason}")
+    if spec.event and (wanted.endpoint is not None or target.embedded or not target.durable):
+        why = "tsbench does not start the server" if wanted.endpoint is not None else f"{target.name} has no server"
+        raise UserMistake(f"{place}: event: {why}, so it cannot {spec.event[0].do} it; take [[event]] out")
     if wanted.endpoint is not None:
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
         with _naming(f"{place}: target.endpoint: "):
