@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from tests.results.made import limit, load, measured, op_figures, size
+from tsbench.measure.built_in_gates import failed_ops, server_deaths, torn_reads
 from tsbench.measure.gates import (
     evaluate_gates,
-    failed_ops,
     parse_gate,
     percents_of_gates,
-    server_deaths,
-    torn_reads,
 )
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals

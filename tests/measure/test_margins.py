@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.results.made import measured, op_figures
-from tsbench.measure.gates import evaluate_gates, parse_gate, server_deaths
+from tsbench.measure.built_in_gates import server_deaths
+from tsbench.measure.gates import evaluate_gates, parse_gate
 from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.margins import MOST_BATCHES, Batches, judge
 from tsbench.results.figures import Tail

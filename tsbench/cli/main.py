@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.exceptions import TyperException
 
-from tsbench import __version__, units
-from tsbench.cli.generate import Yes, generate, parsed
+from tsbench import __version__
+from tsbench.cli.generate import Yes, generate
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.cli.phases import found_place, load, queries, query, validate
+from tsbench.cli.reporting import Json, Junit, Markdown, compare, report
 from tsbench.errors import Broken, UserMistake
-from tsbench.report import expect_packages, lacking
+from tsbench.report import lacking
 from tsbench.servers.interrupts import stoppable
 from tsbench.text import CONTROL, printable_line, short_path, shortened
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from tsbench.run.cleanup import Cleaned
     from tsbench.study.campaign import Ran
 
-Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
-Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
 
 REPEAT = "8"
 """Number of runs of a cell for `--repeat` alone: the least that find a difference in one of six figures."""
@@ -277,77 +275,6 @@ def _show_cleaned(places: Iterable[Cleaned]) -> int:
     return code
 
 
-@app.command()
-def report(
-    results: Annotated[list[Path], typer.Argument(help="Result sets, for example results/20261120-101500-quickstart.")],
-    junit: Junit = None,
-    markdown: Markdown = None,
-    json: Json = None,
-    attach_sar: Annotated[
-        Path | None, typer.Option(help="Add what sysstat recorded on the server: a file of sadc, or of sadf -j or -d.")
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="Name of that machine.")] = None,
-    sar_ahead: Annotated[str, typer.Option(help="Offset of local times in that file from UTC: 2h, -5h.")] = "",
-) -> None:
-    """Write report.html of result sets again, and print their tables."""
-    expect_packages()
-    from tsbench.collect.recording import attach_sar as attach
-    from tsbench.report.export import Exports
-    from tsbench.report.html import write_report
-    from tsbench.report.table import print_summary
-    from tsbench.results.manifest import check_world
-    from tsbench.results.rundir import find_runs
-    from tsbench.workload import WORLD_VERSION
-
-    exports = Exports(junit, markdown, json)
-    exports.check()
-    for run in (run for result in results for run in find_runs(result)):
-        check_world(run, WORLD_VERSION, may_be_earlier=True)
-    ahead_s = parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
-    for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
-        for found in attach(result, file, host=host, ahead_s=ahead_s):
-            say(f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}")
-    exports.write(results)
-    damaged: list[str] = []
-    for result in results:
-        print_summary(stdout, result)
-        say(f"report: {short_path(write_report(result, damaged))}")
-    if damaged:
-        raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
-
-
-@app.command()
-def compare(
-    base: Annotated[Path, typer.Argument(help="A result set, or one cell in it (SET/CELL), to compare with.")],
-    new: Annotated[list[Path], typer.Argument(help="Result sets or cells that are compared with it.")],
-    figure: Annotated[
-        list[str] | None, typer.Option(help="A figure to compare, as in gates: write:p99; six without any.")
-    ] = None,
-    gate: Annotated[list[str] | None, typer.Option(help="Condition on a ratio, such as 'write:p99<1.1x'.")] = None,
-    json: Json = None,
-) -> int:
-    """Compare result sets or cells: better, worse, no difference found, or too few runs; exit code 1 on worse."""
-    from tsbench.measure.gates import parse_figure
-    from tsbench.report.baseline import compared, parse_relative
-    from tsbench.report.comparison import FIGURES, lines, to_json
-    from tsbench.report.export import Exports, write_file
-
-    Exports(json=json).check()
-    try:
-        figures = [parse_figure(text).text for text in figure or FIGURES]
-        asked = [parse_relative(text) for text in gate or ()]
-    except ValueError as error:
-        raise UserMistake(str(error)) from None
-    found = [one for place in new for one in compared(base, place, asked, figures)]
-    for number, (comparison, results) in enumerate(found):
-        for line in [*([""] if number else []), *lines(comparison), *(result.sentence for result in results)]:
-            say(line)
-    if json is not None:
-        write_file(json, dumps([to_json(comparison) for comparison, _ in found], indent=1) + "\n")
-    failed = any(result.state in {"fail", "not judged"} for _, results in found for result in results)
-    return int(failed or any(comparison.is_worse for comparison, _ in found))
-
-
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def web(
     context: typer.Context,
@@ -405,6 +332,5 @@ def doctor() -> int:
     return 0 if good else 1
 
 
-app.command()(generate)
-for command in (load, queries, query, validate):
+for command in (report, compare, generate, load, queries, query, validate):
     app.command()(command)

@@ -29,16 +29,15 @@ import difflib
 import operator
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tsbench import units
 from tsbench.measure.latency import BURST_REACH, Latency, latency_of
 from tsbench.measure.margins import judge
-from tsbench.results.summary import FAILED_CONNECTIONS, SERVER_DEATHS, TORN_READS, GateResult
+from tsbench.results.summary import GateResult
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tsbench.results.figures import OpFigures
@@ -214,47 +213,6 @@ def percents_of_gates(gates: Iterable[Gate]) -> dict[str, float]:
 def evaluate_gates(gates: Iterable[Gate], summary: Summary) -> list[GateResult]:
     """Evaluate gates on a run's summary, which must contain their percentiles."""
     return [_result(gate, summary).under(summary.validity) for gate in gates]
-
-
-def failed_ops(
-    done: int, failed: int, unknown: int, causes: Counter[str], allowed: float, *, partial: int = 0
-) -> GateResult:
-    """Evaluate the built-in gate on ops that failed, in whole or in part, or ended unknown.
-
-    `allowed` is their share of all ops that ended.
-    """
-    gate, bad = f"failed ops<={100 * allowed:.3g}%", failed + unknown + partial
-    if not done:
-        return GateResult(gate, None, "not judged", "no op ended in the measured window", built_in=True)
-    basis = f"{units.format_count(bad)} of {units.format_count(done)} ops"
-    if bad:
-        most = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(3))
-        in_part = f", {partial} writes were refused in part" if partial else ""
-        basis = f"{basis}: {failed} ops failed and {unknown} ended unknown{in_part} ({most})"
-    share = bad / done
-    return GateResult(
-        gate, share, "pass" if share <= allowed else "fail", f"{100 * share:.3g} %, {basis}", built_in=True
-    )
-
-
-def failed_connections(unconnected: Counter[str]) -> GateResult:
-    """Evaluate the built-in gate on users without a session; `unconnected` counts them by reason."""
-    count = unconnected.total()
-    text = f"{count} users could not connect: {unconnected.most_common(1)[0][0]}" if count else "every user connected"
-    return GateResult(FAILED_CONNECTIONS, float(count), "fail" if count else "pass", text, built_in=True)
-
-
-def torn_reads(answers: int, rows: int, checked: int) -> GateResult:
-    """Evaluate the gate on torn reads: the number of answers with torn rows, of these rows, and of checked answers."""
-    text = f"{answers} of {checked} answers had torn rows ({rows} in all)" if answers else "no answer had torn rows"
-    return GateResult(TORN_READS, float(answers), "fail" if answers else "pass", text, built_in=True)
-
-
-def server_deaths(why: str) -> GateResult:
-    """Evaluate the built-in gate on the server; `why` describes its death, "" if it was alive at the end."""
-    state: Literal["pass", "fail"] = "fail" if why else "pass"
-    text = why or "the server was alive to the end"
-    return GateResult(SERVER_DEATHS, float(bool(why)), state, text, built_in=True)
 
 
 def _subject(whole: str, before: Sequence[str]) -> tuple[str | None, str | None]:

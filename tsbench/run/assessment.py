@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.gates import evaluate_gates, server_deaths
+from tsbench.measure.built_in_gates import server_deaths
+from tsbench.measure.gates import evaluate_gates
 from tsbench.model import Verdict
 from tsbench.results.manifest import Manifest
 from tsbench.results.summary import Summary, Validity

@@ -17,7 +17,7 @@ from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.check.sample import sampled
 from tsbench.errors import UserMistake, one_line
-from tsbench.measure.gates import torn_reads
+from tsbench.measure.built_in_gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.manifest import Manifest, check_world

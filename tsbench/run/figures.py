@@ -12,8 +12,9 @@ import numpy as np
 
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
+from tsbench.measure.built_in_gates import failed_connections, failed_ops
 from tsbench.measure.error_texts import ErrorTexts
-from tsbench.measure.gates import failed_connections, failed_ops, percents_of_gates
+from tsbench.measure.gates import percents_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.latency import BURST_REACH, latency_of, sent_in_bursts
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation

@@ -1,0 +1,89 @@
+"""The commands `report` and `compare`, which read results only."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tsbench import units
+from tsbench.cli.generate import parsed
+from tsbench.cli.output import say, stdout
+from tsbench.errors import UserMistake
+from tsbench.report import expect_packages
+from tsbench.text import short_path
+
+Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
+Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
+
+
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Result sets, for example results/20261120-101500-quickstart.")],
+    junit: Junit = None,
+    markdown: Markdown = None,
+    json: Json = None,
+    attach_sar: Annotated[
+        Path | None, typer.Option(help="Add what sysstat recorded on the server: a file of sadc, or of sadf -j or -d.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Name of that machine.")] = None,
+    sar_ahead: Annotated[str, typer.Option(help="Offset of local times in that file from UTC: 2h, -5h.")] = "",
+) -> None:
+    """Write report.html of result sets again, and print their tables."""
+    expect_packages()
+    from tsbench.collect.recording import attach_sar as attach
+    from tsbench.report.export import Exports
+    from tsbench.report.html import write_report
+    from tsbench.report.table import print_summary
+    from tsbench.results.manifest import check_world
+    from tsbench.results.rundir import find_runs
+    from tsbench.workload import WORLD_VERSION
+
+    exports = Exports(junit, markdown, json)
+    exports.check()
+    for run in (run for result in results for run in find_runs(result)):
+        check_world(run, WORLD_VERSION, may_be_earlier=True)
+    ahead_s = parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
+    for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
+        for found in attach(result, file, host=host, ahead_s=ahead_s):
+            say(f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}")
+    exports.write(results)
+    damaged: list[str] = []
+    for result in results:
+        print_summary(stdout, result)
+        say(f"report: {short_path(write_report(result, damaged))}")
+    if damaged:
+        raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
+
+
+def compare(
+    base: Annotated[Path, typer.Argument(help="A result set, or one cell in it (SET/CELL), to compare with.")],
+    new: Annotated[list[Path], typer.Argument(help="Result sets or cells that are compared with it.")],
+    figure: Annotated[
+        list[str] | None, typer.Option(help="A figure to compare, as in gates: write:p99; six without any.")
+    ] = None,
+    gate: Annotated[list[str] | None, typer.Option(help="Condition on a ratio, such as 'write:p99<1.1x'.")] = None,
+    json: Json = None,
+) -> int:
+    """Compare result sets or cells: better, worse, no difference found, or too few runs; exit code 1 on worse."""
+    from tsbench.measure.gates import parse_figure
+    from tsbench.report.baseline import compared, parse_relative
+    from tsbench.report.comparison import FIGURES, lines, to_json
+    from tsbench.report.export import Exports, write_file
+
+    Exports(json=json).check()
+    try:
+        figures = [parse_figure(text).text for text in figure or FIGURES]
+        asked = [parse_relative(text) for text in gate or ()]
+    except ValueError as error:
+        raise UserMistake(str(error)) from None
+    found = [one for place in new for one in compared(base, place, asked, figures)]
+    for number, (comparison, results) in enumerate(found):
+        for line in [*([""] if number else []), *lines(comparison), *(result.sentence for result in results)]:
+            say(line)
+    if json is not None:
+        write_file(json, dumps([to_json(comparison) for comparison, _ in found], indent=1) + "\n")
+    failed = any(result.state in {"fail", "not judged"} for _, results in found for result in results)
+    return int(failed or any(comparison.is_worse for comparison, _ in found))
