@@ -26,6 +26,7 @@ from tests.servers.test_paths import AWKWARD
 from tests.test_compose import SERVICES
 from tsbench.cli.main import app
 from tsbench.measure.gates import parse_gate
+from tsbench.report.baseline import parse_relative
 from tsbench.results.summary import Summary
 from tsbench.scenario import matrix
 from tsbench.scenario.file import scenario_file
@@ -113,7 +114,7 @@ def parsed(words: list[str]) -> tuple[str, dict[str, Any], list[str]]:
     command = get_command(app)
     with command.make_context("tsbench", [*words]) as context:
         name, inner, rest = command.resolve_command(context, words)  # type: ignore[attr-defined]
-        if not rest and name in {"run", "report", "web"}:
+        if not rest and name in {"run", "report", "compare", "web"}:
             return name, {}, []  # named in the text, not to be typed
         with inner.make_context(name, rest, parent=context) as found:
             return name, found.params, found.args
@@ -128,9 +129,17 @@ def test_the_commands_of_tsbench_are_understood(words: list[str]) -> None:
         assert (ROOT / "locustfiles" / f"{given['target']}.py").exists()
 
 
+def expect_gates(texts: list[str]) -> list[str]:
+    """Verify the gates on ratios to a baseline, and return the other ones."""
+    ratios = [text for text in texts if text.endswith("x")]
+    for text in ratios:
+        parse_relative(text)
+    return [text for text in texts if text not in ratios]
+
+
 def check_scenario(path: str, given: dict[str, Any]) -> None:
     """Verify that a scenario in the text exists and that the gates and endpoints given with it fit."""
-    for gate in given["gate"] or []:
+    for gate in expect_gates(given["gate"] or []):
         parse_gate(gate)
     if path in PLACEHOLDERS:
         return
@@ -278,7 +287,8 @@ def test_the_locustfile_runs_as_it_stands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("span", sorted({span for _, span in SPANS if re.search(r"[a-z/\d][<>]=?\d", span)}))
 def test_the_gates_are_gates(span: str) -> None:
-    parse_gate(span)
+    for gate in expect_gates([span]):
+        parse_gate(gate)
 
 
 # --- what is listed ---------------------------------------------------------------------------------------------------

@@ -237,3 +237,16 @@ def test_a_link_in_a_set_leads_nowhere(tmp_path: Path, capsys: pytest.CaptureFix
     place = make_set(tmp_path / "set", {"a": 10, "b": 10}, rounds=2)
     (place / "a-round=3").symlink_to(place / "a-round=1")
     assert "(2 runs)" in command(capsys, place / "a", place / "b")[1]
+
+
+def test_rates_that_are_the_load_generators_are_not_compared(tmp_path: Path) -> None:
+    place = make_set(tmp_path / "set", {"a": 10, "b": 10}, rounds=7)
+    limited = make_run(place, "b-round=8", 10)
+    make_run(place, "a-round=8", 10)
+    content = json.loads((limited / "summary.json").read_text())
+    check = {"state": "inconclusive", "reason": "", "counts": {}}
+    content["validity"] = {"state": "inconclusive", "reason": "", "checks": {"limit": check}}
+    (limited / "summary.json").write_text(json.dumps(content))
+    found = compare(*pairs(place / "a", place / "b")[0])
+    assert [one.figure for one in found.findings] == ["write:p99", "load:points/s", "bytes/point"]
+    assert "write:points/s is not compared: the load generator was the limit of 1 of 16 runs" in found.notes

@@ -214,9 +214,7 @@ def compare(base: Subject, new: Subject, figures: Sequence[str] = FIGURES) -> Co
             for side, numbers in zip((base, new), rounds, strict=True)
         ]
         if any(end is None for side in ends for end in side):
-            missing = sum(end is None for side in ends for end in side)
-            if missing < sum(map(len, ends)):
-                notes.append(f"{name} is not compared: {missing} of {sum(map(len, ends))} runs do not have it")
+            notes += _uncompared(name, [cell for side in (base, new) for cell in side.runs.values()])
             continue
         of = paired_test if paired else rank_test
         least[name], tests[name] = (
@@ -231,6 +229,8 @@ def compare(base: Subject, new: Subject, figures: Sequence[str] = FIGURES) -> Co
 def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
     """Return the least and the most that a figure of a run can be; None if it has none that can be compared."""
     gate, summary = gates.parse_figure(name), cell.summary
+    if _is_generators(name, cell):
+        return None
     if not gate.is_latency:
         value = gates.figure_of(name, summary)[0]
         return (value, value) if value else None
@@ -240,6 +240,22 @@ def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
     if found is None or found.is_open_ended or not found.most_ns or not found.least_ns:
         return None
     return found.bounds_ns
+
+
+def _uncompared(name: str, cells: Sequence[Cell]) -> Iterable[str]:
+    """Yield why a figure that some of the runs have is not compared."""
+    limited = sum(_is_generators(name, cell) for cell in cells)
+    missing = sum(_ends(name, cell) is None for cell in cells)
+    if limited:
+        yield f"{name} is not compared: the load generator was the limit of {limited} of {len(cells)} runs"
+    elif missing < len(cells):
+        yield f"{name} is not compared: {missing} of {len(cells)} runs do not have it"
+
+
+def _is_generators(name: str, cell: Cell) -> bool:
+    """Return True for a rate of a run in which the load generator was the limit: it is the generator's."""
+    gate = gates.parse_figure(name)
+    return gate.figure in _MORE_IS_BETTER and gate.of != "load" and not cell.validity.is_valid
 
 
 def _findings(

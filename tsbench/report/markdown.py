@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from tsbench.report.answer import answer
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.repeats import repeats_table
 from tsbench.report.sides import sides_of
-from tsbench.report.tables import Mark, claims_table, figures_table, summary_table
+from tsbench.report.tables import Mark, claims_table, figures_table
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _study(found: ResultSet) -> list[str]:
 
 
 def _runs(cells: Sequence[Cell]) -> str:
-    table = summary_table(cells)
+    table = repeats_table(cells)
     states = table.groups[0][1]
     groups = [group for group, span in table.groups for _ in range(span)]
     heads = [f"{group} {head}".strip() for group, head in zip(groups, table.heads, strict=True)]

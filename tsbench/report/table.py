@@ -12,8 +12,9 @@ from rich.text import Text
 from tsbench.report.answer import answer
 from tsbench.report.cells import ResultSet
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.repeats import repeats_table
 from tsbench.report.sides import sides_of
-from tsbench.report.tables import Mark, first_ops, summary_table
+from tsbench.report.tables import Mark, first_ops
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def print_summary(console: Console, results: Path) -> None:
     for sentence in answer(sides_of(cells)):
         console.print(Text(printable_line(sentence), style="bold"))
     console.print()
-    name, *columns = _columns(summary_table(cells))
+    name, *columns = _columns(repeats_table(cells))
     for fitting in _fit(columns, console.width - name.width - 2):
         console.print(_table([name, *fitting]))
         console.print()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tsbench.report.cells import Cell, ResultSet
+    from tsbench.report.metrics import Column
     from tsbench.results.figures import CounterRise, OpFigures
 
 RATES = {"write": "points/s written", "query": "queries/s"}
@@ -78,7 +79,8 @@ class Table:
         return {sum(span for _, span in self.groups[:number]) for number in range(2, len(self.groups))}
 
 
-def _figure(text: str, *, stands: bool) -> Entry:
+def figure_entry(text: str, *, stands: bool) -> Entry:
+    """Return a figure as an entry, struck out if it does not stand."""
     return text if stands or text == MISSING else Mark(text, "struck")
 
 
@@ -97,10 +99,15 @@ def summary_table(cells: Sequence[Cell]) -> Table:
             Mark(cell.gates_text, "badge"),
             cell.limited_by,
             *((load_text(cell),) if loops else ()),
-            *(_figure(column.text(cell), stands=column.stands(cell)) for column in columns),
+            *(figure_entry(column.text(cell), stands=column.stands(cell)) for column in columns),
         )
         for cell in cells
     ]
+    return grouped(heads, columns, rows)
+
+
+def grouped(heads: tuple[str, ...], columns: Sequence[Column], rows: Rows) -> Table:
+    """Return a table whose first heads stand alone, and whose columns have their groups above them."""
     groups: list[tuple[str, int]] = [("", len(heads))]
     for column in columns:
         name, span = groups[-1]

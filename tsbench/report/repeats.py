@@ -1,0 +1,61 @@
+"""The summary of repeated cells: a row each, with medians over their runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tsbench.measure.statistics import median_interval
+from tsbench.report.metrics import COMPARED, MISSING, text_of, used_columns
+from tsbench.report.sides import ROUND
+from tsbench.report.tables import Mark, figure_entry, grouped, summary_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tsbench.report.cells import Cell
+    from tsbench.report.metrics import Column
+    from tsbench.report.tables import Rows, Table
+
+
+def repeats_table(cells: Sequence[Cell]) -> Table:
+    """Return `summary_table`, or of repeated cells a row each: medians of their runs, with intervals of 95 %."""
+    if not any(ROUND in cell.summary.labels for cell in cells):
+        return summary_table(cells)
+    columns = used_columns(cells)
+    of_cell: dict[str, list[Cell]] = {}
+    for cell in cells:
+        of_cell.setdefault(re.sub(rf"-{ROUND}=\d+$", "", cell.name), []).append(cell)
+    rows: Rows = []
+    for name, of in of_cell.items():
+        standing = [cell for cell in of if cell.validity.stands]
+        validity, gates, limits = (
+            _words(texts)
+            for texts in zip(*((one.validity.state, one.gates_text, one.limited_by) for one in of), strict=True)
+        )
+        texts = [_median_text(column, standing or of) for column in columns]
+        figures = [figure_entry(text, stands=bool(standing)) for text in texts]
+        runs = f"{name} ({len(standing)} of {len(of)} runs)" if len(standing) < len(of) else f"{name} ({len(of)} runs)"
+        rows.append((runs, Mark(validity, "badge"), Mark(gates, "badge"), limits, *figures))
+    return grouped(("cell", "validity", "gates", "limited by"), columns, rows)
+
+
+def _words(texts: Sequence[str]) -> str:
+    """Return the word of all runs, or each word with the number of its runs."""
+    found = list(dict.fromkeys(texts))
+    return found[0] if len(found) == 1 else ", ".join(f"{texts.count(word)} {word}" for word in found)
+
+
+def _median_text(column: Column, cells: Sequence[Cell]) -> str:
+    """Return the median of runs with its interval, if they are enough for one; of counts their sum."""
+    metrics = [COMPARED[key] for key in column.keys]
+    found = [[value for cell in cells if (value := metric.value(cell)) is not None] for metric in metrics]
+    if not all(found):
+        return MISSING
+    if len(metrics) > 1:
+        return " / ".join(text_of(sum(values), metric.unit) for metric, values in zip(metrics, found, strict=True))
+    interval, unit = median_interval(found[0]), metrics[0].unit
+    text = text_of(float(np.median(found[0])), unit)
+    return text if interval is None else f"{text} ({text_of(interval.least, unit)} to {text_of(interval.most, unit)})"
