@@ -20,6 +20,8 @@ from tsbench.cli.main import main
 from tsbench.model import Window
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
+from tsbench.servers.base import kill_processes
+from tsbench.targets.postgres.server import PostgresServer
 from tsbench.workload import queries
 from tsbench.workload.query_files import MS, Parser, line_of, made
 from tsbench.workload.world import World, WorldSpec
@@ -184,6 +186,27 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
         command.process.send_signal(signal.SIGINT)
         assert command.process.wait(60) == 130
     says(complaint(command.stderr), "interrupted by the user", "queries were answered")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("command", "phase"), [("load", "load"), ("query", "measure")])
+def test_a_server_that_dies_ends_the_command_in_one_line(command: str, phase: str, tmp_path: Path) -> None:
+    server = PostgresServer(tmp_path / "server", {"fsync": "off"})
+    server.start()
+    try:
+        where, world = ("--endpoint", server.endpoint), ("--use-case", "cpu-only", *WORLD)
+        assert loaded(tmp_path, "postgres", *where, *world)[0] == 0
+        asked(tmp_path / "q", "--count", "20000", "--type", "lastpoint")
+        what = (*world, "--batch", "50") if command == "load" else ("q",)
+        running = Command(tmp_path, "tsbench", command, "postgres", *what, *where, "--rate", "100")
+        running.until_phase(phase)
+        time.sleep(2)
+        kill_processes(server)
+        assert running.process.wait(120) == 1
+        says(complaint(running.stderr), "points are stored" if command == "load" else "queries were answered")
+    finally:
+        server.stop()
+        server.remove()
 
 
 @pytest.mark.parametrize(
