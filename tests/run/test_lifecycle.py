@@ -27,6 +27,7 @@ from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import check_spec
 from tsbench.servers.base import Server
 from tsbench.servers.children import Channel
+from tsbench.servers.files import Residency
 from tsbench.targets.base import Session
 from tsbench.targets.memory import TARGET as MEMORY
 from tsbench.targets.memory.schemas import KEEP
@@ -145,6 +146,7 @@ class LoggedServer(Server):
 
     def cold(self):
         self._log.note("server.cold")
+        return Residency(9, 5, 0, whole_cache=False)
 
     def alive(self):
         return not (self.dies and self.driven)
