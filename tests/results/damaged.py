@@ -364,6 +364,7 @@ def read_all(made: Path, out: Path) -> int:
     from tsbench.cli.main import main
     from tsbench.errors import Broken, UserMistake
     from tsbench.report import frames
+    from tsbench.report.comparison import compare, lines, subjects
     from tsbench.results.rundir import find_runs
     from tsbench.run.cleanup import leftovers
     from tsbench.run.figures import measured, recorded
@@ -387,6 +388,7 @@ def read_all(made: Path, out: Path) -> int:
             lambda of=of: of(made)
             for of in (frames.runs, frames.ops, frames.latency, frames.counters, frames.sar, frames.usage)
         ),
+        lambda: [lines(compare(side, side)) for side in subjects(made) if side.runs],
         lambda: leftovers(made),
         lambda: [run.status() for run in find_runs(made)],
     ]

@@ -233,11 +233,11 @@ def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
         return None
     if not gate.is_latency:
         value = gates.figure_of(name, summary)[0]
-        return (value, value) if value else None
+        return (value, value) if value and value > 0 else None
     measured = summary.measured
     op = measured and (measured.of_kind(gate.of or "") or measured.ops.get(gate.of or ""))
     found = believable(op, gate.time or summary.time, gate.figure) if op else None
-    if found is None or found.is_open_ended or not found.most_ns or not found.least_ns:
+    if found is None or found.is_open_ended or min(found.bounds_ns) <= 0:  # a ratio needs numbers above zero
         return None
     return found.bounds_ns
 
@@ -310,7 +310,7 @@ def _differing(base: Subject, new: Subject) -> dict[str, tuple[str, str]]:
         flat = flatten(manifest) | {f"scenario.{key}": text for key, text in flatten(dict(cell.spec)).items()}
         sides.append({key: text for key, text in flat.items() if not _CHANCE.match(key.removeprefix("scenario."))})
     keys = dict.fromkeys(key for side in sides for key in side)
-    found = {key: (sides[0].get(key, MISSING), sides[1].get(key, MISSING)) for key in keys}
+    found = {key: (sides[0].get(key) or MISSING, sides[1].get(key) or MISSING) for key in keys}
     return {key: texts for key, texts in found.items() if texts[0] != texts[1]}
 
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tsbench.report.metrics import (
-    METRICS,
-    MISSING,
-    believable,
-    load_text,
-    load_texts,
-    part_of,
-    text_of,
-    used_columns,
-)
+from tsbench.report.metrics import METRICS, MISSING, believable, load_text, load_texts, part_of, text_of, used_columns
 from tsbench.results.figures import EVENT_HEADS
 from tsbench.results.summary import PHASES
 from tsbench.units import format_duration
