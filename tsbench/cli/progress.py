@@ -39,8 +39,8 @@ class _Bars(Progress):
 class CellProgress:
     """Shows the phases of one run (a `run.phases.Progress`); a context manager.
 
-    `unit` is what its phases count, but for the measuring, which counts seconds; `clock` returns seconds. A `note` is
-    shown behind the amount.
+    `unit` is what its phases count, but for the measuring of points, which counts seconds; `clock` returns seconds. A
+    `note` is shown behind the amount.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class CellProgress:
     def _advanced(self, amount: float) -> None:
         if self._task is not None:
             self._bars.update(self._task, advance=amount, amount=self._amount())
-        elif self._total and self._clock() - self._said_s >= EVERY_S:
+        elif self._clock() - self._said_s >= EVERY_S:
             self._said_s = self._clock()
             self._say(f"{self._name}: {self._amount()}{self._figures}")
 
@@ -112,11 +112,10 @@ class CellProgress:
 
     def _amount(self) -> str:
         """Return how much of the phase is done, and how long the rest takes."""
-        if not self._total:
-            return ""
-        if self._name == "measure":
+        if self._name == "measure" and self._total and self._unit == "points":
             return f"{min(self._done, self._total):.0f} of {self._total:.0f} s"  # beyond them its processes end
         rate = self._done / max(1e-3, self._clock() - self._began_s)
-        left = f", {format_rough_duration((self._total - self._done) / rate)} left" if rate else ""
+        left = f", {format_rough_duration((self._total - self._done) / rate)} left" if self._total and rate else ""
         note = f"; {self.note}" if self.note else ""
-        return f"{self._done:,.0f} of {self._total:,.0f} {self._unit}, {rate:,.0f}/s{left}{note}"
+        of = f" of {self._total:,.0f}" if self._total else ""
+        return f"{self._done:,.0f}{of} {self._unit}, {rate:,.0f}/s{left}{note}"
