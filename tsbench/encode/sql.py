@@ -108,9 +108,13 @@ def own_tags_json(batch: Batch) -> tuple[str, ...]:
     return _cached_json(batch.tags, batch.measurement.own_tags)
 
 
-def tag_rows(tags: Mapping[str, Codes], first: int = 0) -> list[tuple[Any, ...]]:
-    """Return one row per series: its number, from `first` on, then its tags; None for one that it lacks ("")."""
-    lists = [[text or None for text in codes.tolist()] for codes in tags.values()]
+def tag_rows(tags: Mapping[str, Codes], first: int = 0, *, lacks_empty: bool = False) -> list[tuple[Any, ...]]:
+    """Return one row per series: its number, from `first` on, then its tags.
+
+    If a series `lacks_empty` tags, as in files of points, where "" stands for a tag that a line does not have, they are
+    None.
+    """
+    lists = [[text or None if lacks_empty else text for text in codes.tolist()] for codes in tags.values()]
     return list(zip(range(first, first + len(lists[0])), *lists, strict=True)) if lists else []
 
 

@@ -144,7 +144,7 @@ class SqlSchema(Schema, ABC):
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
         dropped = [Statement(f"DROP TABLE IF EXISTS {quoted(m.name)}") for m in measurements]
         tables = [Statement(text) for m in measurements for text in self.create_table(m)]
-        return [*dropped, *self.insert_tags(sql.tag_rows(tags, first)), *tables]
+        return [*dropped, *self.insert_tags(sql.tag_rows(tags, first, lacks_empty=True)), *tables]
 
     def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
         """Return rows as statements of as many parameters as one may have, for one transaction."""
