@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from tsbench.text import printable_line
+from tsbench.text import printable, printable_line
 
 stderr = Console(stderr=True)
 stdout = Console()
@@ -17,5 +17,5 @@ def fail(message: str, code: int) -> int:
 
 
 def say(line: str) -> None:
-    """Print a line of a command's result."""
-    stdout.print(printable_line(line), soft_wrap=True, highlight=False, markup=False)
+    """Print a line of a command's result, with the blanks that align it."""
+    stdout.print(" ".join(printable(line).splitlines()), soft_wrap=True, highlight=False, markup=False)
