@@ -1,4 +1,4 @@
-"""`tsbench list`: tables of targets, use cases, queries and scenarios."""
+"""Tables of targets, use cases, queries and scenarios (`tsbench list`), and of what a run will do (`--dry-run`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from rich.text import Text
 
 from tsbench.errors import UserMistake
 from tsbench.text import printable_line
+from tsbench.units import NS_PER_S, format_duration, format_rough_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from tsbench.scenario.spec import RunSpec
 
 SCENARIOS = Path("scenarios")
 
@@ -67,6 +70,25 @@ def scenario_table() -> Table:
             continue
         table.add_row(_plain(name), str(len(cells)), _plain(cells[0].question))
     return table
+
+
+def plan_table(cells: Sequence[RunSpec]) -> tuple[Table, str]:
+    """Return what each cell of a scenario will do, and a line on what all of them take at least."""
+    from tsbench.scenario.validation import FASTEST_LOAD, first_points, measured_ns
+
+    table = empty_table("cell", "target", "points first", "load", "warm-up", "measured")
+    for cell in cells:
+        drive = cell.drive
+        users = f"{drive.users} users" if drive.rate is None else f"{drive.rate:g} ops/s"
+        load = f"{len(drive.steps)} steps" if drive.steps else users
+        times = (format_duration(ns) for ns in (drive.longest_warmup, measured_ns(cell)))
+        schema = f" {cell.target.schema_}" if cell.target.schema_ else ""
+        table.add_row(_plain(cell.id), _plain(cell.target.name + schema), f"{first_points(cell):,}", load, *times)
+    points = sum(map(first_points, cells))
+    driven_s = sum(cell.drive.longest_warmup + measured_ns(cell) for cell in cells) / NS_PER_S
+    least = format_rough_duration(driven_s + points / FASTEST_LOAD)
+    count = f"{len(cells):,} cell" + "s" * (len(cells) != 1)
+    return table, f"{count}, {points:,} points stored first; at least {least}, and what servers and checks take"
 
 
 def _plain(text: str) -> Text:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tsbench.report.baseline import RelativeGate
     from tsbench.run.cleanup import Cleaned
+    from tsbench.scenario.spec import RunSpec
     from tsbench.study.campaign import Ran
 
 
@@ -43,6 +44,12 @@ Baseline = Annotated[
 Clean = Annotated[
     bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
 ]
+WithReport = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but what went wrong.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the cells that would run and what they take; run none.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the scenario: drive.duration=30s")]
 Repeat = Annotated[
     int | None,
     typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
@@ -130,9 +137,7 @@ def _common(
 def run(
     scenario: Annotated[Path, typer.Argument(help="A scenario file, or a name of `tsbench list scenarios`.")],
     only: Annotated[list[str] | None, typer.Option(help="Only cells whose id contains or matches this.")] = None,
-    override: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a key of the scenario: drive.duration=30s")
-    ] = None,
+    override: Overrides = None,
     endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
     gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
     baseline: Baseline = None,
@@ -141,39 +146,34 @@ def run(
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     yes: Yes = False,
     clean: Clean = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
-    ] = True,
+    report: WithReport = True,
     junit: Junit = None,
     markdown: Markdown = None,
     json: Json = None,
+    quiet: QuietOption = False,
+    dry_run: DryRun = False,
 ) -> int:
     """Run a scenario: start servers, load, measure, check, report."""
     from tsbench.cli.progress import CellProgress
     from tsbench.report.baseline import expect_baseline
     from tsbench.report.export import Exports
     from tsbench.run.cleanup import Cleaned, clean_up, left_lines
-    from tsbench.study.campaign import run_scenario
+    from tsbench.run.phases import Quiet
+    from tsbench.study.campaign import planned, run_scenario
 
     exports = Exports(junit, markdown, json)
     exports.check()
     own, relative = expect_baseline(baseline, gate or [])
+    asked: dict[str, Any] = {"only": only or [], "overrides": override or [], "endpoint": endpoint, "gates": own}
+    asked |= {"repeat": repeat, "expensive": yes}
+    if dry_run:
+        return _show_plan(planned(scenario, **asked)[1])
+    places: dict[str, Any] = {"out": out, "resume": resume, "reports": report}
+    shown = Quiet if quiet else partial(CellProgress, stderr)
     sets: list[Path] = []
+    stdout.quiet = quiet
     try:
-        ran = run_scenario(
-            scenario,
-            only=only or [],
-            overrides=override or [],
-            endpoint=endpoint,
-            gates=own,
-            repeat=repeat,
-            out=out,
-            resume=resume,
-            expensive=yes,
-            reports=report,
-            progress_of=partial(CellProgress, stderr),
-            created=sets.append,
-        )
+        ran = run_scenario(scenario, **asked, **places, progress_of=shown, created=sets.append)
         exports.write(sets)
         code = _show(ran, with_report=report) | _show_baseline(baseline, ran.results, relative)
     except KeyboardInterrupt:
@@ -181,11 +181,12 @@ def run(
             raise
         changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
         lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
-        flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report}
+        flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
         code = _interrupted(scenario, sets[0], lists, flags)
     finally:
         lines = left_lines(sets[0]) if sets else []
         cleaned = _show_cleaned(clean_up(sets[0]) if clean and lines else map(Cleaned, lines))
+        stdout.quiet = False
     return code or cleaned
 
 
@@ -202,6 +203,16 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     if not bad:
         return 0
     return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
+
+
+def _show_plan(cells: Sequence[RunSpec]) -> int:
+    """Print the cells that would run, and return the exit code."""
+    from tsbench.cli.listing import plan_table, unbroken
+
+    table, line = plan_table(cells)
+    stdout.print(unbroken(table), crop=False)
+    say(line)
+    return 0
 
 
 def _show_repeats(ran: Ran) -> None:

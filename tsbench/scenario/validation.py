@@ -181,16 +181,20 @@ def expect_plausible(path: Path, cells: Sequence[RunSpec]) -> None:
         One line that says what it would cost, which keys to change, and `--yes`.
     """
     for cell in cells:
-        world = cell.world
-        points = points_of(world.use_case, world.form, world.scale, -(-cell.load.window // world.interval))
-        why = too_many_points(points) or _too_much_memory(cell)
+        why = too_many_points(first_points(cell)) or _too_much_memory(cell)
         if why:
             cure = f"change {why[1] or 'load.window, world.interval or world.scale'}, {YES}"
             raise UserMistake(f"{path}: {cell.id} would {why[0]}; {cure}")
-    measured_s = sum(cell.drive.longest_warmup + _measured_ns(cell) for cell in cells) / NS_PER_S
+    measured_s = sum(cell.drive.longest_warmup + measured_ns(cell) for cell in cells) / NS_PER_S
     if measured_s > MOST_MEASURED_S:
         text = f"{len(cells):,} cells would be measured for {format_rough_duration(measured_s)}"
         raise UserMistake(f"{path}: {text}; change drive.duration or the matrix, {YES}")
+
+
+def first_points(cell: RunSpec) -> int:
+    """Return the number of points that a cell stores before it is measured."""
+    world = cell.world
+    return points_of(world.use_case, world.form, world.scale, -(-cell.load.window // world.interval))
 
 
 def points_of(use_case: str, form: str, scale: int, ticks: int) -> int:
@@ -217,5 +221,6 @@ def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
     return None
 
 
-def _measured_ns(cell: RunSpec) -> int:
+def measured_ns(cell: RunSpec) -> int:
+    """Return for how long a cell is measured, in ns."""
     return sum(step.duration for step in cell.drive.steps) or cell.drive.duration

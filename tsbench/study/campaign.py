@@ -110,16 +110,35 @@ def run_scenario(
     KeyboardInterrupt
         After the servers were stopped; what was measured is kept, and `resume` continues it.
     """
+    asked, cells = planned(
+        scenario, only=only, overrides=overrides, endpoint=endpoint, gates=gates, repeat=repeat, expensive=expensive
+    )
+    results = prepare(asked, cells, out, resume)
+    created(results)
+    return Ran(results, campaign(asked, cells, results, progress_of, reports=reports and not lacking()), asked.knee)
+
+
+def planned(
+    scenario: Path,
+    *,
+    only: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    endpoint: str | None = None,
+    gates: Sequence[str] = (),
+    repeat: int | None = None,
+    expensive: bool = False,
+) -> tuple[Scenario, list[RunSpec]]:
+    """Return a scenario as it is to be run, and its cells in order; parameters and errors as of `run_scenario`."""
     if endpoint is not None and not endpoint.strip():
         raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
     path = scenario_file(scenario)
     asked = _asked(path, [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])], gates, repeat)
     cells = asked.repeated(select(asked.expand(), only))
     if not expensive:
-        expect_plausible(asked.path, cells)
-    results = prepare(asked, cells, out, resume)
-    created(results)
-    return Ran(results, campaign(asked, cells, results, progress_of, reports=reports and not lacking()), asked.knee)
+        expect_plausible(path, cells)
+    for cell in cells:
+        check_spec(cell, str(path))
+    return asked, cells
 
 
 def _asked(path: Path, overrides: Sequence[str], gates: Sequence[str], repeat: int | None) -> Scenario:
@@ -135,16 +154,14 @@ def _asked(path: Path, overrides: Sequence[str], gates: Sequence[str], repeat: i
 
 
 def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Path | None) -> Path:
-    """Check every cell, and create the result set's directory (or return the one to resume).
+    """Create the result set's directory, or return the one to resume.
 
     Raises
     ------
     UserMistake
-        If a cell cannot run, the directory is not writable, or the result set is of another scenario.
+        If the directory is not writable, or the result set is of another scenario.
     """
     expect_cells(scenario.path, [cell.id for cell in scenario.expand()])
-    for cell in cells:
-        check_spec(cell, str(scenario.path))
     if resume is not None:
         _check_resumable(scenario, cells, resume)
         return resume

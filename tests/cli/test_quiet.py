@@ -1,0 +1,85 @@
+"""`tsbench run --dry-run` shows what would run and runs nothing; `--quiet` says only what went wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tsbench.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCENARIO = """
+question = "?"
+[target]
+name = "sqlite"
+[world]
+use_case = "cpu-only"
+scale = 8
+[load]
+window = "1m"
+[drive]
+users = 1
+wait = "5ms"
+warmup = 0
+duration = "1s"
+[[op]]
+write = 1
+[matrix]
+"drive.users" = [1, 2]
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_dry_run_prints_the_cells_and_runs_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "s.toml", "--dry-run", "--repeat", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "users=2-round=3" in said
+    assert "6 cells, 288 points stored first; at least about 6 s" in said
+    assert not (place / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--only", "postgres"), "postgres"),
+        (("--set", "world.scale=0"), "world.scale"),
+        (("--set", "load.window=9000d", "--set", "world.scale=100000"), "--yes"),
+        (("--gate", "p99<fast"), "--gate"),
+        (("--endpoint", "mysql://x"), "mysql"),
+    ],
+)
+def test_a_dry_run_finds_the_mistakes_that_a_run_would(
+    place: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "s.toml", "--dry-run", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (place / "results").exists()
+
+
+def test_a_quiet_run_that_passes_prints_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "s.toml", "--quiet", "--no-report", "--only", "users=1", "--set", "drive.wait=50ms"]) == 0
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("", "")
+    assert list((place / "results").glob("*/users=1/summary.json"))
+
+
+def test_a_quiet_run_that_fails_says_why_and_the_next_one_is_not_quiet(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "s.toml", "--no-report", "--only", "users=1", "--gate", "write:p99<1ns"]
+    assert main([*words, "--quiet", "--out", str(place / "a")]) == 1
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert len(found.err.splitlines()) == 1
+    assert "1 of 1 cells did not pass, first users=1: " in found.err
+    assert main([*words, "--out", str(place / "b")]) == 1
+    assert "users=1" in capsys.readouterr().out
