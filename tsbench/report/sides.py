@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 from tsbench.measure.statistics import Interval
+from tsbench.report import lacking
 from tsbench.report.metrics import COMPARED, part_of
 from tsbench.results.figures import OpFigures
 
@@ -191,6 +192,8 @@ def _margins(cell: Cell) -> dict[str, Interval]:
 
 def _cpu(cell: Cell) -> dict[str, Interval]:
     """Return the CPU time of the server's processes by the work that they did; none where they were not seen."""
+    if lacking():
+        return {}
     from tsbench.report import frames  # noqa: PLC0415 - the sides of other figures need no pandas
 
     measured = cell.summary.measured

@@ -32,7 +32,7 @@ from tsbench.units import format_now
 from tsbench.workload import WORLD_VERSION, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -179,7 +179,7 @@ def examine(
         found = _written(subject, stored, loaded_points, nothing_kept=nothing_kept)
         found += _answered(subject, answers, sampled, nothing_kept=nothing_kept)
         found += _sized(subject, stored if isinstance(stored, int) else 0, directory_bytes)
-        return found + _planned(subject) + Findings(death=server.death)
+        return found + _planned(subject, answers.by_kind) + Findings(death=server.death)
 
 
 def _count(subject: _Subject) -> int | OpError | Unsupported:
@@ -256,15 +256,17 @@ def _sized(subject: _Subject, points: int, directory_bytes: Callable[[], int]) -
     return Findings({"size": size | {"directory_bytes": directory_bytes()}})
 
 
-def _planned(subject: _Subject) -> Findings:
+def _planned(subject: _Subject, answered: Iterable[str]) -> Findings:
     """Return how the database executes one query of each kind, if it can explain them; write plans.json.
+
+    The kinds are the specification's and those `answered`, since bare Locust's users ask without one.
 
     What it does not answer has a reason instead: plans are no check, and the figures stand without them.
     """
     spec, gold = subject.spec, subject.gold
     figures: dict[str, Any] = {}
     texts: dict[str, Any] = {}
-    for kind in dict.fromkeys(op.query for op in spec.op if op.query is not None):
+    for kind in dict.fromkeys([*(op.query for op in spec.op if op.query is not None), *answered]):
         query = queries.make(kind, gold.world, gold.loaded, spec.world.seed, AFTER)
         try:
             statement = subject.schema.compile(query)
