@@ -92,7 +92,7 @@ CASES = [
     Case(
         "response and service time in an open loop",
         0,
-        {"write:response:p50<30s": PASSED, "write:service:p50<30s": PASSED, "write:p90<30s": PASSED},
+        {"write:response:p50<30s": PASSED, "write:service:p50<30s": PASSED, "write:max<30s": PASSED},
         drive=OPEN,
     ),
     Case(
@@ -155,7 +155,7 @@ def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
         assert f"`{gate}`" in page
         assert result["text"] in report.replace("&lt;", "<").replace("&gt;", ">")
         assert (f"gate {gate} " in said.out) == (
-            result["state"] == "fail" or (result["state"] == "not judged" and valid)
+            result["state"] == "fail" or (result["state"] in {"not judged", "undecided"} and valid)
         )
 
 

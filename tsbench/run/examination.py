@@ -266,7 +266,8 @@ def _planned(subject: _Subject, answered: Iterable[str]) -> Findings:
     spec, gold = subject.spec, subject.gold
     figures: dict[str, Any] = {}
     texts: dict[str, Any] = {}
-    for kind in dict.fromkeys([*(op.query for op in spec.op if op.query is not None), *answered]):
+    asked = (op.query for op in spec.op if op.query is not None)
+    for kind in dict.fromkeys([*asked, *(kind for kind in answered if kind in queries.QUERIES)]):
         query = queries.make(kind, gold.world, gold.loaded, spec.world.seed, AFTER)
         try:
             statement = subject.schema.compile(query)
