@@ -112,7 +112,7 @@ def history(rates: Sequence[int], bad: Sequence[int] = ()) -> np.ndarray[Any, An
 
 def test_a_rate_that_comes_back_has_figures_before_during_and_after() -> None:
     counts = history([100] * 5 + [20, 0, 0, 50, 95, 100, 100, 100], [0] * 5 + [7, 9])
-    latency = {s: Histogram([1_000_000 if s < 5 or s > 8 else 9_000_000]) for s in range(13)}
+    latency = {s: Histogram([1_000_000 if s < 5 or s > 8 else 9_000_000] * 25) for s in range(13)}
     (found,) = around([Done("kill", 5.2, 5.3), Done("restart", 7.0, 8.4)], counts, latency)
     assert (found.did, found.at_s, round(found.away_s, 3)) == ("kill and restart", 5.2, 3.2)
     assert found.recovered_s == pytest.approx(9 - 5.2)
@@ -126,6 +126,14 @@ def test_a_rate_that_comes_back_has_figures_before_during_and_after() -> None:
     for span, p99_ns in ((found.before, 1_000_000), (found.during, 9_000_000), (found.after, 1_000_000)):
         assert span.p99_ns == pytest.approx(p99_ns, rel=0.01)
     assert "the rate was back after 3.8" in found.sentence.replace("\u00a0", " ")
+
+
+def test_a_span_of_too_few_ops_has_no_p99() -> None:
+    latency = {s: Histogram([1_000_000] * 33) for s in range(8)}
+    (found,) = around([Done("restart", 3.1, 3.9)], history([33] * 3 + [0] + [33] * 4), latency)
+    assert found.before is not None
+    assert found.after is not None
+    assert (found.before.p99_ns, found.after.p99_ns) == (None, pytest.approx(1_000_000, rel=0.01))
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,9 @@ def query(
 
 
 def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], workers: int) -> list[str]:
-    """Return the lines about the service times of each kind, as the peers print them."""
+    """Return the lines about the service times of each kind, as the peers print them; "-" where it had too few."""
+    from tsbench.measure.hist import values_needed
+
     if summary.measured is None:
         return []
     whole = times.get("all queries") or next(iter(times.values()), {"count": 0, "per_s": 0.0})
@@ -214,9 +216,9 @@ def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], wor
     rate = f"overall query rate {whole['per_s']:,.2f} queries/sec"
     lines = [f"Run complete after {whole['count']:,.0f} queries with {workers} workers ({rate}):"]
     for name, found in times.items():
-        ms = {"med": found["p50"], **{key: found[key] for key in ("min", "mean", "p95", "p99", "max")}}
-        order = ("min", "med", "mean", "p95", "p99", "max")
-        texts = ", ".join(f"{key}: {ms[key] / 1e6:,.2f}ms" for key in order)
+        order = {"min": "min", "med": "p50", "mean": "mean", "p95": "p95", "p99": "p99", "max": "max"}
+        few = {name for name in ("p95", "p99") if found["count"] < values_needed(float(name[1:]))}
+        texts = ", ".join(f"{key}: {'-' if of in few else f'{found[of] / 1e6:,.2f}ms'}" for key, of in order.items())
         lines.append(f"{name:<{width}} : {texts}, count: {found['count']:,.0f}, rate: {found['per_s']:,.2f}/s")
     return [*lines, f"wall clock time: {summary.measured.duration_s:.6f}sec"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tsbench.clock import epoch_ns
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.hist import Histogram
+from tsbench.measure.hist import Histogram, values_needed
 from tsbench.measure.seconds import LogIndex
 from tsbench.results.figures import Event, Span
 from tsbench.results.json_files import read_part
@@ -183,5 +183,5 @@ def _span(first_s: int, end_s: int, counts: NDArray[np.int64], latency: dict[int
 
     whole = reduce(plus, (latency[s] for s in range(first_s, end_s) if s in latency), Histogram())
     ok, bad = counts[first_s:end_s].sum(axis=0).tolist()
-    p99_ns = whole.percentile_ns(99) if len(whole) else None
+    p99_ns = whole.percentile_ns(99) if len(whole) >= values_needed(99) else None
     return Span(from_s=first_s, to_s=end_s, ops_per_s=ok / (end_s - first_s), p99_ns=p99_ns, failed=bad)
