@@ -38,7 +38,8 @@ def test_binomial_tails_are_those_of_scipy(ops, part, share):
     assert binomial_at_least(found, ops, share) == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
-@given(st.floats(0.01, 5_000), st.floats(0.01, 5_000), st.floats(0, 1))
+# Where x is subnormal scipy is wrong: betainc(1/64, 2, 5e-324) is x**a * (1 + a), 9.017e-6, and not 8.974e-6.
+@given(st.floats(0.01, 5_000), st.floats(0.01, 5_000), st.floats(0, 1, allow_subnormal=False))
 def test_the_beta_distribution_is_that_of_scipy_also_for_numbers_that_are_not_whole(a, b, x):
     assert beta_share(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-7, abs=1e-12)
 
