@@ -124,10 +124,11 @@ def compare_answer(question: Question[Query], expected: Packed, names: Names) ->
     if question.part is None and expected.agrees(answer):
         return None
     rows = in_order([*answer.rows(names.keys), *answer.odd])
-    wanted = expected.rows(names.keys)
     if question.part is not None:
-        return question.part.compare(query, wanted, rows)
-    return compare_rows(wanted, rows, query.columns)
+        starts = range(0, len(expected), _PIECE_ROWS)
+        pieces = (expected.take(slice(start, start + _PIECE_ROWS)).rows(names.keys) for start in starts)
+        return question.part.compare(query, pieces, rows)
+    return compare_rows(expected.rows(names.keys), rows, query.columns)
 
 
 # --- trackers ---------------------------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ CONNECT = "connect"
 """Name of the op that a connection which failed counts as."""
 TIMEOUT = "timeout"
 """Cause of an op that did not end in time."""
+MANY_ROWS = 100_000
+"""Answers with as many rows are larger than any receive buffer: they have a time of the first row, too."""
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
 
 
@@ -193,9 +195,15 @@ class LoadProcess:
             result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), now_ns, now_ns)
         else:
             result = self._call(kind, turn, None, session.arrival, session.query, (statement, query.columns))
+        first_ns = None
+        if result.value is not None and len(result.value) >= MANY_ROWS:
+            first_ns = session.arrival.first_ns() if session.arrival is not None else None
+            _convert(result)
         if self.closed:
             return result
         self._record(kind, turn, result)
+        if result.value is not None and len(result.value) >= MANY_ROWS:
+            self.recorder.large_answer(kind, turn.due_ns, result.began_ns, first_ns, result.ended_ns + result.lain_ns)
         if result.value is not None and self._is_measured(turn):
             origin_ns = self.timebase.origin_ns
             times_ns = result.began_ns + origin_ns, result.ended_ns + origin_ns
@@ -287,6 +295,17 @@ class LoadProcess:
             payload_wait_ns=due.payload_wait_ns,
             schedule=due.schedule if due.is_open_loop else None,
         )
+
+
+def _convert(result: Timed[Rows]) -> None:
+    """Let Python have all values of an answer, as its user would: a driver may do that when they are used."""
+    began_ns = time.perf_counter_ns()
+    try:
+        for _ in result.value.records if result.value is not None else ():
+            pass
+    except OpError as error:
+        result.value, result.error = None, error
+    result.lain_ns += time.perf_counter_ns() - began_ns
 
 
 def _sort(error: Exception) -> tuple[Outcome, str]:

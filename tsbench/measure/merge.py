@@ -68,6 +68,10 @@ class OpTotals(OpCounts):
     """Response times less how late the load processes sent, op by op."""
     lateness: Histogram = field(default_factory=Histogram)
     """How late ops were sent, of those that the load processes sent noticeably late."""
+    first_bytes: Histogram = field(default_factory=Histogram)
+    """Times until large answers began to arrive."""
+    converted: Histogram = field(default_factory=Histogram)
+    """Times until the client had their values."""
     unsent: Histogram = field(default_factory=Histogram)
     """Waiting times of arrivals whose ops had not ended when the run did; their response times would be longer."""
     batches: Batches = field(default_factory=Batches)
@@ -133,6 +137,8 @@ class OpTotals(OpCounts):
             response_at_least=at_least,
             response_undelayed_ns=undelayed_ns,
             service_ns=_percentiles(self.service, wanted),
+            first_bytes_ns=_percentiles(self.first_bytes, wanted) if len(self.first_bytes) else {},
+            converted_ns=_percentiles(self.converted, wanted) if len(self.converted) else {},
             causes=dict(self.causes.most_common()),
             margins=self._margins(time, wanted, at_least) if time else {},
         )

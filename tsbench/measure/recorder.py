@@ -32,6 +32,8 @@ TIMES = ("response", "service")
 """The times of an op. A tag in a log is `<op>|<time>`, or `<op>|response-undelayed`: had it been sent in time."""
 LATENESS = "lateness"
 """How late ops were sent, of those that were noticeably late: `<op>|lateness`."""
+FIRST_BYTES, CONVERTED = "first-bytes", "converted"
+"""From an op's send until a large answer began to arrive, and until its values were Python's: `<op>|<time>`."""
 UNSENT = "|unsent"
 """Tag of arrivals whose ops had not ended when the run did: how long they had waited."""
 _NUMBERS = 7
@@ -114,6 +116,15 @@ class Recorder:
         buffers.numbers += _pack_op(due_ns, end_ns, service_ns, points, outcome, delayed_ns, source)
         if outcome is not _OK:
             buffers.causes[end_ns // NS_PER_S, cause] += 1
+
+    def large_answer(self, name: str, due_ns: int, began_ns: int, first_ns: int | None, converted_ns: int) -> None:
+        """Record when the first bytes of an op's large answer had come (None: not known), and its values were Python's.
+
+        `began_ns` is when it was sent, of the same clock as these.
+        """
+        for tag, end_ns in ((FIRST_BYTES, first_ns), (CONVERTED, converted_ns)):
+            if end_ns is not None:
+                self._log_times(f"{name}|{tag}", due_ns // NS_PER_S, np.array([end_ns - began_ns]))
 
     def unsent(self, due_ns: Iterable[int], ended_ns: int) -> None:
         """Record how long arrivals had waited at `ended_ns` whose ops had not ended; they would have taken longer."""

@@ -61,6 +61,7 @@ class Arrival:
 
     __slots__ = (
         "_buffers",
+        "_first",
         "_found",
         "_give_up_ns",
         "_known_ns",
@@ -93,10 +94,12 @@ class Arrival:
         self.sent_ns = 0
         """Right after it; before `began_ns`, if that request was not sent at once."""
         self.read_ns = 0
-        """When a driver had read an answer of unknown arrival; else 0, or before `began_ns`."""
+        """When an answer that came in parts, or of unknown arrival, had been read; else 0, or before `began_ns`."""
         self.source = READ
         self._found: Sequence[_Found] = ()
         """What the kernel has said of the last bytes that were looked at: their stamp, if it has one."""
+        self._first: Sequence[_Found] = ()
+        """The same of the bytes that were looked at first, of an answer that came in several parts."""
         self._rounds = self._length = self._start = self._seen = 0
         self._reordered = self._room = self._give_up_ns = self._lowest_ns = 0
         self._known_ns = _offset_ns()
@@ -143,9 +146,13 @@ class Arrival:
         """Return what a socket, the watched one, has received and nobody read, at most `nbytes`."""
         if self._socket is None:
             return connected.recv(nbytes)
+        if self._rounds == 1:
+            self._first = self._found
         data, self._found, _, _ = self._recvmsg(nbytes, _ROOM)
         self._rounds += 1
         self._length += len(data)
+        if self._rounds > 1:
+            self.read_ns = perf_counter_ns()
         return data
 
     def peek(self) -> int:
@@ -155,17 +162,21 @@ class Arrival:
         """
         if self._socket is None:
             return 0
+        if self._rounds:  # a look has seen a part of the answer before
+            if self._rounds == 1:
+                self._first = self._found
+            self._rounds += 1
         try:
             nbytes, self._found, _, _ = self._peek(self._buffers, _ROOM, _PEEK)
         except OSError:  # the driver will meet it, too
             return 0
         self.read_ns = 0
-        if self._rounds:  # a look has seen a part of the answer before
-            self._rounds += 1
         return nbytes
 
     def look(self) -> None:
         """Look at all unread bytes before a driver reads them; call `confirm` after the read."""
+        if self._rounds == 1:
+            self._first = self._found
         is_first, self._rounds = not self._rounds, self._rounds + 1
         self._found, self.read_ns = (), 0
         if self._socket is None:
@@ -184,6 +195,7 @@ class Arrival:
         with suppress(OSError):
             received = self._received(self._socket)
             self._length = received - self._start
+            self.read_ns = perf_counter_ns()
             if received != self._seen:
                 self.read_by_client()
 
@@ -202,14 +214,14 @@ class Arrival:
     def begin(self) -> int:
         """Forget the op before; return the time."""
         self.began_ns = self._rounds = self._length = 0
-        self._found = ()
+        self._found = self._first = ()
         return perf_counter_ns()
 
     def end(self, read_ns: int) -> int:
         """Return when the op's answer arrived, or else when it was read; `source` says which.
 
-        It was read at `read_ns`, just now. The first op to end after the wall clock was set has none of the kernel's
-        time: nobody knows whether the clock was set while its answer was on the way.
+        Its values were there at `read_ns`, just now. The first op to end after the wall clock was set has none of the
+        kernel's time: nobody knows whether the clock was set while its answer was on the way.
         """
         if not self._found:
             return self._end_without(read_ns)
@@ -223,18 +235,34 @@ class Arrival:
             return arrived_ns
         self.source = READ
         if not self.began_ns - _STEP_NS < arrived_ns < read_ns + _STEP_NS:  # not of this answer, or of another clock
-            return read_ns
+            return self._when_read(read_ns)
         if (self._rounds > 1 or read_ns - arrived_ns > _LAIN_NS) and self._is_doubtful():
-            return read_ns
+            return self._when_read(read_ns)
         self.source = STAMPED
         return max(self.began_ns, min(arrived_ns, read_ns))
+
+    def first_ns(self) -> int | None:
+        """Return when an answer that came in several parts began to arrive; to be called after `end`.
+
+        The kernel merges segments and keeps the last one's stamp, so that the very first byte may have come earlier.
+        None if the kernel has not said.
+        """
+        if not self._first:
+            return None
+        seconds, ns = _unpack(self._first[0][2])
+        first_ns: int = seconds * NS_PER_S + ns - self._known_ns
+        return first_ns if self.began_ns <= first_ns <= perf_counter_ns() and self.source != STEPPED else None
 
     def _end_without(self, read_ns: int) -> int:
         """Return when an answer without a stamp was read; watch the connection no longer if it never has one."""
         self.source = READ
         if self._give_up_ns and perf_counter_ns() > self._give_up_ns:
             self._socket = None
-        return self.read_ns if self.read_ns > self.began_ns > 0 else read_ns
+        return self._when_read(read_ns)
+
+    def _when_read(self, converted_ns: int) -> int:
+        """Return when the last bytes were read; if that is not known, when they were converted."""
+        return self.read_ns if self.read_ns > self.began_ns > 0 else converted_ns
 
     def _was_set(self) -> bool:
         """Read the difference between the clocks again, and return whether it has changed."""

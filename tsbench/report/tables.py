@@ -278,6 +278,9 @@ def boxes(cell: Cell) -> list[Table]:
     ]
     gates: Rows = [(Mark(gate.gate, "code"), (Mark(gate.state, "badge"), gate.text)) for gate in summary.gates]
     ops = summary.measured.ops if summary.measured else {}
+    large: Rows = [
+        (name, *(text_of(time.get("p50"), "ns") for time in op.stages_ns)) for name, op in ops.items() if op.stages_ns
+    ]
     causes = [(f"{name}: {why}", text_of(count)) for name, op in ops.items() for why, count in op.causes.items()]
     found = [
         Table("What the validity rests on", checks, wide=True),
@@ -286,6 +289,7 @@ def boxes(cell: Cell) -> list[Table]:
         Table("Caps on the server", facts(cell, "caps")),
         Table("Warm-up until the rate settles", _warmup(cell)),
         Table("After the cold start", [*first_ops(cell)]),
+        Table("Large answers, medians", large, ("query", "first bytes", "all arrived", "converted to Python's values")),
         Table("Events", [one.row for one in summary.events], EVENT_HEADS, wide=True),
         Table("Schedule of the open loop", facts(cell, "schedule")),
         Table("Writes against what is stored, points", facts(cell, "writes")),

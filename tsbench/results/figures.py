@@ -27,6 +27,8 @@ class OpFigures(Part):
     `response_undelayed_ns` are those without the lateness of the load processes, `response_at_least` names percentiles
     that are lower bounds, since `unsent` arrivals had not ended when the run did. `read` ops ended when their answer
     was read, as the kernel had no stamp for it, and so did those in which the wall clock was set (`stepped`).
+    Of large answers there is also when the first bytes had come (`first_bytes_ns`, where the kernel has said) and when
+    the client had all values as Python's (`converted_ns`), both from the send.
     `margins` are the least and the most that a figure may be by chance within this run (95 %): of percentiles and the
     `mean` of the time that counts, `ops/s` and `points/s`; the window was too short for those that are missing.
     """
@@ -47,8 +49,15 @@ class OpFigures(Part):
     response_at_least: Several[Text]
     response_undelayed_ns: Named[Number]
     service_ns: Named[Number]
+    first_bytes_ns: Named[Number] = Field(default_factory=dict)
+    converted_ns: Named[Number] = Field(default_factory=dict)
     causes: Named[Count]
     margins: Named[tuple[Number, Number]] = Field(default_factory=dict)
+
+    @property
+    def stages_ns(self) -> tuple[dict[str, float], ...]:
+        """Times of large answers, by percentile, until: first bytes, all arrived, converted; () if none was large."""
+        return (self.first_bytes_ns, self.service_ns, self.converted_ns) if self.converted_ns else ()
 
     @property
     def bad(self) -> int:

@@ -109,7 +109,7 @@ def measured(run: RunDir, spec: Job) -> Findings:
         "warmup": read_part(run / WARMUP, WarmUp) if run.has(WARMUP) else None,
         "failures": _failures(processes),
         "firsts": processes.firsts,
-        "events": events.figures(run, merged.per_second, "response" if spec.drive.loop == "open" else "service"),
+        "events": events.figures(run, merged.per_second, spec.drive.time),
     }
     checks = {
         "workers": processes.verdict(),
@@ -131,7 +131,7 @@ def _measured(
     bursts: float,
 ) -> Measured:
     """Return the figures of ops, with margins, and the ops beyond the limits of gates."""
-    percents, time = PERCENTS | percents_of_gates(spec.demands), "response" if spec.drive.loop == "open" else "service"
+    percents, time = PERCENTS | percents_of_gates(spec.demands), spec.drive.time
     duration_s = processes.duration_s
     of_kind = {
         kind: totals.figures(duration_s, percents, time=time) for kind, totals in sums.items() if len(totals.response)
@@ -152,7 +152,7 @@ def _tails(spec: Job, figures: Measured, totals: Mapping[str, OpTotals], bursts:
     """Return the ops beyond the limits of gates on percentiles, by the gates' texts; `totals` are by op and by kind."""
     found = {}
     for gate in spec.demands:
-        of, time = gate.of or "", gate.time or ("response" if spec.drive.loop == "open" else "service")
+        of, time = gate.of or "", gate.time or spec.drive.time
         op, percent = figures.of_kind(of) or figures.ops.get(of), gate.percent or 0
         if op is None or not op.count or not 0 < percent < 100:
             continue

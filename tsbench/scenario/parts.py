@@ -162,6 +162,11 @@ class DrivePart(Part):
     steps: Annotated[tuple[Step, ...], Field(strict=False)] = ()
     """Load shape: numbers of users over time, instead of `users` from the start."""
 
+    @property
+    def time(self) -> Literal["response", "service"]:
+        """Kind of time that counts: `response` (from when the op was due) in an open loop, else `service`."""
+        return "response" if self.loop == "open" else "service"
+
     @model_validator(mode="before")
     @classmethod
     def _one_wait(cls, data: Any) -> Any:
