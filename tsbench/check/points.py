@@ -105,7 +105,7 @@ class Feed:
     def blocks(
         self, stream: int, ledger: NDArray[np.void]
     ) -> Iterator[tuple[Batch, NDArray[np.intp], NDArray[np.int64]]]:
-        """Yield every block of a stream to the last one in the ledger, with its entries' numbers and rows.
+        """Yield the blocks of a stream, up to the last one that the ledger names, and which of their rows were written.
 
         The two arrays have an item per row that was written: its entry's number in the ledger, its row in the block.
         """

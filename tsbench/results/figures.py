@@ -22,15 +22,17 @@ Kind: TypeAlias = Literal["write", "query"]
 class OpFigures(Part):
     """Figures of an op in the measured window, or of all writes or queries together.
 
-    `count` ops were due in the window (open loop) or sent (closed loop) and have ended; `ok`, `failed`, `unknown` and
-    `partial` (writes that were refused in part) ended in it. Times are by percentile (`p99`, `max`) and `mean`;
-    `response_undelayed_ns` are those without the lateness of the load processes, `response_at_least` names percentiles
-    that are lower bounds, since `unsent` arrivals had not ended when the run did. `read` ops ended when their answer
-    was read, as the kernel had no stamp for it, and so did those in which the wall clock was set (`stepped`).
-    Of large answers there is also when the first bytes had come (`first_bytes_ns`, where the kernel has said) and when
-    the client had all values as Python's (`converted_ns`), both from the send.
-    `margins` are the least and the most that a figure may be by chance within this run (95 %): of percentiles and the
-    `mean` of the time that counts, `ops/s` and `points/s`; the window was too short for those that are missing.
+    - `count` ops were due in the window (open loop) or sent in it (closed loop) and have ended. Those that ended in it
+      are `ok`, `failed`, `unknown` or `partial` (a write that was refused in part).
+    - `read` of them ended when the client read the answer, since the kernel had no stamp for it; `stepped` did, too,
+      since the wall clock was set meanwhile.
+    - Times are by percentile (`p99`, `max`) and `mean`. `response_undelayed_ns` are response times less the lateness of
+      the load processes. If `unsent` arrivals had not ended with the run, `response_at_least` names the percentiles
+      that are lower bounds for that reason.
+    - `first_bytes_ns` and `converted_ns` are of large answers, from their send: until they began to arrive (where the
+      kernel knows), and until their values were Python's.
+    - `margins` are the lowest and highest value that a figure may have by chance within this run (95 %): of percentiles
+      and `mean` of the time that counts, `ops/s` and `points/s`. Those that are missing need a longer window.
     """
 
     kind: Kind | None = None

@@ -263,9 +263,10 @@ class _ClientDelays:
 
 
 def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) -> dict[str, Any]:
-    """Return the mean number of ops between their send and their arrival, and, of a closed loop, the rate in time.
+    """Return the mean number of ops on the wire, and in a closed loop the rate per second of a client in time.
 
-    That is the rate per second that arrivals and think times would have given, had every op been sent when it was due.
+    On the wire are ops that are sent and whose answer has not arrived. A client in time would have sent every op when
+    arrival and think time said.
     """
     per_s = everything.done / duration_s
     found = {"in_flight": per_s * everything.service.mean_ns / NS_PER_S}

@@ -39,8 +39,8 @@ def check_text(endpoint: str) -> str:
     Raises
     ------
     tsbench.errors.UserMistake
-        If the endpoint holds a password or token, a control character (also one that is escaped, such as %00), or what
-        is no text; if it is too long, or an option names a FIFO.
+        If the endpoint holds a password or token, a control character (also an escaped one, such as %00), or bytes
+        that are not UTF-8; if it is too long, or an option names a FIFO.
     """
     credentials.refuse_secrets(endpoint, "the endpoint")
     shown = shortened(endpoint.rpartition("@")[2].partition("?")[0], 200)

@@ -75,7 +75,7 @@ class Bits:
 
 
 class Together:
-    """Random numbers for several streams at once; each stream gets the numbers that it would get alone.
+    """Random numbers for several streams at once: each gets the same numbers as if it were alone.
 
     Parameters
     ----------

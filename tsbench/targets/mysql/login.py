@@ -1,9 +1,9 @@
 """Connections that are opened without trusting whoever answers: checked before the password is sent, or refused.
 
-libmariadb's own ways are not enough. Asked for TLS without verification, it connects in the clear where the server
-offers none, and calls that secure; it sends the password as it is to a server that asks for that plug-in, or encrypts
-it with whatever public key the server sends. What stops it are options that mysqlclient has no argument for, so that
-they are in an option file, which is in memory.
+libmariadb by itself gives the password away. Asked for TLS without verification, it connects unencrypted if the server
+offers no TLS, and reports success. A server that asks for the plug-in `mysql_clear_password` gets the password as it
+is, and one that sends a public key of its own gets it encrypted with that. libmariadb has options against this, for
+which mysqlclient has no arguments: they are passed in an option file that exists in memory only.
 """
 
 from __future__ import annotations
