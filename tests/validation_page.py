@@ -23,6 +23,7 @@ list at the end has the day on which each layout was asked.
 
 """
 _ASKED = re.compile(r"- (\S+) \(([^)]*)\): (.*); (\d+) queries of each kind, (\S+)")
+_REFUSED = "in no table, since every query is "
 _NUMBERED = re.compile(r"(.*) \((\d+)\)")
 
 
@@ -38,6 +39,12 @@ class Column:
     queries: int = 0
 
     @property
+    def refused(self) -> str:
+        """The text that all cells have, if the database cannot make the layout; else ""."""
+        (text, *more) = {*self.cells.values()} or {""}
+        return text if not more and ": " in text else ""
+
+    @property
     def place(self) -> tuple[str, str]:
         """Target and layout."""
         target, _, layout = self.name.partition("<br>")
@@ -47,8 +54,9 @@ class Column:
 def page(columns: Iterable[Column]) -> str:
     """Return the page: tables, with numbers in place of reasons, then reasons, versions and days."""
     asked = sorted((each for each in columns if each.cells), key=_order)
+    shown = [each for each in asked if not each.refused]
     reasons: dict[str, int] = {}
-    tables = [_table(asked[first : first + WIDTH], reasons) for first in range(0, len(asked), WIDTH)]
+    tables = [_table(shown[first : first + WIDTH], reasons) for first in range(0, len(shown), WIDTH)]
     text = HEAD + "\n".join(tables) + "".join(f"\n{number}. {reason}" for reason, number in reasons.items())
     return f"{text}\n\n" + "".join(f"- {line}\n" for line in _asked(asked))
 
@@ -67,10 +75,10 @@ def _asked(columns: Sequence[Column]) -> Iterator[str]:
     alike: dict[tuple[str, str, int, str], list[str]] = {}
     for each in columns:
         target, layout = each.place
-        alike.setdefault((target, each.version, each.queries, each.day), []).append(layout)
+        version = f"{_REFUSED}{each.refused}" if each.refused else each.version or "version not known"
+        alike.setdefault((target, version, each.queries, each.day), []).append(layout)
     for (target, version, queries, day), layouts in alike.items():
-        about = f"{target} ({', '.join(layouts)}): {version or 'version not known'}"
-        yield f"{about}; {queries} queries of each kind, {day}"
+        yield f"{target} ({', '.join(layouts)}): {version}; {queries} queries of each kind, {day}"
 
 
 def read(text: str) -> dict[str, Column]:
@@ -90,15 +98,21 @@ def read(text: str) -> dict[str, Column]:
         elif numbered := re.fullmatch(r"(\d+)\. (.*)", line):
             reasons[numbered[1]] = numbered[2]
         elif asked := _ASKED.fullmatch(line):
-            target, layouts, version, queries, day = asked.groups()
-            for layout in layouts.split(", "):
-                one = found[f"{target}<br>{layout}"]
-                one.version, one.queries, one.day = version, int(queries), day
+            _read_asked(asked, found)
     for each in found.values():
         for kind, cell in each.cells.items():
             if numbered := _NUMBERED.fullmatch(cell):
                 each.cells[kind] = f"{numbered[1]}: {reasons[numbered[2]]}"
     return found
+
+
+def _read_asked(asked: re.Match[str], found: dict[str, Column]) -> None:
+    target, layouts, version, queries, day = asked.groups()
+    for layout in layouts.split(", "):
+        one = found.setdefault(f"{target}<br>{layout}", Column(f"{target}<br>{layout}"))
+        one.version, one.queries, one.day = version, int(queries), day
+        if version.startswith(_REFUSED):
+            one.version, one.cells = "", dict.fromkeys(QUERIES, version.removeprefix(_REFUSED))
 
 
 def _order(column: Column) -> tuple[int, int]:
