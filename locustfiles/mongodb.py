@@ -1,6 +1,6 @@
 """MongoDB: a hundred single writes to one query, or batches.
 
-locust -f locustfiles/mongodb.py                      # web UI; starts FerretDB where .ci/servers installed it
+locust -f locustfiles/mongodb.py                      # web UI; starts FerretDB (tsbench servers)
 locust -f locustfiles/mongodb.py --headless -u 10 -t 20s
 locust -f locustfiles/mongodb.py --headless -u 20 -t 20s SingleWriterFlatOut      # what the client itself can do
 locust -f locustfiles/mongodb.py --endpoint mongodb://me@db.example:27017/tsbench     # password: TSBENCH_PASSWORD

@@ -173,7 +173,7 @@ def postgres_endpoint(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def timescaledb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TimescaleServer]:
-    """TimescaleDB as `.ci/servers` installs it, one for all tests; durability is off."""
+    """TimescaleDB as `tsbench servers install` installs it, one for all tests; durability is off."""
     with _started(TimescaleServer(tmp_path_factory.mktemp("timescaledb"), _UNSAFE)) as server:
         yield server
 

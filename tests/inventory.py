@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-COMMANDS = ("", "run", "generate", "cleanup", "report", "web", "list", "schema", "doctor")
+COMMANDS = ("", "run", "generate", "cleanup", "report", "web", "list", "schema", "doctor", "init", "servers")
 LISTS = ("targets", "use-cases", "queries", "scenarios")
 SMALL = ("load.window=9h", "load.batch=1000", "drive.duration=4s", "drive.users=4")
 """Keys of the quickstart's scenario, changed so that its four runs take a minute."""

@@ -127,6 +127,10 @@ def test_the_commands_of_tsbench_are_understood(words: list[str]) -> None:
         check_scenario(str(given["scenario"]), given)
     if name == "web" and given:
         assert (ROOT / "locustfiles" / f"{given['target']}.py").exists()
+    if name == "servers":
+        script = (ROOT / "tsbench/targets/get-servers.sh").read_text(encoding="utf-8")
+        for server in given["names"] or []:
+            assert server in registry.TARGETS or f"get_{re.sub('[.-]', '_', server)}()" in script
 
 
 def expect_gates(texts: list[str]) -> list[str]:
@@ -197,13 +201,6 @@ def test_the_commands_of_locust_are_understood_with_the_locustfile_that_they_nam
 def test_the_targets_of_make_are_there(words: list[str]) -> None:
     done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("words", of("servers"))
-def test_the_servers_that_can_be_had_are_those_that_the_script_knows(words: list[str]) -> None:
-    script = (ROOT / ".ci" / "servers").read_text(encoding="utf-8")
-    for name in words:
-        assert f"get_{re.sub('[.-]', '_', name)}()" in script
 
 
 @pytest.mark.parametrize("words", of("docker"))

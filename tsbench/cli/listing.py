@@ -56,13 +56,14 @@ def query_table() -> Table:
 
 
 def scenario_table() -> Table:
-    """Return a table of the scenario files below ./scenarios, or of those that tsbench brings, and their questions."""
+    """Return a table of the scenarios below ./scenarios and of those that tsbench brings, with their questions."""
     from tsbench.scenario.file import shipped
     from tsbench.scenario.spec import Scenario
 
     table = empty_table("scenario", "cells", "question")
     own = {str(path): path for path in sorted(SCENARIOS.rglob("*.toml"))}
-    for name, path in (own or shipped()).items():
+    brought = {name: path for name, path in shipped().items() if path not in {one.absolute() for one in own.values()}}
+    for name, path in (own | brought).items():
         try:
             cells = Scenario.load(path).expand()
         except UserMistake as error:

@@ -22,6 +22,7 @@ from tsbench.cli.generate import Yes, generate
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.cli.phases import found_place, load, queries, query, validate
 from tsbench.cli.reporting import Json, Junit, Markdown, compare, report
+from tsbench.cli.setup import init, servers
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import lacking
 from tsbench.servers.interrupts import stoppable
@@ -343,5 +344,5 @@ def doctor() -> int:
     return 0 if good else 1
 
 
-for command in (report, compare, generate, load, queries, query, validate):
+for command in (init, servers, report, compare, generate, load, queries, query, validate):
     app.command()(command)

@@ -118,6 +118,17 @@ def environment(run: RunDir, endpoint: str) -> dict[str, str]:
     return {**inherited, **ours}
 
 
+def locustfile(target: str) -> Path:
+    """Return the path of a target's locustfile; raise `UserMistake` if it has none."""
+    place = next((place for place in LOCUSTFILES if place.is_dir()), LOCUSTFILES[-1])
+    known = sorted(path.stem for path in place.glob("*.py"))
+    # One that had the name of its driver would be imported in the driver's place: its own name is shorter.
+    file = next((name for name in (target, *known) if name in known and target.startswith(name)), None)
+    if file is None:
+        raise UserMistake(f"there is no locustfile for '{target}'; there are {', '.join(known) or 'none'} in {place}")
+    return place / f"{file}.py"
+
+
 def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
     """Replace this process by Locust with its web UI and a target's locustfile, so that signals reach Locust.
 
@@ -126,12 +137,7 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
     UserMistake
         If the target has no locustfile, the port is taken, or other machines could reach the page without a password.
     """
-    place = next((place for place in LOCUSTFILES if place.is_dir()), LOCUSTFILES[-1])
-    known = sorted(path.stem for path in place.glob("*.py"))
-    # One that had the name of its driver would be imported in the driver's place: its own name is shorter.
-    file = next((name for name in (target, *known) if name in known and target.startswith(name)), None)
-    if file is None:
-        raise UserMistake(f"there is no locustfile for '{target}'; there are {', '.join(known) or 'none'} in {place}")
+    file = locustfile(target)
     secret_for(host, WEB_PASSWORD, "--host")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -139,7 +145,7 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
             probe.bind(("" if host == "*" else host, port))
         except OSError as error:
             raise UserMistake(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
-    command = [sys.executable, "-m", "locust", "-f", str(place / f"{file}.py")]
+    command = [sys.executable, "-m", "locust", "-f", str(file)]
     os.execv(sys.executable, [*command, "--web-host", host, "--web-port", str(port), *words])  # noqa: S606 - no shell
 
 

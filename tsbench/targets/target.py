@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake, require
-from tsbench.servers.programs import cached_program
+from tsbench.servers.programs import cached_program, install_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,12 +57,12 @@ class Driver:
 class Requirement:
     """A Python module, or programs, without which a target's server cannot be started on this machine.
 
-    `part` is what it is to people, `cure` says how to install it. An installation is whole without an optional one: the
-    target then needs the endpoint of a server that runs.
+    `part` is what it is to people, `how` says how to install it: "" if `tsbench servers install` does. An installation
+    is whole without an optional one: the target then needs the endpoint of a server that runs.
     """
 
     part: str
-    cure: str
+    how: str = ""
     modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     is_optional: bool = True
@@ -71,6 +71,17 @@ class Requirement:
     def is_met(self) -> bool:
         """Whether all modules and programs are installed; nothing is imported."""
         return all(map(find_spec, self.modules)) and all(map(cached_program, self.programs))
+
+    @property
+    def places(self) -> list[str]:
+        """The modules that are installed, and the paths of the programs that are."""
+        modules = [f"Python module {name}" for name in self.modules if find_spec(name)]
+        return [*modules, *(str(path) for path in map(cached_program, self.programs) if path is not None)]
+
+    @property
+    def cure(self) -> str:
+        """How to install it, or to do without it."""
+        return self.how or f"{install_line(*self.programs)}, or give --endpoint"
 
 
 @dataclass(frozen=True, slots=True)

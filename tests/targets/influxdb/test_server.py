@@ -128,7 +128,7 @@ def test_a_missing_program_is_answered_with_the_cure(tmp_path: Path, monkeypatch
         InfluxServer1(tmp_path / "1", {"version": "1.6"}),
         InfluxServer2(tmp_path),
     ):
-        with pytest.raises(UserMistake, match=r"is not installed; run \.ci/servers"):
+        with pytest.raises(UserMistake, match=r"is not installed; run tsbench servers install influxd-"):
             server.start()
 
 

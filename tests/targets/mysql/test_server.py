@@ -86,7 +86,7 @@ def test_a_setting_that_the_server_does_not_know_is_named(
 
 def test_a_missing_program_is_answered_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TSBENCH_SERVERS", str(tmp_path))
-    with pytest.raises(UserMistake, match=r"^MySQL is not installed; run \.ci/servers mysql-9, or give the endpoint"):
+    with pytest.raises(UserMistake, match=r"^MySQL is not installed; run tsbench servers install mysql-9, or give"):
         MysqlServer(tmp_path / "db").start()
     with pytest.raises(UserMistake, match="settings: port: tsbench sets it itself"):
         MariadbServer(tmp_path / "db", {"port": "3306"})

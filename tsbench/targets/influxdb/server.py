@@ -1,10 +1,10 @@
 """InfluxDB 1.x and 2.x as local processes.
 
 The programs are `influxd-1.8`, `influxd-1.6` and `influxd-2` in `$TSBENCH_SERVERS/bin` (without that variable in
-`~/.cache/tsbench-servers/bin`), or on PATH; `.ci/servers` installs them. For `influxdb1` the setting `version` selects
-one, else the newest is used. All listen on 127.0.0.1 only. Version 1 runs without log-ins: its data is simulated, and
-it runs no programs for users. Version 2 needs a log-in; its random token is in a file that only its owner may read, and
-the endpoint names the file.
+`~/.cache/tsbench-servers/bin`), or on PATH; `tsbench servers install` installs them. For `influxdb1` the setting
+`version` selects one, else the newest is used. All listen on 127.0.0.1 only. Version 1 runs without log-ins: its data
+is simulated, and it runs no programs for users. Version 2 needs a log-in; its random token is in a file that only its
+owner may read, and the endpoint names the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import HttpServer, request
-from tsbench.servers.programs import cached_program
+from tsbench.servers.programs import cached_program, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tsbench.servers.cgroup import Group
 
 _CONFIG_S = 60.0
-_CURE = "run .ci/servers, put it on PATH, or give the endpoint of a server that runs"
 
 
 class InfluxServer1(HttpServer):
@@ -88,7 +87,7 @@ class InfluxServer1(HttpServer):
         wanted = [self._version] if self._version else ["1.8", "1.6"]
         found = next(filter(None, (cached_program(f"influxd-{version}") for version in wanted)), None)
         if found is None:
-            raise UserMistake(f"InfluxDB {' or '.join(wanted)} (influxd-{wanted[0]}) is not installed; {_CURE}")
+            raise not_installed(f"InfluxDB {' or '.join(wanted)}", f"influxd-{wanted[0]}")
         return found
 
     def _check_settings(self, program: Path) -> None:
@@ -145,7 +144,7 @@ class InfluxServer2(HttpServer):
     def _program(self) -> Path:
         program = cached_program("influxd-2")
         if program is None:
-            raise UserMistake(f"InfluxDB 2 (influxd-2) is not installed; {_CURE}")
+            raise not_installed("InfluxDB 2", "influxd-2")
         return program
 
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:

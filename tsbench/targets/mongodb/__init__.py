@@ -27,7 +27,5 @@ TARGET = Target(
     durability="FerretDB's PostgreSQL: `fsync = on`, `synchronous_commit = on`",
     acknowledges_in_part=True,
     has_counters=True,
-    requirements=(
-        Requirement("FerretDB (mongodb)", "run .ci/servers, or give --endpoint", programs=("ferretdb", "documentdb")),
-    ),
+    requirements=(Requirement("FerretDB (mongodb)", programs=("ferretdb", "documentdb")),),
 )

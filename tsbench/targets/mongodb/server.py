@@ -1,9 +1,9 @@
 """FerretDB over DocumentDB as a local server: MongoDB's protocol, with the data in PostgreSQL. It is not MongoDB.
 
 The programs are `ferretdb` and the directory `documentdb`, a PostgreSQL with its libraries, in `$TSBENCH_SERVERS/bin`
-(without that variable in `~/.cache/tsbench-servers/bin`); `.ci/servers` installs them. FerretDB listens on 127.0.0.1
-without log-ins: its data is simulated, and it runs no programs for users. PostgreSQL listens on a socket in its data
-directory, which only its own user may enter.
+(without that variable in `~/.cache/tsbench-servers/bin`); `tsbench servers install` installs them. FerretDB
+listens on 127.0.0.1 without log-ins: its data is simulated, and it runs no programs for users. PostgreSQL listens on a
+socket in its data directory, which only its own user may enter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tsbench.servers import unprivileged
 from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
-from tsbench.servers.programs import cached_program
+from tsbench.servers.programs import cached_program, install_line, not_installed
 from tsbench.targets.mongodb import endpoint
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from tsbench.servers.cgroup import Group
 
-_CURE = "run .ci/servers, or give the endpoint of a server that runs"
 _ENDPOINT_SETTINGS = ("ordered", "w", "journal", "granularity", "bucketMaxSpanSeconds", "expireAfterSeconds")
 """Settings that become options of the endpoint, since sessions apply them, not the server."""
 _LOADER = "ld.so"
@@ -87,7 +86,7 @@ class FerretdbServer(ManagedServer):
         ferretdb, documentdb = cached_program("ferretdb"), cached_program("documentdb")
         if ferretdb is None or documentdb is None:
             missing = "FerretDB" if ferretdb is None else "DocumentDB"
-            raise UserMistake(f"{missing} is not installed, and MongoDB cannot be started by tsbench; {_CURE}")
+            raise not_installed(f"MongoDB cannot be started by tsbench, and {missing}", "ferretdb", "documentdb")
         top = ferretdb.absolute().parent
         return unprivileged.readable(top, ["ferretdb", "documentdb"], "ferretdb")
 
@@ -130,7 +129,7 @@ class FerretdbServer(ManagedServer):
 
     def _command(self, command: list[str], text: str = "") -> str:
         """Run one of PostgreSQL's programs in `place`; return what it said."""
-        return self._run(command, _ENVIRONMENT, cure="run .ci/servers again", text=text)
+        return self._run(command, _ENVIRONMENT, cure=f"run {install_line('ferretdb', 'documentdb')} again", text=text)
 
     def _start_store(self, binaries: Path) -> None:
         if self._store is not None:

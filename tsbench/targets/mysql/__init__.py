@@ -9,11 +9,15 @@ from tsbench.targets.mysql.endpoint import OPTIONS
 from tsbench.targets.mysql.schemas import SCHEMAS
 from tsbench.targets.target import Driver, Requirement, Target
 
-_DRIVER = Requirement("mysqlclient", "make mysql (docs/databases/mysql.md)", modules=("MySQLdb",))
+_DRIVER = Requirement(
+    "mysqlclient",
+    "pip install 'tsbench[mysql]', with a C compiler, pkg-config and MariaDB's headers",
+    modules=("MySQLdb",),
+)
 _MARIADB = Requirement(
     "MariaDB (mariadb)", "install the package mariadb-server, or give --endpoint", programs=("mariadbd",)
 )
-_MYSQL = Requirement("MySQL (mysql)", "run .ci/servers mysql-9, or give --endpoint", programs=("mysql-9",))
+_MYSQL = Requirement("MySQL (mysql)", programs=("mysql-9",))
 
 
 def _target(name: str, product: str, *requirements: Requirement) -> Target:

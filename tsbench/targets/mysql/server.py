@@ -1,4 +1,4 @@
-"""MariaDB and MySQL as local servers, from the packages of the system or those that `.ci/servers` unpacked.
+"""MariaDB and MySQL as local servers, from the packages of the system or those that `tsbench servers install` unpacked.
 
 The server listens on 127.0.0.1, and on a socket in its own directory. Every user of the machine can reach the former,
 so that the log-in has a random password in a file, which the endpoint names; the server's root account is locked.
@@ -16,7 +16,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
-from tsbench.servers.programs import cached_program
+from tsbench.servers.programs import cached_program, not_installed
 from tsbench.targets.mysql.endpoint import local, parse
 from tsbench.targets.registry import get
 
@@ -51,8 +51,6 @@ class _Server(ManagedServer):
     """One server of either product. Settings are its options, with underscores."""
 
     product: str
-    cure = ""
-    """The cure where it is not installed, ending with `or `, since the endpoint of a server is one always."""
     defaults: Mapping[str, str]
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
@@ -145,16 +143,12 @@ class _Server(ManagedServer):
                 raise NotReady(" ".join(map(str, text))) from error
             raise Broken(f"{self.product} refuses its first log-in: {' '.join(map(str, text))}") from error
 
-    def _missing(self) -> UserMistake:
-        return UserMistake(f"{self.product} is not installed; {self.cure}give the endpoint of a server that runs")
-
 
 class MariadbServer(_Server):
     """One MariaDB, with MyRocks where that plugin is installed."""
 
     log_name = "mariadb.log"
     product = "MariaDB"
-    cure = "install the package mariadb-server, or "
     # MySQL's redo log has this size in all; 96 MB, the default, is full after seconds of the fastest load.
     defaults: Mapping[str, str] = {"innodb_log_file_size": "1G"}
 
@@ -164,7 +158,8 @@ class MariadbServer(_Server):
             return unprivileged.readable(tree.absolute(), ["usr"], "mariadb") / "usr"
         if Path("/usr/sbin/mariadbd").exists() and Path("/usr/bin/mariadb-install-db").exists():
             return Path("/usr")
-        raise self._missing()
+        cure = "install the package mariadb-server, or give the endpoint of a server that runs"
+        raise UserMistake(f"MariaDB is not installed; {cure}")
 
     def _create_data(self, programs: Path) -> None:
         command = [
@@ -194,7 +189,6 @@ class MysqlServer(_Server):
 
     log_name = "mysql.log"
     product = "MySQL"
-    cure = "run .ci/servers mysql-9, or "
     defaults: Mapping[str, str] = {"innodb_redo_log_capacity": "1G"}
 
     @property
@@ -205,7 +199,7 @@ class MysqlServer(_Server):
         tree = cached_program("mysql-9")
         if tree is not None and (tree / "usr/sbin/mysqld").exists():
             return unprivileged.readable(tree.absolute(), ["usr", "lib"], "mysql") / "usr"
-        raise self._missing()
+        raise not_installed("MySQL", "mysql-9")
 
     def _create_data(self, programs: Path) -> None:
         self._link(programs)

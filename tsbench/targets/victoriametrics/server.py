@@ -1,7 +1,7 @@
 """VictoriaMetrics as a local process.
 
 The program is `victoria-metrics` in `$TSBENCH_SERVERS/bin` (without that variable in `~/.cache/tsbench-servers/bin`),
-or on PATH; `.ci/servers` installs it. It listens on 127.0.0.1 only, without log-ins: its data is simulated.
+or on PATH; `tsbench servers install` installs it. It listens on 127.0.0.1 only, without log-ins: its data is simulated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 from tsbench.servers.managed import HttpServer
-from tsbench.servers.programs import cached_program
+from tsbench.servers.programs import cached_program, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,8 +45,7 @@ class VictoriaServer(HttpServer):
                 raise UserMistake(f"settings: {name} is set by tsbench")
         program = cached_program("victoria-metrics")
         if program is None:
-            cure = "run .ci/servers victoria-metrics, put it on PATH, or give the endpoint of a server that runs"
-            raise UserMistake(f"VictoriaMetrics (victoria-metrics) is not installed; {cure}")
+            raise not_installed("VictoriaMetrics", "victoria-metrics")
         return program
 
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:

@@ -1,0 +1,114 @@
+"""`tsbench init` and `tsbench servers`: files to start from, and the servers that can be had."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.test_compose import found_wrong
+from tests.test_docs import PARSE
+from tsbench.cli.main import main
+from tsbench.cli.setup import SCRIPT, WORKFLOW
+from tsbench.scenario.spec import Scenario
+from tsbench.scenario.validation import check_spec
+from tsbench.targets.registry import TARGETS
+
+if TYPE_CHECKING:
+    from tests.warm import WarmLocust
+
+WITH_LOCUSTFILE = sorted(TARGETS.keys() - {"memory", "null"})
+
+
+@pytest.mark.parametrize("target", WITH_LOCUSTFILE)
+def test_the_files_to_start_from_are_good_ones(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_locust: WarmLocust
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", target]) == 0
+    (cell,) = Scenario.load(Path("scenario.toml")).expand()
+    assert cell.target.name == target
+    check_spec(cell, "init")
+    assert found_wrong(WORKFLOW, "github-workflows") == ""
+    done = warm_locust.run(tmp_path, "-f", "locustfile.py", text=PARSE)
+    assert done.code == 0, done.stderr
+    texts = "".join(path.read_text() for path in (Path("scenario.toml"), WORKFLOW, Path("locustfile.py")))
+    assert not re.search(r"TARGET|EXTRAS|locustfiles/", texts)
+
+
+def test_no_file_is_overwritten_and_without_a_name_a_database_is_chosen_that_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("locustfile.py").write_text("mine")
+    assert main(["init"]) == 2
+    assert "locustfile.py: there already; nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["locustfile.py"]
+    Path("locustfile.py").unlink()
+    assert main(["init"]) == 0
+    assert 'name = "sqlite"' in Path("scenario.toml").read_text()
+    assert main(["init", "null"]) == 2
+    assert "there is no locustfile for 'null'" in capsys.readouterr().err
+
+
+def test_servers_are_listed_with_their_place_or_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TSBENCH_SERVERS", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program(tmp_path / "bin" / "influxd-2")
+    assert main(["servers"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert {name for name, target in TARGETS.items() if target.requirements} <= lines.keys()
+    assert f"yes   {tmp_path}/bin/influxd-2" in lines["influxdb2"]
+    assert "no    tsbench servers install timescaledb, or give --endpoint" in lines["timescaledb"]
+
+
+def program(path: Path, text: str = "#!/bin/sh\n") -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IEXEC)
+
+
+def test_what_lacks_its_tool_is_named_in_one_line_and_the_rest_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tools, servers = tmp_path / "tools", tmp_path / "it's here"
+    for name in ("bash", "tr", "sed", "paste", "mkdir", "mv", "chmod", "sort", "grep"):
+        tools.mkdir(exist_ok=True)
+        (tools / name).symlink_to(
+            next(path for path in (Path("/usr/bin") / name, Path("/bin") / name) if path.exists())
+        )
+    program(
+        tools / "go",
+        '#!/bin/sh\nfor last; do :; done\nlast=${last%@*}; at=$GOBIN/${last##*/}; echo >"$at"; chmod +x "$at"\n',
+    )
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setenv("TSBENCH_SERVERS", str(servers))
+    assert main(["servers", "install"]) == 0
+    said = capfd.readouterr()
+    assert "influxd-2 is left out: this machine lacks cargo, cc" in said.err
+    assert "victoria-metrics is left out: this machine lacks apt-get, dpkg-deb" in said.err
+    assert {path.name for path in (servers / "bin").iterdir()} == {"influxd-1.8", "ferretdb"}
+    assert f"{servers}/bin/ferretdb" in said.out
+
+    assert main(["servers", "install", "influxdb2", "mariadb", "sqlite"]) == 1  # asked for by their names
+    said = capfd.readouterr()
+    assert "influxd-2 is left out" in said.err
+    assert "SQLite Python module sqlite3" in said.out
+    assert main(["servers", "install", "postgres-18"]) == 1
+    assert "no server is called postgres-18" in capfd.readouterr().err
+
+
+def test_every_server_that_a_target_names_is_one_that_the_script_gets() -> None:
+    text = SCRIPT.read_text(encoding="utf-8")
+    wanted = [r for target in TARGETS.values() for r in target.requirements if not r.how]
+    names = {name for requirement in wanted for name in requirement.programs}
+    assert len(names) == 8
+    assert [name for name in names if f"get_{re.sub('[.-]', '_', name)}()" not in text] == []
+    assert os.access(SCRIPT, os.X_OK)

@@ -1,0 +1,133 @@
+"""Commands that prepare a place for tests: files to start from, and the servers of databases."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from tsbench import targets
+from tsbench.cli.output import fail, say, stdout
+from tsbench.errors import UserMistake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.table import Table
+
+    from tsbench.targets.target import Requirement
+
+TEMPLATES = Path(__file__).parent / "init"
+SCRIPT = Path(targets.__file__).parent / "get-servers.sh"
+WORKFLOW = Path(".github/workflows/load-test.yml")
+
+
+class Do(StrEnum):
+    """What `tsbench servers` can do but list them."""
+
+    INSTALL = "install"
+
+
+def servers(
+    do: Annotated[Do | None, typer.Argument(help="Install those that are not found.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Servers or targets; all without a name.")
+    ] = None,
+) -> int:
+    """List the servers that tsbench can start, where they are found and how to get the others; or install them."""
+    from tsbench.cli.listing import unbroken
+
+    if do is None:
+        stdout.print(unbroken(server_table()), crop=False)
+        return 0
+    bash = shutil.which("bash")
+    if bash is None:
+        raise UserMistake("servers are installed by a script for bash, which this machine lacks; install bash")
+    wanted, code = _programs(names or [])
+    if names and not wanted:
+        return code
+    sys.stdout.flush()
+    return max(code, subprocess.run([bash, SCRIPT, *wanted], check=False).returncode)
+
+
+def server_table() -> Table:
+    """Return a table of what each target's server needs, with its place or how to get it."""
+    from tsbench.cli.listing import empty_table, yes_or_no
+
+    table = empty_table("target", "needs", "here", "where, or how to get it")
+    for name, requirement in _requirements():
+        said = ", ".join(requirement.places) if requirement.is_met else requirement.cure
+        home = f"{Path.home()}/"
+        table.add_row(name, requirement.part, yes_or_no(requirement.is_met), Text(said.replace(home, "~/")))
+    return table
+
+
+def _requirements() -> Iterator[tuple[str, Requirement]]:
+    """Yield what each target needs to be started here, and its driver if that is not installed."""
+    from tsbench.targets.registry import TARGETS
+    from tsbench.targets.target import Requirement
+
+    for name, target in TARGETS.items():
+        yield from ((name, requirement) for requirement in target.requirements)
+        driver = target.driver
+        known = {module for requirement in target.requirements for module in requirement.modules}
+        if known and driver is not None and driver.module not in known and find_spec(driver.module) is None:
+            yield (
+                name,
+                Requirement(f"driver {driver.module}", f"pip install 'tsbench[{driver.extra}]'", (driver.module,)),
+            )
+
+
+def _programs(names: Sequence[str]) -> tuple[list[str], int]:
+    """Return the programs that the script gets for these servers or targets, and 1 if something else is lacking."""
+    wanted, code = [], 0
+    for name in names:
+        needed = [requirement for target, requirement in _requirements() if target == name]
+        if not needed:
+            wanted.append(name)
+        for requirement in needed:
+            if not requirement.how:
+                wanted += requirement.programs
+            elif requirement.is_met:
+                say(f"{requirement.part} {' '.join(requirement.places)}")
+            else:
+                code = fail(f"{requirement.part} is not installed by this command; {requirement.cure}", 1)
+    return wanted, code
+
+
+def init(
+    target: Annotated[str | None, typer.Argument(help="A database (tsbench list targets).")] = None,
+) -> None:
+    """Write a scenario, a locustfile and a workflow of GitHub to start from; no file is overwritten."""
+    from tsbench.run.locust_process import locustfile
+    from tsbench.targets.registry import TARGETS, get
+
+    if target is None:
+        target = next(name for name, one in TARGETS.items() if one.requirements and one.startable and _is_ready(name))
+    extra = get(target).driver
+    words = {"TARGET": target, "EXTRAS": f"all,{extra.extra}" if extra is not None else "all"}
+    words[f"locustfiles/{locustfile(target).name}"] = "locustfile.py"
+    texts = {
+        Path("scenario.toml"): (TEMPLATES / "scenario.toml").read_text(encoding="utf-8"),
+        Path("locustfile.py"): locustfile(target).read_text(encoding="utf-8"),
+        WORKFLOW: (TEMPLATES / WORKFLOW.name).read_text(encoding="utf-8"),
+    }
+    if there := [str(path) for path in texts if path.exists()]:
+        raise UserMistake(f"{', '.join(there)}: there already; nothing was written, choose an empty directory")
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(re.sub("|".join(map(re.escape, words)), lambda found: words[found[0]], text))
+    say(f"wrote {', '.join(map(str, texts))}; next: tsbench run scenario.toml, or: locust")
+
+
+def _is_ready(target: str) -> bool:
+    return all(requirement.is_met for name, requirement in _requirements() if name == target)
