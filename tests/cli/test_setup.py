@@ -1,15 +1,17 @@
-"""`tsbench init` and `tsbench servers`: files to start from, and the servers that can be had."""
+"""`tsbench init` and `tsbench servers`: files to start from, and the servers that can be had; a shell's completion."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.support import PROGRAMS
 from tests.test_compose import found_wrong
 from tests.test_docs import PARSE
 from tsbench.cli.main import main
@@ -112,3 +114,34 @@ def test_every_server_that_a_target_names_is_one_that_the_script_gets() -> None:
     assert len(names) == 8
     assert [name for name in names if f"get_{re.sub('[.-]', '_', name)}()" not in text] == []
     assert os.access(SCRIPT, os.X_OK)
+
+
+ASK = """
+source <(_TSBENCH_COMPLETE=source_bash tsbench)
+for line in "$@"; do
+    IFS=" " read -ra COMP_WORDS <<<"$line"
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _tsbench_completion tsbench
+    echo "${COMPREPLY[*]}"
+done
+"""
+
+
+def test_a_shell_completes_commands_scenarios_and_targets(tmp_path: Path) -> None:
+    lines = [
+        "tsbench serv",
+        "tsbench run quick",
+        "tsbench web influxdb",
+        "tsbench run quickstart --qui",
+        "tsbench run my.",
+    ]
+    environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-c", ASK, "bash", *lines], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["servers", "quickstart", "influxdb1 influxdb2", "--quiet", ""], done.stderr
+
+
+def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    assert "Usage: tsbench" in capsys.readouterr().out

@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 SCENARIOS = Path("scenarios")
 
 
+def scenario_names(beginning: str) -> list[str]:
+    """Return the names of the scenarios that tsbench brings, for a shell's completion."""
+    from tsbench.scenario.file import shipped
+
+    return [name for name in shipped() if name.startswith(beginning)]
+
+
+def target_names(beginning: str) -> list[str]:
+    """Return the names of the targets, for a shell's completion."""
+    from tsbench.targets.registry import TARGETS
+
+    return [name for name in TARGETS if name.startswith(beginning)]
+
+
 def target_table() -> Table:
     """Return a table of the targets, their schemas and their abilities."""
     from tsbench.targets import registry

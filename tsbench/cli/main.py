@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 
 from tsbench import __version__
 from tsbench.cli.generate import Yes, generate
+from tsbench.cli.listing import scenario_names, target_names
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.cli.phases import found_place, load, queries, query, validate
 from tsbench.cli.reporting import Json, Junit, Markdown, compare, report
@@ -63,7 +64,6 @@ app = typer.Typer(
     name="tsbench",
     help="Load-tests time-series databases: checked answers, honest latencies, accounted writes.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -87,6 +87,8 @@ def main(arguments: list[str] | None = None) -> int:
     if odd := next(filter(CONTROL.search, given), None):
         return _fail(f"'{shortened(odd)}' has a line break or another control character; write it without", 2)
     commands = typer.main.get_command(app)
+    if "_TSBENCH_COMPLETE" in os.environ:  # a shell asks how a command line may go on
+        commands.main([], prog_name="tsbench")
     try:
         # Not `commands(given)`, which ends without a message after Ctrl-C.
         with stoppable(), commands.make_context("tsbench", [*given]) as context:
@@ -108,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _with_number(given: Sequence[str]) -> list[str]:
     """Return the arguments with a number after each `--repeat` that has none."""
-    after = [*given[1:], ""]
+    after = [*given, ""][1:]
     number = [
         text == "--repeat" and not re.fullmatch(r"-?\d+", next_) for text, next_ in zip(given, after, strict=True)
     ]
@@ -136,7 +138,10 @@ def _common(
 
 @app.command()
 def run(
-    scenario: Annotated[Path, typer.Argument(help="A scenario file, or a name of `tsbench list scenarios`.")],
+    scenario: Annotated[
+        Path,
+        typer.Argument(help="A scenario file, or a name of `tsbench list scenarios`.", autocompletion=scenario_names),
+    ],
     only: Annotated[list[str] | None, typer.Option(help="Only cells whose id contains or matches this.")] = None,
     override: Overrides = None,
     endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
@@ -290,7 +295,9 @@ def _show_cleaned(places: Iterable[Cleaned]) -> int:
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def web(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(help="A database with a locustfile (tsbench list targets).")],
+    target: Annotated[
+        str, typer.Argument(help="A database with a locustfile (tsbench list targets).", autocompletion=target_names)
+    ],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page.")] = 8089,
     host: Annotated[
         str, typer.Option(help="The address to listen on; for others than this host set TSBENCH_WEB_PASSWORD.")

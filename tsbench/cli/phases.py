@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from tsbench import units
 from tsbench.cli.generate import Yes, parsed
+from tsbench.cli.listing import target_names
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.errors import UserMistake
 from tsbench.text import short_path
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
     from tsbench.workload.world import World
 
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="A database of `tsbench list targets`.")]
+Target = Annotated[
+    str, typer.Argument(metavar="TARGET", help="A database of `tsbench list targets`.", autocompletion=target_names)
+]
 Endpoint = Annotated[str | None, typer.Option(help="URL of the database, without a password.")]
 Schema = Annotated[str | None, typer.Option(help="Layout of the data. Default: the target's first.")]
 Out = Annotated[Path, typer.Option(help="Directory for result sets.")]

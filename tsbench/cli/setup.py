@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from tsbench import targets
+from tsbench.cli.listing import empty_table, target_names, unbroken, yes_or_no
 from tsbench.cli.output import fail, say, stdout
 from tsbench.errors import UserMistake
 
@@ -43,8 +44,6 @@ def servers(
     ] = None,
 ) -> int:
     """List the servers that tsbench can start, where they are found and how to get the others; or install them."""
-    from tsbench.cli.listing import unbroken
-
     if do is None:
         stdout.print(unbroken(server_table()), crop=False)
         return 0
@@ -60,8 +59,6 @@ def servers(
 
 def server_table() -> Table:
     """Return a table of what each target's server needs, with its place or how to get it."""
-    from tsbench.cli.listing import empty_table, yes_or_no
-
     table = empty_table("target", "needs", "here", "where, or how to get it")
     for name, requirement in _requirements():
         said = ", ".join(requirement.places) if requirement.is_met else requirement.cure
@@ -104,7 +101,9 @@ def _programs(names: Sequence[str]) -> tuple[list[str], int]:
 
 
 def init(
-    target: Annotated[str | None, typer.Argument(help="A database (tsbench list targets).")] = None,
+    target: Annotated[
+        str | None, typer.Argument(help="A database (tsbench list targets).", autocompletion=target_names)
+    ] = None,
 ) -> None:
     """Write a scenario, a locustfile and a workflow of GitHub to start from; no file is overwritten."""
     from tsbench.run.locust_process import locustfile
