@@ -48,7 +48,10 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     assert content(partial / "status.json")["state"] == "interrupted"
     assert content(partial / "summary.json")["validity"]["state"] == "inconclusive"
     assert measured_ops(partial / "summary.json")["write-1"] > 0
-    assert (partial.parent / "report.html").exists()
+    report = partial.parent / "report.html"
+    assert report.exists()
+    assert "sqlite: inconclusive: interrupted" in command.stdout  # the table so far
+    assert f"report: {report.relative_to(place)}" in command.stdout
 
     program, *words = shlex.split(line.partition("continue with: ")[2])
     resumed = Command(place, program, *words)

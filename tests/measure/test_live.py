@@ -54,6 +54,26 @@ def test_the_rates_and_the_p99_are_those_of_the_last_seconds(tmp_path: Path) -> 
     assert str(now) == "200 ops/s, 1,800 points/s; p99 write 198 ms; 120 failed"
 
 
+def test_gates_are_shown_as_far_as_the_last_seconds_have_their_figures(tmp_path: Path) -> None:
+    gates = ["write:p99<200ms", "write-10:p50<1ms", "failures<1%", "query:p99<1s", "write:p99.9<1s"]
+    live, record = LiveFigures(tmp_path, "service", gates), recorder(tmp_path)
+    for second in range(3):
+        second_of_ops(record, second, 200, failed=20)
+    now = live.now()
+    assert now is not None
+    assert [(gate.gate, gate.holds) for gate in now.gates] == [
+        ("write:p99<200ms", True),
+        ("write-10:p50<1ms", False),
+        ("failures<1%", False),
+        ("query:p99<1s", None),  # no query has ended
+        ("write:p99.9<1s", None),  # 400 ops have no p99.9
+    ]
+    text = str(now)
+    assert "write:p99<200ms holds (198 ms)" in text
+    assert "failures<1% BROKEN (10 %)" in text
+    assert text.endswith("write:p99.9<1s not known yet")
+
+
 def test_the_slowest_process_says_which_second_is_over(tmp_path: Path) -> None:
     live, one, other = LiveFigures(tmp_path, "service"), recorder(tmp_path), recorder(tmp_path, "p1")
     for second in range(4):

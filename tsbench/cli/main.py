@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from json import dumps
@@ -251,8 +252,14 @@ def _show_baseline(baseline: Path | None, results: Path, asked: Sequence[Relativ
 
 
 def _interrupted(scenario: Path, results: Path, lists: Mapping[str, object], flags: Mapping[str, bool]) -> int:
-    """Print the command that continues an interrupted `tsbench run`, and return the exit code."""
+    """Print what was measured and the command that continues a `tsbench run`, and return the exit code."""
+    from tsbench.report.table import print_summary
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
+    with suppress(Broken, UserMistake, OSError):  # no run has figures yet, or the summary was being written
+        print_summary(stdout, results)
+        if (results / "report.html").exists():
+            say(f"report: {short_path(results / 'report.html')}")
     texts = {name: value if isinstance(value, list) else [value] for name, value in lists.items() if value is not None}
     given = [f"{name}={text}" for name, several in texts.items() for text in several]
     given += [name for name, is_given in flags.items() if is_given]

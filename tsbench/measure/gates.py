@@ -86,6 +86,10 @@ class Gate:
         """True if the figure is a latency."""
         return self.percent is not None or self.figure in {"max", "mean", "first"}
 
+    def holds(self, measured: float) -> bool:
+        """Return whether the condition is true of a figure in the gate's unit."""
+        return _HOLDS[self.sign](measured, self.limit)
+
     def misfit(self, kinds: Mapping[str, str], loop: str) -> str:
         """Return the reason why no run with these ops and this loop can have the figure; "" if it can.
 
@@ -264,7 +268,7 @@ def _result(gate: Gate, summary: Summary) -> GateResult:
 def _by_margin(gate: Gate, measured: float, text: str, ops: Sequence[OpFigures]) -> GateResult:
     """Return the result of a gate by the margin of its figure within the run, or as measured if it has none."""
     margin = ops[0].margins.get(gate.figure) if len(ops) == 1 and gate.percent is None else None
-    ends = {_HOLDS[gate.sign](end, gate.limit) for end in margin or (measured,)}
+    ends = {gate.holds(end) for end in margin or (measured,)}
     if margin is not None:
         text += f", {_shown(gate, margin[0])} to {_shown(gate, margin[1])} within this run"
     state: GateState = "undecided" if len(ends) > 1 else "pass" if ends.pop() else "fail"
@@ -289,7 +293,7 @@ def _latency_result(gate: Gate, summary: Summary) -> GateResult:
     elif share := summary.limit.sent_in_bursts if summary.limit else 0.0:
         least_ns /= BURST_REACH
         doubt = f"{share:.0%} of the ops were sent in bursts, which slow the server"
-    ends = {_HOLDS[gate.sign](end_ns, gate.limit) for end_ns in (least_ns, most_ns)}
+    ends = {gate.holds(end_ns) for end_ns in (least_ns, most_ns)}
     if len(ends) > 1:
         text = f"{found.text} around the limit of {units.format_duration(gate.limit)}: {doubt}"
         return GateResult(gate.text, found.most_ns, "not judged", text)

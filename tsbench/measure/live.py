@@ -1,26 +1,79 @@
-"""Figures of the last seconds of a run, from the files of its load processes while these grow."""
+"""Figures of the last seconds of a run, from the files of its load processes; and gates on figures so far."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tsbench.measure.gates import figure_text, parse_figure, parse_gate
 from tsbench.measure.hist import Histogram, scan_log, values_needed
-from tsbench.measure.merge import OpCounts
+from tsbench.measure.merge import OpTotals
+from tsbench.measure.recorder import TIMES
 from tsbench.measure.seconds import read_objects, whole
 from tsbench.results.reading import files_of
 from tsbench.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.measure.gates import Gate
     from tsbench.measure.hist import SparseHistogram
 
 NOW_S = 5
 """Length of "now": the last seconds that all load processes have written."""
 KINDS = ("write", "query")
+
+
+@dataclass(frozen=True, slots=True)
+class GateNow:
+    """A gate on figures so far, which decide nothing; `holds` is None without a figure, or with too few ops for it."""
+
+    gate: str
+    holds: bool | None
+    figure: str = ""
+
+    def __str__(self) -> str:
+        if self.holds is None:
+            return f"{self.gate} not known yet"
+        return f"{self.gate} {'holds' if self.holds else 'BROKEN'} ({self.figure})"
+
+
+def gates_now(gates: Sequence[Gate], totals: Mapping[str, OpTotals], length_s: float, time: str) -> list[GateNow]:
+    """Return whether gates hold on the ops of `length_s` seconds, by op; `time` is the one that counts."""
+    found = []
+    for gate in gates:
+        value = _so_far(gate, totals, length_s, gate.time or time)
+        name = gate.text.partition(gate.sign)[0]
+        known = (gate.holds(value), figure_text(name, value)) if value is not None else (None, "")
+        found.append(GateNow(gate.text, *known))
+    return found
+
+
+def _so_far(gate: Gate, totals: Mapping[str, OpTotals], length_s: float, time: str) -> float | None:
+    """Return a gate's figure of the ops so far; None for too few, and for figures that only a whole run has."""
+    ops = [one for op, one in totals.items() if gate.of in {None, op, _kind(op)}]
+    done = sum(one.done for one in ops)
+    if not done or length_s <= 0 or gate.figure == "first":
+        return None
+    if gate.is_latency:
+        times = Histogram()
+        for one in ops:
+            times.add(getattr(one, time))
+        if gate.percent is None:
+            return None if not len(times) else times.max_ns if gate.figure == "max" else times.mean_ns
+        return times.percentile_ns(gate.percent) if len(times) >= values_needed(gate.percent) else None
+    amounts = {
+        "failures": sum(one.failed + one.unknown + one.partial for one in ops) / done,
+        "points/s": sum(one.points for one in ops) / length_s,
+        "ops/s": done / length_s,
+    }
+    return amounts.get(gate.figure)
+
+
+def _kind(op: str) -> str:
+    return "write" if op.startswith("write") else "query"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +83,19 @@ class Now:
     ops_per_s: float
     points_per_s: float
     failed: int
-    p99_ns: Mapping[str, int]
+    p99_ns: Mapping[str, float]
     """By kind of op; a kind of which too few ops have ended is missing."""
+    gates: Sequence[GateNow] = ()
 
     def __str__(self) -> str:
         times = ", ".join(f"{kind} {format_duration(p99_ns)}" for kind, p99_ns in self.p99_ns.items())
         points = f", {self.points_per_s:,.0f} points/s" if self.points_per_s else ""
-        return (
-            f"{self.ops_per_s:,.0f} ops/s{points}" + (f"; p99 {times}" if times else "") + f"; {self.failed:,} failed"
-        )
+        parts = [
+            f"{self.ops_per_s:,.0f} ops/s{points}",
+            *([f"p99 {times}"] if times else []),
+            f"{self.failed:,} failed",
+        ]
+        return "; ".join([*parts, *map(str, self.gates)])
 
 
 class LiveFigures:
@@ -50,14 +107,18 @@ class LiveFigures:
         The run directory.
     time
         The time of an op that counts: "response" in an open loop, "service" in a closed one.
+    gates
+        The run's gates, which are shown as far as the last seconds have their figures.
     """
 
-    def __init__(self, directory: Path, time: str) -> None:
+    def __init__(self, directory: Path, time: str, gates: Sequence[str] = ()) -> None:
         self._directory, self._time = directory, time
+        self._gates = [parse_gate(text) for text in gates]
         self._ends: dict[Path, int] = defaultdict(int)
         """The offset in each file up to which it was read."""
-        self._counts: dict[int, OpCounts] = defaultdict(OpCounts)
-        self._histograms: dict[tuple[int, str], list[SparseHistogram]] = defaultdict(list)
+        self._counts: dict[tuple[int, str], list[Mapping[str, Any]]] = defaultdict(list)
+        """The counters of the last seconds by op, and below its histograms by kind of time, too."""
+        self._histograms: dict[tuple[int, str, str], list[SparseHistogram]] = defaultdict(list)
         self._newest: dict[Path, int] = {}
         self._failed = 0
 
@@ -72,41 +133,41 @@ class LiveFigures:
         for path in files_of(self._directory / "process", "*.ops.jsonl"):
             for end, counts in read_objects(path, start=self._ends[path]):
                 self._ends[path] = end
-                self._counts[counts["second"]].count(counts)
+                self._counts[counts["second"], str(counts["op"])].append(counts)
                 self._newest[path] = max(counts["second"], self._newest.get(path, 0))
                 self._failed += whole(counts, "failed") + whole(counts, "unknown")
         for path in files_of(self._directory / "latency", "*.hlog"):
             for line in scan_log(path, start=self._ends[path]):
                 self._ends[path] = line.offset + line.size + 1
                 op, _, time = line.tag.rpartition("|")
-                if time == self._time:
-                    kind = "write" if op.startswith("write") else "query"
-                    self._histograms[int(line.start_s), kind].append(line.decode())
+                if op and time in TIMES:
+                    self._histograms[int(line.start_s), op, time].append(line.decode())
         if not self._newest:
             return None
         return self._figures(min(self._newest.values()))
 
     def _figures(self, end_s: int) -> Now | None:
         """Return the figures of the last seconds before `end_s`, and forget those before them."""
-        for second in [second for second in self._counts if second < end_s - NOW_S]:
-            del self._counts[second]
-        for key in [key for key in self._histograms if key[0] < end_s - NOW_S]:
-            del self._histograms[key]
-        seconds = [second for second in self._counts if second < end_s]
+        histories: list[dict[Any, Any]] = [self._counts, self._histograms]
+        for history in histories:
+            for key in [key for key in history if key[0] < end_s - NOW_S]:
+                del history[key]
+        totals: dict[str, OpTotals] = defaultdict(OpTotals)
+        for (second, op), lines in self._counts.items():
+            for counts in lines if second < end_s else ():
+                totals[op].count(counts)
+        for (second, op, time), parts in self._histograms.items():
+            for part in parts if second < end_s else ():
+                part.add_to(getattr(totals[op], time))
+        seconds = [second for second, _ in self._counts if second < end_s]
         if not seconds:
             return None
         length_s = end_s - min(seconds)
-        p99_ns = {}
-        for kind in KINDS:
-            times = Histogram()
-            for (second, of), parts in self._histograms.items():
-                for part in parts if of == kind and second < end_s else ():
-                    part.add_to(times)
-            if len(times) >= values_needed(99):
-                p99_ns[kind] = times.percentile_ns(99)
+        p99s = {kind: _so_far(parse_figure(f"{kind}:p99"), totals, length_s, self._time) for kind in KINDS}
         return Now(
-            ops_per_s=sum(self._counts[second].done for second in seconds) / length_s,
-            points_per_s=sum(self._counts[second].points for second in seconds) / length_s,
+            ops_per_s=sum(one.done for one in totals.values()) / length_s,
+            points_per_s=sum(one.points for one in totals.values()) / length_s,
             failed=self._failed,
-            p99_ns=p99_ns,
+            p99_ns={kind: p99_ns for kind, p99_ns in p99s.items() if p99_ns is not None},
+            gates=gates_now(self._gates, totals, length_s, self._time),
         )

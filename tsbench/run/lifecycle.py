@@ -244,7 +244,7 @@ def naming_death(parts: Parts) -> Iterator[None]:
 
 
 def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:
-    reached, live = 0.0, LiveFigures(run.path, spec.drive.time)
+    reached, live = 0.0, LiveFigures(run.path, spec.drive.time, spec.gates)
     events = Events(parts.server, spec.event, run)
 
     def tick(passed_s: float) -> None:
