@@ -57,6 +57,7 @@ Repeat = Annotated[
     int | None,
     typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
 ]
+Reuse = Annotated[bool, typer.Option("--reuse", help="Load once for cells that differ only in how they are driven.")]
 
 MOST_CHARACTERS = 1_000
 """Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
@@ -149,6 +150,7 @@ def run(
     gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
     baseline: Baseline = None,
     repeat: Repeat = None,
+    reuse: Reuse = False,
     out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     yes: Yes = False,
@@ -171,7 +173,8 @@ def run(
     exports = Exports(junit, markdown, json)
     exports.check()
     own, relative = expect_baseline(baseline, gate or [])
-    asked: dict[str, Any] = {"only": only or [], "overrides": override or [], "endpoint": endpoint, "gates": own}
+    keys = [*(override or []), *(["reuse=true"] if reuse else [])]
+    asked: dict[str, Any] = {"only": only or [], "overrides": keys, "endpoint": endpoint, "gates": own}
     asked |= {"repeat": repeat, "expensive": yes}
     if dry_run:
         return _show_plan(planned(scenario, **asked)[1])
@@ -188,7 +191,7 @@ def run(
             raise
         changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
         lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
-        flags = {"--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
+        flags = {"--reuse": reuse, "--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
         code = _interrupted(scenario, sets[0], lists, flags)
     finally:
         lines = left_lines(sets[0]) if sets else []

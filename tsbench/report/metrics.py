@@ -145,6 +145,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("load.batch", "points per batch"),
     Metric("load.encode_s", "encoding, not in the time", "s"),
     Metric("load.client_cpu_s", "CPU time of the client", "s"),
+    Metric("reused.points", "points stored when it began"),
     Metric("caps.cpu", "cores"),
     Metric("caps.memory_bytes", "memory", "bytes"),
     Metric("caps.cpu_s", "CPU time in the measured window", "s"),
@@ -273,6 +274,9 @@ def remarks(cell: Cell) -> list[str]:
                 f"{never}: in its last {warmup.tested_s} s {five}, {rise}, and {trend} "
                 f"(at most {TOLERATED_DRIFT:.0%}); what follows was measured while it changed"
             )
+    if (reused := cell.summary.reused) is not None and reused.wrote:
+        runs = "that run" if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
+        found.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by} and what {runs} wrote")
     found += [event.sentence for event in cell.summary.events]
     if limit is not None and limit.sent_in_bursts and cell.validity.stands:
         cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else "use more processes or fewer users"

@@ -260,6 +260,17 @@ class Load(Part):
     mode: Text
 
 
+class Reused(Part):
+    """What a run that shares its data with others found stored when it began: who had loaded it, and who had written.
+
+    The run that loaded is the first of those that `wrote`; in its own record there are none.
+    """
+
+    points: Count
+    loaded_by: Text
+    wrote: Several[Text] = ()
+
+
 class Caps(Part):
     """Caps on the server's resources, and what the kernel counted under them, as far as it did."""
 

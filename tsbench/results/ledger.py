@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tsbench.results.limits import LAST_S, LIMITS
-from tsbench.results.reading import read_bytes
+from tsbench.results.reading import files_of, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from tsbench.results.rundir import RunDir
 
 
 LEDGER_DTYPE = np.dtype(
@@ -62,6 +64,11 @@ def read_ledgers(paths: Iterable[Path]) -> NDArray[np.void]:
         if not _is_sound(parts[-1]):
             raise ValueError(f"{path}: damaged: a record of a write that no load process makes")
     return np.concatenate(parts)
+
+
+def writes_of(run: RunDir) -> NDArray[np.void]:
+    """Return the writes of a run's load processes; errors as of `read_ledgers`."""
+    return read_ledgers(files_of(run / "process", "*.ledger"))
 
 
 def _is_sound(writes: NDArray[np.void]) -> bool:

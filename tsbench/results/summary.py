@@ -23,6 +23,7 @@ from tsbench.results.figures import (
     Load,
     Measured,
     PlanFigures,
+    Reused,
     Size,
     Steadiness,
     Writes,
@@ -178,6 +179,8 @@ class Summary(Part):
     validity: Validity = NOT_CHECKED
     gates: Several[GateResult] = ()
     load: Load | None = None
+    reused: Reused | None = None
+    """What a run with `reuse` found stored; only the one that loaded has `load`."""
     caps: Caps | None = None
     measured: Measured | None = None
     schedule: Schedule | None = None

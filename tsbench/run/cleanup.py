@@ -21,6 +21,7 @@ from tsbench.model import OpError
 from tsbench.results.manifest import Created, Manifest
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import find_runs
+from tsbench.run.standing import server_directory
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
 from tsbench.scenario.spec import FileSpec, Job, RunSpec
@@ -244,8 +245,8 @@ def _removed(left: Leftovers, session: Session, endpoint: str) -> Cleaned:
 def _started_here(runs: Iterable[RunDir]) -> Iterator[Cleaned]:
     """Remove the data of servers that tsbench started and, because it was killed, did not remove."""
     for run in runs:
-        if not (run / "server").exists():
-            continue
-        spec = _spec(run)
-        TARGETS[spec.target.name].new_server(run / "server", spec.target.settings).remove()
-        yield Cleaned(f"removed the data directory of the server of {run.path}")
+        for directory in (run / "server", server_directory(run)):
+            if directory.exists():
+                spec = _spec(run)
+                TARGETS[spec.target.name].new_server(directory, spec.target.settings).remove()
+                yield Cleaned(f"removed the data directory of the server of {run.path}")

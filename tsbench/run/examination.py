@@ -19,7 +19,7 @@ from tsbench.check.sample import sampled
 from tsbench.errors import UserMistake, one_line
 from tsbench.measure.built_in_gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
-from tsbench.results.ledger import read_ledgers
+from tsbench.results.ledger import writes_of
 from tsbench.results.manifest import Manifest, check_world
 from tsbench.results.reading import files_of
 from tsbench.run.figures import recorded
@@ -115,14 +115,21 @@ class _Subject:
 
     @classmethod
     def of(
-        cls, run: RunDir, spec: RunSpec, target: Target, endpoint: str, server: _AskedServer, schema: Schema
+        cls,
+        run: RunDir,
+        spec: RunSpec,
+        target: Target,
+        endpoint: str,
+        server: _AskedServer,
+        schema: Schema,
+        earlier: Sequence[RunDir],
     ) -> _Subject:
         expiry = Expiry.of(target.parse(endpoint).expire_after_s)
         world = spec.world_at()
         first_tick, last_tick = spec.write_ticks(world)
         feed = Feed(world, first_tick, spec.block_points, last_tick)
         with recorded():
-            ledger = read_ledgers(files_of(run / "process", "*.ledger"))
+            ledger = np.concatenate([writes_of(one) for one in (*earlier, run)])
         missing = Processes.read(run).missing()
         written = _with_unrecorded(
             feed, ledger, [stream for worker in missing for stream in worker.share.streams], server
@@ -155,12 +162,14 @@ def examine(
     *,
     loaded_points: int,
     directory_bytes: Callable[[], int],
+    earlier: Sequence[RunDir] = (),
 ) -> Findings:
     """Check the data in the database after the load, and return what was found.
 
     Points are counted and compared with those acknowledged (audit.json), answers and rows that are read back with gold
     (validate.json); then the data's size after it has settled, and the plans of the queries (plans.json).
-    `directory_bytes` returns the size of the data directory. A server that has gone or does not answer is a finding,
+    `directory_bytes` returns the size of the data directory. What `earlier` runs wrote into the same data is part of
+    all that is compared. A server that has gone or does not answer is a finding,
     not an error: all results so far are kept.
 
     Raises
@@ -170,7 +179,7 @@ def examine(
     """
     check_world(run, WORLD_VERSION)
     with closing(_AskedServer(run, Limits(spec.timeout, endpoint), target, schema)) as server:
-        subject = _Subject.of(run, spec, target, endpoint, server, schema)
+        subject = _Subject.of(run, spec, target, endpoint, server, schema, earlier)
         stored = _count(subject)
         answers, sampled = _compare(subject)  # which knows how many points are expected, too
         nothing_kept = isinstance(stored, NothingKept) and not (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -32,10 +32,10 @@ from tsbench.run.findings import Findings
 from tsbench.run.phases import Phases
 from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
 from tsbench.run.server_limits import GroupCounters, capped
+from tsbench.run.standing import end_server, server_directory
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
-from tsbench.servers.base import ExternalServer, death, kill_processes, stop_and_delete
-from tsbench.servers.interrupts import Deferral
+from tsbench.servers.base import ExternalServer, death
 from tsbench.targets import registry
 from tsbench.targets.session import MEANT, caused_line
 from tsbench.targets.target import Access
@@ -47,8 +47,11 @@ if TYPE_CHECKING:
     from tsbench.collect.counters import Source
     from tsbench.collect.processes import Tree
     from tsbench.collect.sampler import Collector
+    from tsbench.results.figures import Load
     from tsbench.results.summary import Summary
     from tsbench.run.phases import Progress
+    from tsbench.run.standing import Standing
+    from tsbench.run.time_limits import LimitedSession
     from tsbench.scenario.spec import Job, RunSpec
     from tsbench.servers.base import Server
     from tsbench.servers.cgroup import Group
@@ -78,18 +81,23 @@ PartsOf = Callable[["RunSpec", "RunDir", "Group | None"], Parts]
 """Returns the parts of a run; a server that tsbench starts belongs to the control group, if any."""
 
 
-def real_parts(spec: Job, run: RunDir, group: Group | None, *, client: Tree | None = None) -> Parts:
+def real_parts(
+    spec: Job, run: RunDir, group: Group | None, *, client: Tree | None = None, standing: Standing | None = None
+) -> Parts:
     """Return the target's own parts: a server that tsbench starts below the run directory, or the one at the endpoint.
 
-    A server with caps starts in the control `group`. `client` are the load processes, by default Locust's among the
-    children of this process.
+    A server that outlives the run stands already, or is started beside the run directory. One with caps starts in the
+    control `group`. `client` are the load processes, by default Locust's among the children of this process.
     """
     target = registry.get(spec.target.name)
     server: Server
-    if spec.target.endpoint:
+    if standing is not None and standing.server is not None:
+        server = standing.server
+    elif spec.target.endpoint:
         server = ExternalServer(spec.target.endpoint)
     else:
-        server = target.new_server(run / "server", spec.target.settings, group)
+        directory = run / "server" if standing is None else server_directory(run)
+        server = target.new_server(directory, spec.target.settings, group)
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
@@ -113,9 +121,14 @@ def run_cell(
     parts_of: PartsOf = real_parts,
     *,
     reached: bool = False,
+    standing: Standing | None = None,
 ) -> Summary:
-    """Run one cell; otherwise as `run_steps`."""
-    return run_steps(spec, results, progress, partial(_carry_out, spec), partial(parts_of, spec), reached=reached)
+    """Run one cell, on the data of a `standing` server if one is given; otherwise as `run_steps`."""
+    if standing is None:
+        return run_steps(spec, results, progress, partial(_carry_out, spec), partial(parts_of, spec), reached=reached)
+    steps = partial(_carry_out, spec, standing=standing)
+    parts = partial(cast("Callable[..., Parts]", parts_of), spec, standing=standing)
+    return run_steps(spec, results, progress, steps, parts, reached=reached, holding=standing.kept)
 
 
 def run_steps(
@@ -126,10 +139,12 @@ def run_steps(
     parts_of: Callable[[RunDir, Group | None], Parts],
     *,
     reached: bool = False,
+    holding: Callable[[Server, RunDir], AbstractContextManager[None]] | None = None,
 ) -> Summary:
     """Make the `steps` of a run and return its summary; its directory states how the run ended, whatever happens.
 
-    If earlier runs have `reached` their servers, whatever ends this one is its failure, and no error.
+    If earlier runs have `reached` their servers, whatever ends this one is its failure, and no error. `holding` ends
+    the server after the steps, if it is to end; by default it does.
 
     Raises
     ------
@@ -145,7 +160,7 @@ def run_steps(
         with run.held(), capped(spec.server, run) as group:
             parts = parts_of(run, group)
             server = parts.server
-            with _stopped_at_the_end(server, run):
+            with (holding or _stopped_at_the_end)(server, run):
                 summary = steps(run, parts, phases)
     except UserMistake as error:
         is_gone = isinstance(error, Unreachable)
@@ -176,34 +191,32 @@ def run_steps(
 
 @contextmanager
 def _stopped_at_the_end(server: Server, run: RunDir) -> Iterator[None]:
-    """Stop the server and delete its data after a `with` block; Ctrl-C then only kills the server, to save time."""
+    """End the server after a `with` block."""
     try:
         yield
     finally:
-        with Deferral(lambda: kill_processes(server)):
-            stop_and_delete(server, run / "server.log")
+        end_server(server, run / "server.log")
 
 
-def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Summary:
+def _carry_out(
+    spec: RunSpec, run: RunDir, parts: Parts, progress: Phases, *, standing: Standing | None = None
+) -> Summary:
     """Do all steps, top to bottom, as the method section of a paper would list them."""
     target, schema, server = parts.target, parts.schema, parts.server
     world = spec.world_at()
     progress.phase("start")
-    server.start()
+    loads = standing is None or standing.loaded is None
+    if loads:
+        server.start()
     with naming_death(parts):
         limits = Limits(spec.timeout, server.endpoint)
         new = cleanup.is_new(spec, target)
         with closing(limits.connect(target, schema)) as session:
             started = write_manifest(run, spec, target, server, session, new=new)
-            create(session, schema, world, limits)
-            cleanup.note_made(run, spec, session)
-            progress.phase("load", world.count(None, 0, world.ticks(spec.load.window)))
-            loaded = load(spec, target, schema, server.endpoint, progress.advance)
-            progress.phase("settle")
-            limits.settle(session, schema, world.measurements)
-            expiry = Expiry.of(target.parse(server.endpoint).expire_after_s)
-            least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
-            expect_plausible(session, schema, world.measurements, loaded.points, least=least)
+            if standing is None or loads:
+                loaded = _first_data(spec, run, parts, session, limits, progress)
+            else:
+                loaded = standing.begin(run, session, schema, world.measurements)
         cold = None
         if spec.target.cold:
             progress.phase("cold start")
@@ -222,14 +235,38 @@ def _carry_out(spec: RunSpec, run: RunDir, parts: Parts, progress: Phases) -> Su
         found += Findings(death=_death(parts))
         heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
         heading |= {"load": loaded, "caps": server_limits.figures(parts.group), "cold": cold}
+        heading |= {} if standing is None else standing.found(run, loaded)
 
         if not found.death:
             progress.phase("check")
             found += examine(
-                run, spec, target, schema, server.endpoint, loaded_points=loaded.points, directory_bytes=server.size
+                *(run, spec, target, schema, server.endpoint),
+                loaded_points=loaded.points,
+                directory_bytes=server.size,
+                earlier=() if standing is None else standing.runs,
             )
             found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries
-        return assessment.conclude(run, spec, heading, found, progress)
+        summary = assessment.conclude(run, spec, heading, found, progress)
+        if standing is not None:
+            standing.end(run, loaded, summary)
+        return summary
+
+
+def _first_data(
+    spec: RunSpec, run: RunDir, parts: Parts, session: LimitedSession, limits: Limits, progress: Phases
+) -> Load:
+    """Create the tables, store the first data, verify that it is plausible, and return what storing it came to."""
+    schema, endpoint, world = parts.schema, parts.server.endpoint, spec.world_at()
+    create(session, schema, world, limits)
+    cleanup.note_made(run, spec, session)
+    progress.phase("load", world.count(None, 0, world.ticks(spec.load.window)))
+    loaded = load(spec, parts.target, schema, endpoint, progress.advance)
+    progress.phase("settle")
+    limits.settle(session, schema, world.measurements)
+    expiry = Expiry.of(parts.target.parse(endpoint).expire_after_s)
+    least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
+    expect_plausible(session, schema, world.measurements, loaded.points, least=least)
+    return loaded
 
 
 @contextmanager

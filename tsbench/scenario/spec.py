@@ -9,14 +9,7 @@ from hashlib import sha256
 from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tsbench import units
 from tsbench.errors import UserMistake
@@ -126,6 +119,8 @@ class RunSpec(Job):
     """Coarsest time resolution of the scenario's targets in ns, so that all targets run the same queries."""
     world: WorldPart
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    first_block: Annotated[int, Field(ge=0)] = 0
+    """First block of each stream that the run writes; runs before it wrote the others, into the same data."""
 
     @model_validator(mode="after")
     def _consistent(self) -> RunSpec:
@@ -209,6 +204,7 @@ class Scenario:
     def __init__(self, path: Path, document: dict[str, Any]) -> None:
         self.path = path
         self.knee = document.get("knee") is True
+        self.reuse = document.get("reuse") is True
         self.repeat = document.get("repeat", 1)
         self.name = matrix.file_name(str(document.get("name", path.stem))) or "scenario"
         self._document = document
@@ -281,13 +277,15 @@ class Scenario:
 
     def _check_keys(self) -> None:
         """Verify the keys that concern all cells; `claim` and `figure` are verified where they are read."""
-        name, knee = self._document.get("name", self.name), self._document.get("knee", False)
+        name = self._document.get("name", self.name)
+        knee, reuse = (self._document.get(key, False) for key in ("knee", "reuse"))
         if not isinstance(name, str) or not name.strip():
             raise UserMistake(f"{self.path}: name: must be text in quotes")
         if len(self.name) > matrix.MAX_NAME:
             raise UserMistake(f"{self.path}: name: must have at most {matrix.MAX_NAME} characters")
-        if not isinstance(knee, bool):
-            raise UserMistake(f"{self.path}: knee: must be true or false")
+        for key, value in (("knee", knee), ("reuse", reuse)):
+            if not isinstance(value, bool):
+                raise UserMistake(f"{self.path}: {key}: must be true or false")
         if not isinstance(self.repeat, int) or isinstance(self.repeat, bool) or not 1 <= self.repeat <= MAX_REPEAT:
             raise UserMistake(f"{self.path}: repeat: must be a whole number from 1 to {MAX_REPEAT}")
         if self.repeat > 1 and (knee or "claim" in self._document or "figure" in self._document):
@@ -382,9 +380,9 @@ def world(use_case: str, **keys: Any) -> World:
     return World(WorldPart(use_case=use_case, **keys).spec())
 
 
-INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block"}
+INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}
 """Fields of a RunSpec that files cannot set."""
-SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat"}
+SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat", "reuse"}
 """Keys of a file that concern all cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,

@@ -9,7 +9,7 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
@@ -28,10 +28,12 @@ from tsbench.results.rundir import (
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
+from tsbench.run.standing import Standing, load_key
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
 from tsbench.study.claims import expect_cells, read_claims, read_figures
+from tsbench.study.reuse import in_groups
 from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.session import MEANT
 from tsbench.units import format_rough_duration
@@ -134,6 +136,8 @@ def planned(
     path = scenario_file(scenario)
     asked = _asked(path, [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])], gates, repeat)
     cells = asked.repeated(select(asked.expand(), only))
+    if asked.reuse:
+        cells = in_groups(path, cells, keep_order=asked.knee or asked.repeat > 1)
     if not expensive:
         expect_plausible(path, cells)
     for cell in cells:
@@ -190,14 +194,19 @@ def campaign(
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
     took_s: list[float] = []
+    standing = Standing(results)
     try:
         for number, cell in enumerate(cells, 1):
             done = _done(results, cell)
             if done is None:
                 began_s = time.monotonic()
                 place = f"[{number}/{len(cells)}{_left(took_s, len(cells) - number + 1)}]"
+                shared: dict[str, Any] = {}
+                if scenario.reuse:
+                    more = any(load_key(other) == load_key(cell) for other in cells[number:])
+                    cell, shared = standing.take(cell, more=more), {"standing": standing}  # noqa: PLW2901 - in its place
                 with progress_of(f"{place} {cell.id}") as progress:
-                    done = run_cell(cell, results, progress, reached=reached)
+                    done = run_cell(cell, results, progress, reached=reached, **shared)
                 reached = True
                 took_s.append(time.monotonic() - began_s)
             summaries.append(done)
@@ -213,6 +222,8 @@ def campaign(
             if reports:
                 _report(results)
         raise
+    finally:
+        standing.close()
     if reports:
         _report(results)
     return summaries
@@ -291,7 +302,7 @@ def _done(results: Path, cell: RunSpec) -> Summary | None:
     asked = cell.model_dump(mode="json", by_alias=True)
     if cell.relative_start:  # for a complete cell, `now` is the time of its run
         asked["world"]["start"] = spec["world"]["start"]
-    if spec != asked:
+    if any(spec.get(key) != asked.get(key) for key in {*spec, *asked} - {"block", "first_block"}):  # these by its order
         text = f"{run.path} was made from another version of the scenario"
         raise UserMistake(f"{text}; start a new result set without --resume, or undo the change")
     return summary
@@ -319,11 +330,19 @@ def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> N
     SetSummary(
         scenario=scenario.name,
         question=next((summary.question for summary in cells.values() if summary.question), ""),
-        cells=tuple(cells.values()),
+        cells=tuple(sorted(cells.values(), key=_place_in(scenario))),
         claims=tuple(evaluate(read_claims(scenario.path), cells)),
         figures=tuple(shown_figures(read_figures(scenario.path), cells)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
     ).write(results)
+
+
+def _place_in(scenario: Scenario) -> Callable[[Summary], int]:
+    """Return what sorts summaries: cells that ran in the order of `reuse` are shown in the scenario's."""
+    if not scenario.reuse or scenario.repeat > 1:
+        return lambda _: 0
+    place = {cell.id: number for number, cell in enumerate(scenario.expand())}
+    return lambda summary: place.get(summary.cell, 0)
 
 
 def _earlier(results: Path) -> SetSummary:

@@ -1,0 +1,149 @@
+"""Standing: a server that stays up with its data for several runs, so that one load serves them all.
+
+Runs load alike if they differ only in how they are driven, measured and checked. The first of them loads; each of the
+others finds its points and what the runs between have written, and writes later blocks of the same streams.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tsbench.check.audit import count_stored
+from tsbench.errors import Broken
+from tsbench.results.figures import Reused
+from tsbench.results.ledger import writes_of
+from tsbench.results.manifest import Manifest
+from tsbench.results.rundir import RunDir
+from tsbench.servers import unprivileged
+from tsbench.servers.base import kill_processes, stop_and_delete
+from tsbench.servers.interrupts import Deferral
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tsbench.model import Measurement
+    from tsbench.results.figures import Load
+    from tsbench.results.manifest import Created
+    from tsbench.results.summary import Summary
+    from tsbench.scenario.spec import RunSpec
+    from tsbench.servers.base import Server
+    from tsbench.targets.base import Schema, Session
+
+OWN = {"id", "labels", "question", "drive", "op", "check", "gates", "block", "first_block"}
+"""Parts of a specification in which runs with one load may differ."""
+
+
+def load_key(spec: RunSpec) -> str:
+    """Return a text that is the same for runs which load alike."""
+    return json.dumps(spec.model_dump(mode="json", exclude=OWN), sort_keys=True)
+
+
+def server_directory(run: RunDir) -> Path:
+    """Return the directory of a standing server that was started for a run: beside the run's, which is renamed."""
+    return run.path.with_name(f"{run.cell_id}.server")
+
+
+def end_server(server: Server, log_copy: Path | None) -> None:
+    """Stop a server and delete its data, keeping its log; Ctrl-C meanwhile only kills the server, to save time."""
+    with Deferral(lambda: kill_processes(server)):
+        stop_and_delete(server, log_copy)
+
+
+class Standing:
+    """The server of a result set that outlives its runs, at most one, with what the next run must know of its data."""
+
+    def __init__(self, results: Path) -> None:
+        for left in results.glob("*.server"):  # by a tsbench that was killed, and its servers with it
+            if not (left / "spec.json").exists():
+                unprivileged.remove(left.absolute())
+        self._results = results
+        self._key = ""
+        self._more = self._fit = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self.server: Server | None = None
+        self.loaded: Load | None = None
+        self.runs: list[RunDir] = []
+        """The runs since the load, which is the first one's."""
+        self._created: Created | None = None
+        self._stored: int | None = None
+        self._next_block = 0
+
+    def take(self, spec: RunSpec, *, more: bool) -> RunSpec:
+        """Return a run's specification with its place in the streams; stop a server that has other data.
+
+        `more` says whether another run that loads alike is to follow.
+        """
+        if load_key(spec) != self._key:
+            self.close()
+        self._key, self._more = load_key(spec), more
+        return spec.model_copy(update={"first_block": self._next_block})
+
+    @contextmanager
+    def kept(self, server: Server, run: RunDir) -> Iterator[None]:
+        """Keep the server after a `with` block in which `end` found it fit for another run; else stop it."""
+        self.server, self._fit = server, False
+        try:
+            yield
+        finally:
+            if self._fit:
+                log = server.log()
+                if log is not None and log.exists():
+                    shutil.copyfile(log, run / "server.log")
+            else:
+                self._stop(run / "server.log")
+
+    def close(self) -> None:
+        """Stop the server, if one stands, and delete its data."""
+        self._stop(self.runs[-1] / "server.log" if self.runs else None)
+
+    def _stop(self, log: Path | None) -> None:
+        server = self.server
+        self._forget()
+        if server is not None:
+            end_server(server, log)
+
+    # --- one run ------------------------------------------------------------------------------------------------------
+
+    def begin(self, run: RunDir, session: Session, schema: Schema, measurements: Sequence[Measurement]) -> Load:
+        """Return the load whose points a later run finds; the manifest names what it had created.
+
+        Raises
+        ------
+        Broken
+            If the number of stored points is not that at the end of the run before.
+        """
+        if self.loaded is None:
+            raise ValueError("nothing is loaded")
+        if (manifest := Manifest.read(run)) is not None:
+            manifest.model_copy(update={"created": self._created}).write(run)
+        if self._stored is not None and (found := count_stored(session, schema, measurements)) != self._stored:
+            before = f"when {self.runs[-1].cell_id} had ended there were {self._stored:,}"
+            raise Broken(f"{found:,} points are stored, but {before}: somebody else changed the data meanwhile")
+        return self.loaded
+
+    def found(self, run: RunDir, loaded: Load) -> dict[str, Any]:
+        """Return the parts of a run's summary about the data that it found; `load` is only the run's own."""
+        if not self.runs:
+            return {"reused": Reused(points=loaded.points, loaded_by=run.cell_id)}
+        names = tuple(one.cell_id for one in self.runs)
+        points = loaded.points if self._stored is None else self._stored
+        return {"load": None, "reused": Reused(points=points, loaded_by=names[0], wrote=names)}
+
+    def end(self, run: RunDir, loaded: Load, summary: Summary) -> None:
+        """Keep what the next run must know, if data and server are as they should be and a run is to follow."""
+        writes, checks = summary.writes, summary.validity.checks
+        checked = all(name in checks and checks[name].state == "valid" for name in ("writes", "answers"))
+        sure = writes is None or writes.unknown == 0
+        self._fit = self._more and not summary.death and summary.validity.state != "invalid" and checked and sure
+        manifest = Manifest.read(run)
+        if not self.runs:
+            self._created = manifest.created if manifest is not None else None
+        self.loaded, self._stored = loaded, None if writes is None else writes.stored
+        self.runs.append(RunDir(self._results / run.cell_id))  # its name when it is complete
+        self._next_block = max(self._next_block, int(writes_of(run)["block"].max(initial=-1)) + 1)
