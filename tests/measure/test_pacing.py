@@ -109,3 +109,24 @@ def test_nonsense_is_refused() -> None:
     for index, of in ((-1, 2), (2, 2), (0, 0)):
         with pytest.raises(ValueError, match="process"):
             Stripe(Arrivals(1.0, "constant", 1), index=index, of=of)
+
+
+@pytest.mark.parametrize("kind", ["constant", "poisson"])
+def test_a_rate_that_changes_makes_as_many_arrivals_as_it_says_between_its_changes(kind: str) -> None:
+    changes = ((2 * NS_PER_S, 4_000.0), (3 * NS_PER_S, 500.0))
+    arrivals = Arrivals(1_000.0, kind, 3, 7 * NS_PER_S, changes)  # type: ignore[arg-type]
+    times = np.array(all_of(Stripe(arrivals)))
+    seconds = np.bincount(times // NS_PER_S, minlength=7)
+    assert (np.diff(times) >= 0).all()
+    for wanted, seen in zip([1_000, 1_000, 4_000, 500, 500, 500, 500], seconds, strict=True):
+        assert abs(int(seen) - wanted) <= (1 if kind == "constant" else 5 * wanted**0.5)
+    before = all_of(Stripe(Arrivals(1_000.0, kind, 3, 2 * NS_PER_S)))  # type: ignore[arg-type]
+    assert times[: len(before)].tolist() == before
+    assert [arrivals.due_ns(number) for number in (0, 1_024, 5_000)] == times[[0, 1_024, 5_000]].tolist()
+
+
+def test_a_change_at_the_start_is_the_rate_itself() -> None:
+    changed = Arrivals(1.0, "poisson", 5, NS_PER_S, ((0, 300.0),))
+    assert all_of(Stripe(changed)) == pytest.approx(all_of(Stripe(Arrivals(300.0, "poisson", 5, NS_PER_S))), abs=2)
+    with pytest.raises(ValueError, match="above 0"):
+        Arrivals(1.0, "constant", 1, None, ((5, 0.0),))

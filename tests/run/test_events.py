@@ -52,10 +52,20 @@ def event(at: str, do: str, length: str = "") -> str:
     return f'[[event]]\nat = "{at}"\ndo = "{do}"\n' + (f'length = "{length}"\n' if length else "")
 
 
-def written(place: Path, *events: str, target: str = "postgres", duration: str = "12s") -> Path:
+def written(
+    place: Path, *events: str, target: str = "postgres", duration: str = "12s", replaced: tuple[str, str] = ("", "")
+) -> Path:
     path = place / "events.toml"
-    path.write_text(SCENARIO.format(target=target, duration=duration, events="\n".join(events)), encoding="utf-8")
+    text = SCENARIO.format(target=target, duration=duration, events="\n".join(events))
+    path.write_text(text.replace(*replaced), encoding="utf-8")
     return path
+
+
+def change(at: str, key: str, number: float) -> str:
+    return f'[[event]]\nat = "{at}"\n{key} = {number}\n'
+
+
+CLOSED = 'wait = ["20ms", "40ms"]'
 
 
 # --- what a scenario may say
@@ -73,6 +83,12 @@ def written(place: Path, *events: str, target: str = "postgres", duration: str =
         ([event("2s", "pause")], "a pause needs a length, and nothing else has one"),
         ([event("2s", "restart", "1s")], "a pause needs a length, and nothing else has one"),
         ([event("2s", "explode")], "'kill', 'stop', 'restart' or 'pause'"),
+        (['[[event]]\nat = "2s"'], "needs one of do = 'restart'"),
+        ([event("2s", "restart") + "users = 4"], "needs one of do = 'restart'"),
+        ([change("2s", "users", 0)], "users"),
+        ([change("2s", "rate", 100)], "rate = 100 at 2s: a rate belongs to loop = 'open'; set that, or give users"),
+        ([change("12s", "users", 4)], "users = 4 at 12s: ends after the measured window"),
+        ([event("2s", "kill"), change("3s", "users", 4)], "users = 4 at 3s: the server is away by then; restart it"),
         ([event("soon", "restart")], "event"),
         (['[[event]]\ndo = "restart"'], "at"),
     ],
@@ -84,6 +100,24 @@ def test_events_that_cannot_be_carried_out_are_refused_in_one_line(
         Scenario.load(written(tmp_path, *events)).expand()
     assert "event" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("drive", "why"),
+    [
+        ('loop = "open"\nrate = 50', "the load of an open loop is its rate; give rate"),
+        (f'{CLOSED}\nsteps = [{{ users = 2, duration = "2s" }}]', "drive.steps set the users; take steps or this out"),
+        (f"{CLOSED}\nprocesses = 2", "1 users cannot be spread over 2 processes"),
+    ],
+)
+def test_users_change_only_where_they_are_the_load(tmp_path: Path, drive: str, why: str) -> None:
+    with pytest.raises(UserMistake, match=why):
+        Scenario.load(written(tmp_path, change("2s", "users", 1), replaced=(CLOSED, drive))).expand()
+
+
+def test_any_target_may_have_a_load_that_changes(tmp_path: Path) -> None:
+    (cell,) = Scenario.load(written(tmp_path, change("2s", "users", 1), target="sqlite")).expand()
+    check_spec(cell, "x.toml")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +148,8 @@ def test_a_rate_that_comes_back_has_figures_before_during_and_after() -> None:
     counts = history([100] * 5 + [20, 0, 0, 50, 95, 100, 100, 100], [0] * 5 + [7, 9])
     latency = {s: Histogram([1_000_000 if s < 5 or s > 8 else 9_000_000] * 25) for s in range(13)}
     (found,) = around([Done("kill", 5.2, 5.3), Done("restart", 7.0, 8.4)], counts, latency)
-    assert (found.did, found.at_s, round(found.away_s, 3)) == ("kill and restart", 5.2, 3.2)
+    assert (found.did, found.at_s) == ("kill and restart", 5.2)
+    assert found.away_s == pytest.approx(3.2)
     assert found.recovered_s == pytest.approx(9 - 5.2)
     assert found.before is not None
     assert found.during is not None
@@ -170,6 +205,22 @@ def test_an_event_in_the_first_second_has_nothing_before_it() -> None:
     assert (found.before, found.recovered_s) == (None, None)
 
 
+def test_a_change_of_the_load_has_figures_before_and_after_and_no_recovery() -> None:
+    counts = history([100] * 4 + [300] * 4 + [0] + [300] * 4)
+    (first, second) = around([Done("users = 6", 4.0, 4.6, changes_load=True), Done("restart", 8.1, 8.9)], counts, {})
+    assert (first.away_s, first.recovered_s, first.during is not None) == (None, None, True)
+    assert first.before is not None
+    assert first.after is not None
+    assert (first.before.to_s, first.before.ops_per_s) == (4, 100)
+    assert (first.after.from_s, first.after.to_s, first.after.ops_per_s) == (5, 8, 300)
+    assert first.sentence.startswith("users = 6 at 4.0")
+    assert "back" not in first.sentence
+    assert first.row[1:3] == ("", "")
+    assert second.before is not None
+    assert second.before.from_s == 5
+    assert second.recovered_s == pytest.approx(9 - 8.1)
+
+
 # --- whole runs
 
 
@@ -183,6 +234,33 @@ def run(path: Path) -> tuple[int, str, dict[str, Any]]:
     done = subprocess.run(command(path), capture_output=True, text=True, timeout=180, check=False)
     (summary,) = path.parent.glob("results/*/*/summary.json")
     return done.returncode, done.stdout + done.stderr, json.loads(summary.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, processes: int) -> None:
+    events = (change("3s", "users", 8), change("7s", "users", 2))
+    where = (CLOSED, f'wait = "50ms"\nprocesses = {processes}')
+    code, said, summary = run(written(tmp_path, *events, target="sqlite", replaced=where))
+    first, second = summary["events"]
+    assert code == 0, said
+    assert (first["did"], second["did"]) == ("users = 8", "users = 2")
+    assert 3 <= first["at_s"] < 3.5
+    assert (summary["users"], summary["users_least"]) == (8, 2)
+    rates = [span["ops_per_s"] for span in (first["before"], first["after"], second["after"])]
+    assert 3 < rates[1] / rates[0] < 5
+    assert 3 < rates[1] / rates[2] < 5
+    assert summary["steadiness"] == {}
+    assert "users = 8 at 3." in said
+
+
+def test_a_rate_that_changes_is_kept_and_its_arrivals_add_up(tmp_path: Path) -> None:
+    events = (change("4s", "rate", 200), change("8s", "rate", 25.5))
+    where = (CLOSED, 'loop = "open"\nrate = 50\narrivals = "constant"')
+    code, said, summary = run(written(tmp_path, *events, target="sqlite", replaced=where))
+    assert code == 0, said
+    assert [one["at_s"] for one in summary["events"]] == [4.0, 8.0]
+    assert [one["did"] for one in summary["events"]] == ["rate = 200", "rate = 25.5"]
+    assert summary["schedule"]["scheduled"] == pytest.approx(4 * 50 + 4 * 200 + 4 * 25.5, abs=3)
 
 
 @pytest.mark.postgres
@@ -226,7 +304,7 @@ def _with_name(place: Path) -> list[psutil.Process]:
 def test_ctrl_c_while_the_server_is_away_leaves_nothing_behind(tmp_path: Path, do: str) -> None:
     tmp_path.chmod(0o755)
     events = (event("1s", "pause", "15s"),) if do == "pause" else (event("1s", "kill"), event("16s", "restart"))
-    path = written(tmp_path, *events, duration="20s")
+    path = written(tmp_path, *events, duration="20s", replaced=('stop_timeout = "3s"', ""))
     results = tmp_path / "results"
     child = subprocess.Popen(command(path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     due = time.monotonic() + 90
@@ -235,8 +313,10 @@ def test_ctrl_c_while_the_server_is_away_leaves_nothing_behind(tmp_path: Path, d
         assert time.monotonic() < due
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
+    began = time.monotonic()
     said = child.communicate(timeout=60)[0]
     assert child.returncode == 130, said
+    assert time.monotonic() - began < 15, "ops that a pause holds up can end, so that nobody waits for their limit"
     assert _with_name(tmp_path) == []
     assert not list(results.glob("*/*/server"))
 

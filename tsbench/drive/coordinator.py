@@ -22,7 +22,7 @@ from tsbench.drive import locust_internals
 from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.load_process import LoadProcess
-from tsbench.drive.locust_stats import LocustStats, UserCounts
+from tsbench.drive.locust_stats import LocustStats, UserCounts, change_load
 from tsbench.drive.run_plan import RunTimes
 from tsbench.drive.settling_watch import SettlingWatch
 from tsbench.errors import Broken, UserMistake
@@ -311,6 +311,8 @@ class Coordinator:
 
     def _end_in_time(self, run: RunPlan, end_ns: int) -> None:
         """Stop after the measured window; an open loop first gets time to run overdue ops."""
+        is_over = lambda: self._stopped_ns is not None or self._run is not run  # noqa: E731
+        gevent.spawn(change_load, run, end_ns - run.spec.drive.duration, self._runner, is_over)
         drained = self._all_drained
         left_s = max(0.0, (end_ns - epoch_ns()) / NS_PER_S)
         if run.spec.drive.loop == "open":

@@ -1,4 +1,4 @@
-"""Transfer of ops into Locust's own statistics, in batches of a fifth of a second; and counts of its users.
+"""Transfer of ops into Locust's own statistics, in batches of a fifth of a second; counts and changes of its users.
 
 Firing Locust's request event for every op costs more than recording a write. If only Locust listens, successful ops are
 merged into its statistics as a master merges its workers'; failures, which carry their error, and all ops if a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import gevent
@@ -17,14 +18,18 @@ from locust.stats import StatsEntry, bucket_response_time
 
 from tsbench.clock import epoch_ns
 from tsbench.drive import locust_internals
+from tsbench.results.process import CHANGES, Done, DoneEvents
+from tsbench.results.rundir import write_json
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from locust.env import Environment
+    from locust.runners import Runner
     from locust.stats import RequestStats
 
-    from tsbench.drive.run_plan import RunTimes
+    from tsbench.drive.run_plan import RunPlan, RunTimes
 
 PERIOD_S = 0.2
 COUNT_S = 0.25
@@ -127,3 +132,24 @@ class UserCounts:
         """Return the highest, lowest and mean number; `wanted` if the window ended before the first sample."""
         seen = self._seen or Counter({wanted: 1})
         return max(seen), min(seen), sum(number * times for number, times in seen.items()) / seen.total()
+
+
+def change_load(plan: RunPlan, start_ns: int, runner: Runner, is_over: Callable[[], bool]) -> None:
+    """Change the number of users as the run's events say, and note when; rates change by the schedule itself.
+
+    `start_ns` is the beginning of the measured window. Nothing is done to a test that `is_over`.
+    """
+    done: list[Done] = []
+    events = [event for event in plan.spec.event if event.changes_load]
+    ends_ns = [*(event.at for event in events[1:]), plan.spec.drive.duration]
+    for event, end_ns in zip(events, ends_ns, strict=False):
+        gevent.sleep(max(0.0, (start_ns + event.at - epoch_ns()) / NS_PER_S))
+        if is_over():
+            return
+        began_ns = ended_ns = event.at if event.rate is not None else epoch_ns() - start_ns
+        if event.users is not None:
+            runner.start(event.users, float(event.users))
+            while runner.user_count != event.users and (ended_ns := epoch_ns() - start_ns) < end_ns and not is_over():
+                gevent.sleep(COUNT_S)
+        done.append(Done(event.name, began_ns / NS_PER_S, ended_ns / NS_PER_S, changes_load=True))
+        write_json(plan.directory / CHANGES, asdict(DoneEvents(tuple(done))))

@@ -25,17 +25,32 @@ class Arrivals:
     """A schedule of `rate_per_s` ops per second: evenly spaced (`constant`), or random (`poisson`).
 
     The gaps of a `poisson` schedule are exponentially distributed. Arrivals are due before `duration_ns`; None means
-    that the schedule never ends.
+    that the schedule never ends. `changes` are later rates, each as (ns from the schedule's start, ops per second).
     """
 
     rate_per_s: float
     kind: Literal["constant", "poisson"]
     seed: int
     duration_ns: int | None = None
+    changes: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.rate_per_s <= 0:
-            raise ValueError(f"the rate must be above 0, not {self.rate_per_s}/s")
+        for rate_per_s in (self.rate_per_s, *(rate for _, rate in self.changes)):
+            if rate_per_s <= 0:
+                raise ValueError(f"the rate must be above 0, not {rate_per_s}/s")
+
+    def _changed(self, times_ns: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the due times of arrivals that would be due at these times if the rate never changed.
+
+        Arrivals after a change are as many as its rate makes in the time since: that also keeps a Poisson process one.
+        """
+        due_ns, passed_ns, since_ns, rate_per_s = times_ns, 0.0, 0, self.rate_per_s
+        for at_ns, next_per_s in self.changes:
+            passed_ns += (at_ns - since_ns) * rate_per_s / self.rate_per_s
+            later_ns = at_ns + (times_ns - passed_ns) * (self.rate_per_s / next_per_s)
+            due_ns = np.where(times_ns >= passed_ns, later_ns, due_ns)
+            since_ns, rate_per_s = at_ns, next_per_s
+        return np.rint(due_ns).astype(np.int64)
 
     def _gaps(self, block: int) -> NDArray[np.float64]:
         generator = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block,)))
@@ -49,10 +64,10 @@ class Arrivals:
         """
         if self.kind == "constant":
             numbers = np.arange(block * BLOCK, (block + 1) * BLOCK, dtype=np.float64)
-            return np.rint(numbers * (NS_PER_S / self.rate_per_s)).astype(np.int64)
+            return self._changed(numbers * (NS_PER_S / self.rate_per_s))
         if origin_ns is None:
             origin_ns = sum(float(self._gaps(earlier).sum()) for earlier in range(block))
-        return np.rint(origin_ns + np.cumsum(self._gaps(block))).astype(np.int64)
+        return self._changed(origin_ns + np.cumsum(self._gaps(block)))
 
     def due_ns(self, number: int) -> int:
         """Return the due time of arrival `number` (0, 1, 2, ...), in ns from the schedule's start."""

@@ -181,7 +181,7 @@ def _comparison(cells: Sequence[Cell], data: Mapping[str, _Data]) -> list[Markup
 
 def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
     drawn: dict[str, Markup] = {}
-    moments = [(event.at_s, event.away_s) for event in cell.summary.events]
+    moments = [(event.at_s, event.away_s or 0.0) for event in cell.summary.events]
 
     def draw(name: str, alt: str, figure: Figure | None) -> None:
         if figure is not None:

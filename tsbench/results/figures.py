@@ -205,15 +205,15 @@ class Span(Part):
 
 
 class Event(Part):
-    """Something that was done to the server in the measured window, `at_s` after its start, and the figures around it.
+    """Something that was done in the measured window, `at_s` after its start, and the figures around it.
 
-    It was away for `away_s`. `recovered_s` is the time from the event until the rate was again what it was before; None
-    if it was not, or there was no rate before. `during` ends then.
+    The server was away for `away_s`; None if only the load changed. `recovered_s` is the time from the event until the
+    rate was again what it was before; None if it was not, or there was no rate before. `during` ends then.
     """
 
     did: Text
     at_s: Number
-    away_s: Number
+    away_s: Number | None
     recovered_s: Number | None
     before: Span | None
     during: Span | None
@@ -226,6 +226,9 @@ class Event(Part):
     @property
     def sentence(self) -> str:
         """The event and its cost in one sentence."""
+        if self.away_s is None:
+            before, after = (one.text if one else "no whole second" for one in (self.before, self.after))
+            return f"{self.did} at {self.at_s:.1f} s: before {before}; after {after}"
         away = f"away for {format_duration(self.away_s * NS_PER_S)}"
         failed = f"{self.during.failed if self.during else 0:,} ops did not succeed"
         again = f"the rate was back after {self._again}" if self._again else "the rate did not come back in this run"
@@ -235,8 +238,10 @@ class Event(Part):
     def row(self) -> tuple[str, ...]:
         """The event's row in a table with the heads EVENT_HEADS."""
         spans = ("no whole second" if one is None else one.text for one in (self.before, self.during, self.after))
-        again = self._again or "not in this run"
-        return (f"{self.did} at {self.at_s:.1f} s", format_duration(self.away_s * NS_PER_S), again, *spans)
+        did = f"{self.did} at {self.at_s:.1f} s"
+        if self.away_s is None:
+            return (did, "", "", *spans)
+        return (did, format_duration(self.away_s * NS_PER_S), self._again or "not in this run", *spans)
 
 
 EVENT_HEADS = ("event", "away", "rate back after", "before", "until it was back", "after")

@@ -22,7 +22,7 @@ Second = Annotated[int, Field(strict=True, ge=FIRST_S, le=LAST_S)]
 _Positive = Annotated[int, Field(strict=True, gt=0, le=LIMITS.streams)]
 
 TIMES, MASTER, WARMUP = "process/clock.json", "process/locust.json", "process/warmup.json"
-WINDOW, EVENTS = "process/window.json", "process/events.json"
+WINDOW, EVENTS, CHANGES = "process/window.json", "process/events.json", "process/changes.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,18 @@ class MeasuredFrom:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One thing that was done to the server: from and to in seconds since the start of the measured window."""
+    """One event: what was done, from and to in seconds since the start of the measured window."""
 
     do: Name
     began_s: Number
     ended_s: Number
+    changes_load: bool = False
+    """True if the load changed and nothing was done to the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoneEvents:
-    """`events.json`: what was done to the server, in order."""
+    """`events.json`: what was done to the server, in order; `changes.json`: what was done to the load."""
 
     done: Several[Done]
 

@@ -10,7 +10,8 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         env.json                   host, versions, settings (results.manifest.Manifest)
         latency/<process>.hlog     HdrHistogram V2 log: a line per op, kind and second, `<op>|response` or `|service`
         process/<process>.*        counts of each load process, flushed every second (source of the two below)
-        process/window.json  events.json   of a run with events: when it began to measure, and what was done when
+        process/window.json  events.json  changes.json   of a run with events: when it began to measure, and what was
+                                   done when, to the server and to the load
         ops.parquet                per second and op, see OPS_COLUMNS
         host.parquet               this host and the load processes, see HOST_COLUMNS
         server.parquet             the server's processes, see SERVER_COLUMNS

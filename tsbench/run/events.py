@@ -17,7 +17,7 @@ from tsbench.measure.hist import Histogram, values_needed
 from tsbench.measure.seconds import LogIndex
 from tsbench.results.figures import Event, Span
 from tsbench.results.json_files import read_part
-from tsbench.results.process import EVENTS, TIMES, WINDOW, Done, DoneEvents, MeasuredFrom, Times
+from tsbench.results.process import CHANGES, EVENTS, TIMES, WINDOW, Done, DoneEvents, MeasuredFrom, Times
 from tsbench.results.reading import files_of
 from tsbench.units import NS_PER_S
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.results.rundir import RunDir
-    from tsbench.scenario.parts import EventPart
+    from tsbench.scenario.events import EventPart
     from tsbench.servers.base import Server
 
 RECOVERED, RECOVERED_S = 0.9, 3
@@ -40,7 +40,7 @@ class Events:
 
     def __init__(self, server: Server, events: Sequence[EventPart], run: RunDir) -> None:
         self._server, self._run = server, run
-        steps: list[tuple[int, str]] = [(event.at, event.do) for event in events]
+        steps: list[tuple[int, str]] = [(event.at, event.do) for event in events if event.do]
         steps += [(event.at + event.length, "go on") for event in events if event.length]
         self._due = sorted(steps)
         self._done: list[Done] = []
@@ -109,9 +109,10 @@ class Events:
 
 def figures(run: RunDir, per_second: pl.DataFrame | None, time: str) -> tuple[Event, ...]:
     """Return the figures around the events of a run; `time` is the kind of time that counts, `per_second` its ops."""
-    if not run.has(EVENTS) or per_second is None:
+    done = [one for name in (EVENTS, CHANGES) if run.has(name) for one in read_part(run / name, DoneEvents).done]
+    if not done or per_second is None:
         return ()
-    done = read_part(run / EVENTS, DoneEvents).done
+    done.sort(key=lambda one: one.began_s)
     times = read_part(run / TIMES, Times)
     length_s = times.end_s - times.start_s
     counts = np.zeros((max(1, length_s), 2), dtype=np.int64)
@@ -134,8 +135,8 @@ def _bad() -> pl.Expr:
 def around(done: Sequence[Done], counts: NDArray[np.int64], latency: dict[int, Histogram]) -> tuple[Event, ...]:
     """Return the figures before, during and after each event.
 
-    What takes the server away and what brings it back are one event. `counts` are the ops that succeeded and those that
-    did not, by second of the measured window; so is `latency`.
+    What takes the server away and what brings it back are one event; a change of the load has no rate to come back to.
+    `counts` are the ops that succeeded and those that did not, by second of the measured window; so is `latency`.
     """
     groups: list[list[Done]] = []
     for one in done:
@@ -145,15 +146,17 @@ def around(done: Sequence[Done], counts: NDArray[np.int64], latency: dict[int, H
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         at_s, back_s = group[0].began_s, group[-1].ended_s
         end_s = len(counts) if following is None else min(len(counts), int(following[0].began_s))
-        first_s = min(int(at_s), end_s)
+        first_s, is_load = min(int(at_s), end_s), group[0].changes_load
         before = _span(free_s, first_s, counts, latency)
-        recovered = _recovered(int(np.ceil(back_s)), end_s, counts, before.ops_per_s if before else 0.0)
-        until_s = end_s if recovered is None else recovered
+        recovered = None
+        if not is_load:
+            recovered = _recovered(int(np.ceil(back_s)), end_s, counts, before.ops_per_s if before else 0.0)
+        until_s = min(end_s, int(np.ceil(back_s))) if is_load else end_s if recovered is None else recovered
         found.append(
             Event(
                 did=" and ".join(one.do for one in group),
                 at_s=at_s,
-                away_s=back_s - at_s,
+                away_s=None if is_load else back_s - at_s,
                 recovered_s=None if recovered is None else max(0.0, recovered - at_s),
                 before=before,
                 during=_span(first_s, until_s, counts, latency),

@@ -99,7 +99,9 @@ def measured(run: RunDir, spec: Job) -> Findings:
             **disturbed.figures(),
         ),
         "encode_s": sum(report.encode_ns for report in processes.reports) / 1e9,
-        "steadiness": steadiness_with_counters(
+        "steadiness": {}  # a rate that is changed on purpose neither drifts nor stalls
+        if any(event.changes_load for event in spec.event)
+        else steadiness_with_counters(
             run,
             merged.per_second,
             kinds,

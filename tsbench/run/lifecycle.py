@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from tsbench.targets.target import Target
 
 Drive = Callable[..., None]
-"""Drives the load: `drive(spec, run, endpoint, tick=, alive=)` returns when it has ended and its files are whole."""
+"""Drives the load: `drive(spec, run, endpoint, tick=, alive=, ending=)` returns when it has ended, its files whole."""
 DYING_S = 3.0
 """Seconds after an error in which the server may still die of the same cause."""
 
@@ -292,10 +292,8 @@ def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None
         reached = passed_s
         events.advance()
 
-    try:
-        parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=lambda: events.is_down or parts.server.alive())
-    finally:
-        events.close()
+    alive = lambda: events.is_down or parts.server.alive()  # noqa: E731
+    parts.drive(spec, run, parts.server.endpoint, tick=tick, alive=alive, ending=events.close)
 
 
 def _death(parts: Parts, *, within_s: float = 0.0) -> str:

@@ -44,9 +44,17 @@ def expected_s(spec: RunSpec) -> float:
 
 
 def drive(
-    spec: RunSpec, run: RunDir, endpoint: str, *, tick: Callable[[float], None], alive: Callable[[], bool]
+    spec: RunSpec,
+    run: RunDir,
+    endpoint: str,
+    *,
+    tick: Callable[[float], None],
+    alive: Callable[[], bool],
+    ending: Callable[[], None],
 ) -> None:
     """Run Locust on the run directory until it ends; `tick` is called with the seconds since its start.
+
+    `ending` is called before the load is stopped, whatever ends it: ops on their way must be able to end.
 
     Raises
     ------
@@ -71,7 +79,10 @@ def drive(
             tick(passed_s)
             time.sleep(0.1)
     finally:
-        end(child, patience_s=patience_s)
+        try:
+            ending()
+        finally:
+            end(child, patience_s=patience_s)
     if stopped and not run.has(TIMES):
         raise Broken(f"the load never began{stopped}")
     code = child.returncode or 0

@@ -252,47 +252,6 @@ class Op(Part):
         return self.mode or WriteMode.usual(self.write or 1)
 
 
-class EventPart(Part):
-    """[[event]]: something that is done to the server in the measured window. Only where tsbench starts the server."""
-
-    at: DurationNs
-    """When, from the start of the measured window."""
-    do: Literal["kill", "stop", "restart", "pause"]
-    """`kill` (SIGKILL) and `stop` (in order) take the server away until a `restart`, which stops a server that runs;
-    `pause` holds it up for `length` (SIGSTOP)."""
-    length: DurationNs = 0
-    """How long a `pause` takes."""
-
-    @model_validator(mode="after")
-    def _fitting(self) -> EventPart:
-        if (self.do == "pause") != bool(self.length):
-            raise ValueError("a pause needs a length, and nothing else has one")
-        return self
-
-
-def expect_sequence(events: tuple[EventPart, ...], duration_ns: int) -> None:
-    """Refuse events that cannot be carried out one after the other within the measured window.
-
-    Raises
-    ------
-    ValueError
-        One line with the event and the cure.
-    """
-    free_ns, is_down = 0, False
-    for event in events:
-        name = f"event: {event.do} at {event.at / NS_PER_S:g}s"
-        if event.at < free_ns:
-            raise ValueError(f"{name}: begins before the one above has ended; give them in order, one after the other")
-        if event.at + event.length >= duration_ns:
-            raise ValueError(f"{name}: ends after the measured window; raise drive.duration, or let it begin earlier")
-        if is_down and event.do != "restart":
-            raise ValueError(f"{name}: the server is away by then; restart it before")
-        is_down = event.do in {"kill", "stop"}
-        free_ns = event.at + event.length
-    if is_down:
-        raise ValueError(f"event: {events[-1].do} leaves the server away, which checks need; add a restart after it")
-
-
 class CheckPart(Part):
     """[check]: how many answers and stored rows are compared with gold."""
 
@@ -345,11 +304,7 @@ class ServerPart(Part):
 
 
 _MIN_NS = NS_PER_S // 1_000  # databases have limits in milliseconds, where 0 means no limit
-
-
 _MAX_NS = 7 * 86_400 * NS_PER_S  # and store them in 31 bits, which is 24 days
-
-
 _MINUTE_NS = 60 * NS_PER_S
 
 

@@ -18,12 +18,12 @@ from tsbench.model import Field as Column
 from tsbench.model import Kind, Measurement, Window
 from tsbench.results.limits import LIMITS
 from tsbench.scenario import matrix
+from tsbench.scenario.events import EventPart, expect_sequence
 from tsbench.scenario.file import explain, known_keys, odd_text, read_document
 from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,
     DrivePart,
-    EventPart,
     LoadPart,
     Op,
     Part,
@@ -32,7 +32,6 @@ from tsbench.scenario.parts import (
     TargetPart,
     TimeoutPart,
     WorldPart,
-    expect_sequence,
 )
 from tsbench.scenario.types import FILE
 from tsbench.targets.registry import TARGETS
@@ -134,7 +133,7 @@ class RunSpec(Job):
             raise ValueError(
                 "drive.warmup: a run with target.cold has none, since it measures the first ops; take it out"
             )
-        expect_sequence(self.event, self.drive.duration)
+        expect_sequence(self.event, self.drive)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
         return self

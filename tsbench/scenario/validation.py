@@ -90,9 +90,10 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if reason := undrivable(target, spec.drive.processes):
         key = "target.name" if target.access is Access.OPENER else "drive.processes"
         raise UserMistake(f"{place}: {key}: {reason}")
-    if spec.event and (wanted.endpoint is not None or target.embedded or not target.durable):
+    done = next((event.do for event in spec.event if not event.changes_load), None)
+    if done and (wanted.endpoint is not None or target.embedded or not target.durable):
         why = "tsbench does not start the server" if wanted.endpoint is not None else f"{target.name} has no server"
-        raise UserMistake(f"{place}: event: {why}, so it cannot {spec.event[0].do} it; take [[event]] out")
+        raise UserMistake(f"{place}: event: {why}, so it cannot {done} it; take [[event]] out")
     if wanted.endpoint is not None:
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
         with _naming(f"{place}: target.endpoint: "):
@@ -212,7 +213,8 @@ def too_many_points(points: int) -> tuple[str, str] | None:
 
 
 def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
-    users = max([cell.drive.users, *(step.users for step in cell.drive.steps)])
+    later = [*(step.users for step in cell.drive.steps), *(event.users or 0 for event in cell.event)]
+    users = max([cell.drive.users, *later])
     series, of_users = SERIES_BYTES * cell.world.scale, USER_BYTES * users
     if series > MOST_BYTES:
         return f"need {format_size(series)} of memory per process for {cell.world.scale:,} series", "world.scale"

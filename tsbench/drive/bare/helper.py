@@ -241,6 +241,7 @@ class LocustOutside:
         *,
         tick: Callable[[float], None],
         alive: Callable[[], bool],  # noqa: ARG002 - a test goes on as long as Locust's user wants
+        ending: Callable[[], None],  # noqa: ARG002 - which has no events
     ) -> None:
         """Report to Locust that the load may begin, and wait until the test has ended.
 
