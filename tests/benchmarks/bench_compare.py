@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +20,12 @@ from tests.results.made import load, measured, op_figures, size
 from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.margins import Batches
 from tsbench.report.cells import Asked, Cell
-from tsbench.report.comparison import Subject, compare
+from tsbench.report.comparison import compare, side_of
 from tsbench.results.rundir import COMPLETE, RunDir, Status
 from tsbench.results.summary import Summary, Validity
+
+if TYPE_CHECKING:
+    from tsbench.report.sides import Side
 
 MS = 1e6
 PLANTED = 1.05
@@ -42,18 +46,16 @@ def cell(name: str, slowdown: float, level: float, noise: np.ndarray) -> Cell:
     return Cell(name, RunDir(PLACE / name), summary, None, {}, Asked(), Status(state=COMPLETE), ())
 
 
-def sides(
-    rng: np.random.Generator, rounds: int, noise: float, drift: float, slowdown: float
-) -> tuple[Subject, Subject]:
+def sides(rng: np.random.Generator, rounds: int, noise: float, drift: float, slowdown: float) -> tuple[Side, Side]:
     """Return both sides of a scenario that ran in shuffled rounds; the machine's level is a random walk."""
     level = 0.0
-    runs: tuple[dict[int, Cell], dict[int, Cell]] = ({}, {})
+    runs: tuple[list[Cell], list[Cell]] = ([], [])
     for number in range(1, rounds + 1):
         for side in rng.permutation(2):
             level += rng.normal(0, drift / np.sqrt(2))
             name = f"{'ab'[side]}-round={number}"
-            runs[side][number] = cell(name, slowdown if side else 1.0, float(np.exp(level)), rng.normal(0, noise, 6))
-    return Subject("a", PLACE, runs[0], ()), Subject("b", PLACE, runs[1], ())
+            runs[side].append(cell(name, slowdown if side else 1.0, float(np.exp(level)), rng.normal(0, noise, 6)))
+    return side_of("a", runs[0]), side_of("b", runs[1])
 
 
 def false_alarms(rng: np.random.Generator, comparisons: int, noise: float, drift: float) -> int:

@@ -33,7 +33,7 @@ def side_of(cell: dict[str, Any]) -> Side:
     validity = cell.pop("validity", "valid")
     stands = cell.pop("stands", validity == "valid")
     figures = {key: tuple(map(interval, value if isinstance(value, list) else [value])) for key, value in cell.items()}
-    rounds = tuple(map(str, range(max(map(len, figures.values()), default=1))))
+    rounds = tuple(range(1, 1 + max(map(len, figures.values()), default=1)))
     return Side(**told, figures=figures, validity=validity, stands=stands, rounds=rounds)
 
 
@@ -78,7 +78,7 @@ def any_side(draw: st.DrawFn, at: float | None) -> Side:
         draw(st.sampled_from([{}, {"write:p99<50ms": "61.0 ms"}])),
         draw(st.sampled_from([(), ("write:p99<50ms",)])),
         draw(st.booleans()),
-        rounds=tuple(map(str, range(runs))),
+        rounds=tuple(range(1, 1 + runs)),
     )
 
 

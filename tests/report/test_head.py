@@ -46,7 +46,7 @@ def sides(results: Path) -> Sides:
 
 def test_repeats_are_one_side_and_its_row_has_the_median_and_the_interval(repeated: Path):
     found = sides(repeated)
-    assert [(side.name, side.runs, side.at) for side in found.sides] == [
+    assert [(side.name, side.repeats, side.at) for side in found.sides] == [
         ("alpha-wide", 8, None),
         ("beta-narrow", 8, None),
     ]
@@ -90,8 +90,8 @@ def test_a_repeat_that_is_invalid_is_left_out_while_others_stand(tmp_path: Path)
     shapes = [replace(one, seconds=1, warmup=0) for one in rounds()[:6]]
     shapes[0] = replace(shapes[0], validity="invalid", wrong=1, reason="1 answer is wrong", doubted="answers")
     found = sides(make_results(tmp_path / "r", shapes))
-    assert [(side.runs, side.stands) for side in found.sides] == [(2, True), (3, True)]
-    assert found.sides[0].rounds == ("2", "3")
+    assert [(side.repeats, side.stands) for side in found.sides] == [(2, True), (3, True)]
+    assert found.sides[0].rounds == (2, 3)
     assert "Not shown: 1 of 3 runs of alpha-wide, less valid than the others; " in answer(found)[-1]
 
 
@@ -101,7 +101,7 @@ def test_a_round_that_has_no_summary_yet_belongs_to_its_side(tmp_path: Path):
     results = make_results(tmp_path / "r", shapes)
     (spec,) = results.glob("*.partial/spec.json")
     spec.write_text(json.dumps(json.loads(spec.read_text()) | {"labels": dict(shapes[3].labels)}))
-    assert [(side.name, side.runs, len(side.cells)) for side in sides(results).sides] == [
+    assert [(side.name, side.repeats, len(side.cells)) for side in sides(results).sides] == [
         ("alpha-wide", 2, 2),
         ("beta-narrow", 1, 2),
     ]

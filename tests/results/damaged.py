@@ -364,7 +364,7 @@ def read_all(made: Path, out: Path) -> int:
     from tsbench.cli.main import main
     from tsbench.errors import Broken, UserMistake
     from tsbench.report import frames
-    from tsbench.report.comparison import compare, lines, subjects
+    from tsbench.report.comparison import compare, lines, sides_at
     from tsbench.results.rundir import find_runs
     from tsbench.run.cleanup import leftovers
     from tsbench.run.figures import measured, recorded
@@ -388,7 +388,7 @@ def read_all(made: Path, out: Path) -> int:
             lambda of=of: of(made)
             for of in (frames.runs, frames.ops, frames.latency, frames.counters, frames.sar, frames.usage)
         ),
-        lambda: [lines(compare(side, side)) for side in subjects(made) if side.runs],
+        lambda: [lines(compare(side, side)) for side in sides_at(made) if side.runs],
         lambda: leftovers(made),
         lambda: [run.status() for run in find_runs(made)],
     ]

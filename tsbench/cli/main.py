@@ -227,11 +227,11 @@ def _show_plan(cells: Sequence[RunSpec]) -> int:
 
 def _show_repeats(ran: Ran) -> None:
     """Print how to compare repeated cells, and how many repeats their noise needs."""
-    from tsbench.report.comparison import advice, compare, subjects
+    from tsbench.report.comparison import advice, compare, sides_at
 
     if not any("round" in summary.labels for summary in ran.summaries):
         return
-    first, *others = [side for side in subjects(ran.results) if side.runs]
+    first, *others = [side for side in sides_at(ran.results) if side.runs]
     for other in others:
         places = [short_path(side.results / side.name) for side in (first, other)]
         say(f"compare: {shlex.join(['tsbench', 'compare', *places])}")

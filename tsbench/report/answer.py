@@ -43,7 +43,7 @@ def answer(found: Sides) -> tuple[str, ...]:
             for number, text in enumerate((_speed(findings), _economy(findings)))
         ]
     unshown += [
-        f"{side.left_out} of {len(side.cells)} runs of {_where(side, found)}, less valid than the others"
+        f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, found)}, less valid than the others"
         for side in counted
         if side.left_out
     ]
@@ -132,9 +132,8 @@ def _both(finding: Finding) -> str:
 def _tie(findings: Sequence[Finding], sides: Sequence[Side]) -> str:
     said = joined([f"{one.rule.name} ({_both(one)})" for one in findings])
     are = "is" if len(findings) == 1 else "are"
-    why = f"not told apart by {sides[0].runs} runs of each" if findings[0].by_test else "too close for one run of each"
-    if not findings[0].by_test and sides[0].runs > 1:
-        why = f"too close for {sides[0].runs} runs of each"
+    runs = f"{sides[0].repeats} runs" if sides[0].repeats > 1 else "one run"
+    why = f"{'not told apart by' if findings[0].by_test else 'too close for'} {runs} of each"
     return f"No difference between {names_of(side.name for side in sides)} was found: {said} {are} {why}"
 
 
@@ -269,7 +268,7 @@ def _not_counted(sides: Sequence[Side], found: Sides) -> str:
 
 def _unshown(findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[Side], unshown: list[str]) -> str:
     """Return what was not shown and what would show it; of repeats, what their figures are."""
-    runs = min(side.runs for side in here)
+    runs = min(side.repeats for side in here)
     few = runs < 2 or (bool(findings) and not all(one.by_test for one in findings))
     if len(here) == 1:
         other = "no other run counts" if len({side.name for side in sides}) > 1 else "there is nothing to compare with"
@@ -282,7 +281,7 @@ def _unshown(findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[
     said = f"Not shown: {'; '.join(unshown)}" if unshown else ""
     if few:
         return said
-    most = max(side.runs for side in here)
+    most = max(side.repeats for side in here)
     number = f"{runs}" if runs == most else f"{runs} to {most}"
     basis = f"igures are medians of {number} runs of each{', intervals are of 95 %' if findings else ''}"
     return f"{said}; f{basis}" if said else f"F{basis}"

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+ROUND = "round"
+"""Label of a run with the number of its round."""
+_ROUND = re.compile(rf"-{ROUND}=(\d+)$")
+
+
 class Asked(Part):
     """What a run's specification says of its load, for runs that ended before they had a summary."""
 
@@ -61,6 +66,22 @@ class Cell:
     def time(self) -> Literal["response", "service"]:
         """Kind of time for latencies: `response` (from when the op was due) in an open loop, else `service`."""
         return "response" if self.loop == "open" else "service"
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of the run, also of one that ended before it had a summary."""
+        asked = self.spec.get("labels")
+        return self.summary.labels or {str(k): str(v) for k, v in (asked if isinstance(asked, dict) else {}).items()}
+
+    @property
+    def round(self) -> int:
+        """Number of its round among repeats; 0 of a run that was not repeated."""
+        return int(found.group(1)) if (found := _ROUND.search(self.run.cell_id)) else 0
+
+    @property
+    def unrepeated(self) -> str:
+        """Id of its cell without the round, which repeats share."""
+        return _ROUND.sub("", self.run.cell_id)
 
     @property
     def limited_by(self) -> str:

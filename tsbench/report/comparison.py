@@ -28,6 +28,7 @@ from tsbench.measure.statistics import (
 from tsbench.report.cells import load_cells
 from tsbench.report.manifest import flatten
 from tsbench.report.metrics import MISSING, believable
+from tsbench.report.sides import Side, counting
 from tsbench.results.manifest import check_same_world
 from tsbench.text import listed
 
@@ -41,29 +42,10 @@ FIGURES = ("write:points/s", "write:p99", "query:ops/s", "query:p99", "load:poin
 EFFECT = 0.05
 """Difference for which the number of runs is recommended."""
 _MORE_IS_BETTER = {"points/s", "ops/s"}
-_ROUND = re.compile(r"-round=(\d+)$")
 _CHANCE = re.compile(
     r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|warnings|created)\b"
 )
 _MOST_LISTED = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """One side of a comparison: the runs of a cell in a set, which are one or its repeats.
-
-    `runs` are those whose figures stand, by round (0 without rounds); `left_out` says why others are not among them.
-    """
-
-    name: str
-    results: Path
-    runs: Mapping[int, Cell]
-    left_out: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """Its place and number of runs."""
-        return f"{self.results / self.name} ({len(self.runs)} run{'s' if len(self.runs) != 1 else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +80,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two subjects compared: what differs between them besides the figures, and the findings by figure."""
+    """Two sides compared: what differs between them besides the figures, and the findings by figure."""
 
-    base: Subject
-    new: Subject
+    base: Side
+    new: Side
     differing: Mapping[str, tuple[str, str]]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
@@ -123,8 +105,8 @@ def ratio_text(ratio: Interval) -> str:
 # --- the sides --------------------------------------------------------------------------------------------------------
 
 
-def subjects(place: Path) -> list[Subject]:
-    """Return the subjects at a place: those of a result set, of one run, or of `SET/CELL` with all its rounds.
+def sides_at(place: Path) -> list[Side]:
+    """Return the sides at a place, without figures: a result set's cells, one run, or `SET/CELL` with all its rounds.
 
     Raises
     ------
@@ -136,41 +118,37 @@ def subjects(place: Path) -> list[Subject]:
         not place.exists() and (place.parent / "scenario.toml").exists()
     ):  # a repeated cell by its name without the round
         place, name = place.parent, place.name
-    is_run = (place / "spec.json").exists()
-    cells = load_cells(place)
-    results = place.parent if is_run else place
     grouped: dict[str, list[Cell]] = {}
-    for cell in cells:
-        grouped.setdefault(_ROUND.sub("", cell.run.cell_id), []).append(cell)
+    for cell in load_cells(place):
+        grouped.setdefault(cell.unrepeated, []).append(cell)
     if name and name not in grouped:
         raise UserMistake(f"{place / name}: no such cell; {place} has {listed(sorted(grouped))}")
-    return [_subject(key, results, of) for key, of in grouped.items() if not name or key == name]
+    return [side_of(key, of) for key, of in grouped.items() if not name or key == name]
 
 
-def _subject(name: str, results: Path, cells: Sequence[Cell]) -> Subject:
-    runs: dict[int, Cell] = {}
-    left_out: list[str] = []
-    for cell in cells:
-        number = found.group(1) if (found := _ROUND.search(cell.run.cell_id)) else "0"
-        if cell.notes:
-            left_out.append(f"{cell.name}: {cell.notes[0]}")
-        elif not cell.validity.stands:
-            left_out.append(f"{cell.name} is {cell.validity.state}: {cell.validity.reason or cell.status.state}")
-        else:
-            runs[int(number)] = cell
-    return Subject(name, results, runs, tuple(left_out))
+def side_of(name: str, cells: Sequence[Cell]) -> Side:
+    """Return the side of some repeats that are whole and count, without figures."""
+    runs = counting([cell for cell in cells if not cell.notes])
+    return Side(name, rounds=tuple(cell.round for cell in runs), runs=runs, cells=tuple(cells))
 
 
-def pairs(base: Path, new: Path) -> list[tuple[Subject, Subject]]:
-    """Return the subjects of two places that are to be compared: of the same name, else one with each other one.
+def _left_out(side: Side) -> Iterable[str]:
+    """Yield why runs of a side do not count."""
+    for cell in side.left_out:
+        reason = cell.validity.reason or cell.status.state
+        yield f"{cell.name}: {cell.notes[0]}" if cell.notes else f"{cell.name} is {cell.validity.state}: {reason}"
+
+
+def pairs(base: Path, new: Path) -> list[tuple[Side, Side]]:
+    """Return the sides of two places that are to be compared: of the same name, else one with each other one.
 
     Raises
     ------
     UserMistake
         One line if nothing can be compared.
     """
-    bases, news = subjects(base), subjects(new)
-    check_same_world([cell.run for side in (*bases, *news) for cell in side.runs.values()])
+    bases, news = sides_at(base), sides_at(new)
+    check_same_world([cell.run for side in (*bases, *news) for cell in side.runs])
     of_same_set = bases[0].results.resolve() == news[0].results.resolve()
     by_name = {side.name: side for side in news}
     shared = [(side, by_name[side.name]) for side in bases if side.name in by_name]
@@ -192,29 +170,29 @@ def pairs(base: Path, new: Path) -> list[tuple[Subject, Subject]]:
         raise UserMistake(f"{base} and {new} have no cell in common; give one of each: {base}/CELL {new}/CELL")
     for side in {id(one): one for pair in found for one in pair}.values():
         if not side.runs:
-            raise UserMistake(f"{side.results / side.name} has no run to compare: {side.left_out[0]}")
+            raise UserMistake(f"{side.results / side.name} has no run to compare: {next(iter(_left_out(side)))}")
     return found
 
 
 # --- the comparison ---------------------------------------------------------------------------------------------------
 
 
-def compare(base: Subject, new: Subject, figures: Sequence[str] = FIGURES) -> Comparison:
-    """Compare two subjects in each figure that all runs have."""
-    paired_rounds = [number for number in base.runs if number and number in new.runs]
+def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparison:
+    """Compare two sides in each figure that all runs have."""
+    paired_rounds = [number for number in base.rounds if number and number in new.rounds]
     paired = base.results.resolve() == new.results.resolve() and len(paired_rounds) > 1
-    rounds = (paired_rounds, paired_rounds) if paired else (list(base.runs), list(new.runs))
+    rounds = (paired_rounds, paired_rounds) if paired else (base.rounds, new.rounds)
+    by_round = [dict(zip(side.rounds, side.runs, strict=True)) for side in (base, new)]
     tests: dict[str, Test] = {}
     least: dict[str, Test] = {}
     medians: dict[str, tuple[float, float]] = {}
-    notes = [f"left out: {text}" for text in dict.fromkeys((*base.left_out, *new.left_out))]
+    notes = [f"left out: {text}" for text in dict.fromkeys((*_left_out(base), *_left_out(new)))]
     for name in figures:
         ends = [
-            [_ends(name, side.runs[number]) for number in numbers]
-            for side, numbers in zip((base, new), rounds, strict=True)
+            [_ends(name, runs[number]) for number in numbers] for runs, numbers in zip(by_round, rounds, strict=True)
         ]
         if any(end is None for side in ends for end in side):
-            notes += _uncompared(name, [cell for side in (base, new) for cell in side.runs.values()])
+            notes += _uncompared(name, [cell for side in (base, new) for cell in side.runs])
             continue
         of = paired_test if paired else rank_test
         least[name], tests[name] = (
@@ -291,7 +269,7 @@ def _needed(test: Test, figures: int) -> int | None:
     return runs_needed(test.noise, EFFECT, figures, paired=test.paired, seen=seen)
 
 
-def _notes(base: Subject, new: Subject, *, paired: bool) -> Iterable[str]:
+def _notes(base: Side, new: Side, *, paired: bool) -> Iterable[str]:
     if paired:
         return
     if base.results.resolve() != new.results.resolve() and max(len(base.runs), len(new.runs)) > 1:
@@ -301,11 +279,11 @@ def _notes(base: Subject, new: Subject, *, paired: bool) -> Iterable[str]:
         )
 
 
-def _differing(base: Subject, new: Subject) -> dict[str, tuple[str, str]]:
+def _differing(base: Side, new: Side) -> dict[str, tuple[str, str]]:
     """Return environment, versions, world and scenario entries that differ between the first runs of both sides."""
     sides = []
     for side in (base, new):
-        cell = next(iter(side.runs.values()))
+        cell = side.runs[0]
         manifest = cell.manifest.to_json() if cell.manifest is not None else {}
         flat = flatten(manifest) | {f"scenario.{key}": text for key, text in flatten(dict(cell.spec)).items()}
         sides.append({key: text for key, text in flat.items() if not _CHANCE.match(key.removeprefix("scenario."))})

@@ -201,14 +201,14 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
     return found
 
 
-def _shared(one: Side, other: Side) -> list[str]:
+def _shared(one: Side, other: Side) -> list[int]:
     """Return the rounds of both sides; none unless they are enough for a test of pairs."""
     shared = [number for number in one.rounds if number and number in other.rounds]
     return shared if len(shared) >= least_runs(paired=True) else []
 
 
 def _can_test(one: Side, other: Side) -> bool:
-    return bool(_shared(one, other)) or min(one.runs, other.runs) >= least_runs(paired=False)
+    return bool(_shared(one, other)) or min(one.repeats, other.repeats) >= least_runs(paired=False)
 
 
 def _test(rule: Rule, best: Side, other: Side) -> Test:

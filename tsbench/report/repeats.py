@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tsbench.measure.statistics import median_interval
 from tsbench.report.metrics import COMPARED, MISSING, text_of, used_columns
-from tsbench.report.sides import ROUND
 from tsbench.report.tables import Mark, figure_entry, grouped, summary_table
 
 if TYPE_CHECKING:
@@ -22,12 +20,12 @@ if TYPE_CHECKING:
 
 def repeats_table(cells: Sequence[Cell]) -> Table:
     """Return `summary_table`, or of repeated cells a row each: medians of their runs, with intervals of 95 %."""
-    if not any(ROUND in cell.summary.labels for cell in cells):
+    if not any(cell.round for cell in cells):
         return summary_table(cells)
     columns = used_columns(cells)
     of_cell: dict[str, list[Cell]] = {}
     for cell in cells:
-        of_cell.setdefault(re.sub(rf"-{ROUND}=\d+$", "", cell.name), []).append(cell)
+        of_cell.setdefault(cell.unrepeated, []).append(cell)
     rows: Rows = []
     for name, of in of_cell.items():
         standing = [cell for cell in of if cell.validity.stands]

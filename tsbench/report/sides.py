@@ -1,4 +1,4 @@
-"""Sides: what a result set compares, each with its runs: repeats are one side, and so are the loads of a ramp."""
+"""The sides of a comparison, each with its runs: repeats are one side, and so are the loads of a ramp."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from tsbench.errors import UserMistake
 from tsbench.measure.statistics import Interval
 from tsbench.report import lacking
+from tsbench.report.cells import ROUND
 from tsbench.report.metrics import COMPARED, part_of
 from tsbench.results.figures import OpFigures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from tsbench.report.cells import Cell
     from tsbench.results.summary import Validity
 
-ROUND = "round"
-"""Label of a run with the number of its round."""
 _BARE = {"target", "case"}
 _FIGURES = (
     *("write_points_per_s", "write_p99_ns", "write_p50_ns", "query_ops_per_s", "query_p99_ns", "query_p50_ns"),
@@ -35,6 +35,7 @@ class Side:
     `at` is the value of the numeric axis, None without one. `reason` says why its runs are `invalid` or `inconclusive`;
     they are compared nevertheless if they `stand`. `failed` has the gates that failed, with what was measured, and
     `undecided` those whose ops were too few. `margins` are by how much figures of a single run may be chance within it.
+    `runs` are those that count, in the order of `rounds` (0 of a run without repeats), and `cells` all of them.
     """
 
     name: str
@@ -48,7 +49,8 @@ class Side:
     undecided: tuple[str, ...] = ()
     gated: bool = False
     margins: Mapping[str, Interval] = field(default_factory=dict)
-    rounds: tuple[str, ...] = ("",)
+    rounds: tuple[int, ...] = (0,)
+    runs: tuple[Cell, ...] = ()
     cells: tuple[Cell, ...] = ()
 
     @property
@@ -62,14 +64,24 @@ class Side:
         return self.stands and self.validity != "valid"
 
     @property
-    def left_out(self) -> int:
-        """Number of its runs that are left out, since they are less valid than the others."""
-        return max(0, len(self.cells) - len(self.rounds))
+    def left_out(self) -> tuple[Cell, ...]:
+        """Its runs that do not count, since they are less valid than the others."""
+        return tuple(cell for cell in self.cells if cell not in self.runs)
 
     @property
-    def runs(self) -> int:
-        """Number of its runs."""
+    def repeats(self) -> int:
+        """Number of its runs with figures."""
         return max((len(found) for found in self.figures.values()), default=1)
+
+    @property
+    def results(self) -> Path:
+        """Directory of its result set."""
+        return self.cells[0].run.path.parent
+
+    @property
+    def text(self) -> str:
+        """Its place and number of runs."""
+        return f"{self.results / self.name} ({len(self.runs)} run{'s' if len(self.runs) != 1 else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +95,19 @@ class Sides:
     @property
     def repeats(self) -> int:
         """The largest number of runs of a side."""
-        return max((side.runs for side in self.sides), default=0)
+        return max((side.repeats for side in self.sides), default=0)
 
 
 def sides_of(cells: Sequence[Cell]) -> Sides:
     """Return the sides of a result set: runs that differ only in their round are one."""
-    labels = [{k: v for k, v in _labels(cell).items() if k != ROUND} for cell in cells]
+    labels = [{k: v for k, v in cell.labels.items() if k != ROUND} for cell in cells]
     axis = _axis(labels)
     grouped: dict[tuple[str, float | None], list[Cell]] = {}
     for cell, of in zip(cells, labels, strict=True):
         at = float(of[axis]) if axis else None
         name = _name({k: v for k, v in of.items() if k != axis}) or cell.summary.target
         grouped.setdefault((name, at), []).append(cell)
-    rounds = [[_labels(cell).get(ROUND, "") for cell in of] for of in grouped.values()]
+    rounds = [[cell.round for cell in of] for of in grouped.values()]
     if not all(name for name, _ in grouped) or any(len(set(of)) < len(of) for of in rounds):
         axis, grouped = "", {(cell.name, None): [cell] for cell in cells}  # labels do not tell the runs apart
     if all(len(of) == 1 for of in grouped.values()) and not axis:
@@ -127,9 +139,8 @@ def _name(labels: Mapping[str, str]) -> str:
 
 
 def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
-    """Return the side of some repeats: of the valid ones, else of those that stand, else of all."""
-    kept = [cell for cell in cells if cell.validity.is_valid] or [cell for cell in cells if cell.validity.stands]
-    kept = kept or list(cells)
+    """Return the side of some repeats: of those that count, else of all."""
+    kept = counting(cells) or tuple(cells)
     worst = _worst([cell.validity for cell in kept])
     gates = [gate for cell in kept for gate in cell.summary.gates]
     per_run = [_figures(cell) for cell in kept]
@@ -147,15 +158,16 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         tuple(sorted({gate.gate for gate in gates if gate.state == "undecided"})),
         any(not gate.built_in and gate.state != "not judged" for gate in gates),
         _margins(kept[0]) if len(kept) == 1 else {},
-        tuple(_labels(cell).get(ROUND, "") for cell in kept),
+        tuple(cell.round for cell in kept),
+        kept,
         tuple(cells),
     )
 
 
-def _labels(cell: Cell) -> Mapping[str, str]:
-    """Return the labels of a run, also of one that ended before it had a summary."""
-    asked = cell.spec.get("labels")
-    return cell.summary.labels or {str(k): str(v) for k, v in (asked if isinstance(asked, dict) else {}).items()}
+def counting(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return the repeats that count: the valid ones, else those whose figures stand."""
+    found = [cell for cell in cells if cell.validity.is_valid] or [cell for cell in cells if cell.validity.stands]
+    return tuple(found)
 
 
 def _worst(found: Sequence[Validity]) -> Validity:
