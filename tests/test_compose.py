@@ -18,6 +18,7 @@ from check_jsonschema import main as check_jsonschema
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
+from tests.cli.support import PROGRAMS, TINY
 from tests.namespaces import NETWORK
 from tsbench.targets.registry import TARGETS
 
@@ -51,6 +52,33 @@ def test_the_compose_file_fits_the_compose_specification():
 
 def test_the_workflow_fits_githubs_schema():
     assert found_wrong(WORKFLOW, "github-workflows") == ""
+
+
+@pytest.fixture
+def workflow(tmp_path: Path) -> Path:
+    """The workflow of docs/gates.md as a file."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "gates.md").read_text(encoding="utf-8"), re.DOTALL)
+    path = tmp_path / ".github" / "workflows" / "performance.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_workflow_of_the_docs_fits_githubs_schema_and_keeps_a_baseline(workflow: Path, tmp_path: Path):
+    assert found_wrong(workflow, "github-workflows") == ""
+    (job,) = loaded(workflow)["jobs"].values()
+    steps = {step.get("name", step.get("run", "")): step.get("run", "") for step in job["steps"]}
+    (tmp_path / "my.toml").write_text(TINY, encoding="utf-8")
+    environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
+    for said in ("failures<0.1%", "write:p99<1.2x"):
+        measure = f"{steps['Measure'].replace('--repeat 5', '--repeat 1')}\n{steps['mv results/* measured']}"
+        command = ["bash", "-e", "-c", measure]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        for file in ("summary.md", "junit.xml"):
+            assert said in (tmp_path / file).read_text(encoding="utf-8").replace("&lt;", "<")
+        if said == "failures<0.1%":
+            (tmp_path / "measured").rename(tmp_path / "baseline")
 
 
 def test_the_schema_would_find_a_mistake(tmp_path: Path):

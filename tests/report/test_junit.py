@@ -10,6 +10,7 @@ import pytest
 
 from tsbench.report import junit
 from tsbench.report.cells import ResultSet, load_cells
+from tsbench.report.metrics import COMPARED
 from tsbench.results.summary import GateResult, Summary
 
 from .synthetic import ALIVE, Shape, make_results
@@ -54,9 +55,11 @@ def test_there_is_a_suite_per_scenario_and_a_case_per_run_and_check(mixed: Path)
     root = ET.fromstring(junit.document([named("quickstart", mixed), replace(other, cells=other.cells[:1])]))
     assert [suite.get("name") for suite in root] == ["quickstart", "other"]
     assert root[0].get("timestamp") == "2026-11-20T10:15:00"
-    names = [case.get("name") for case in root[1]]
+    names = [case.get("name") for case in root[1].iter("testcase")]
     assert names == ["answers", "writes", "counts", "limit", "ops", "gate server deaths<=0"]
-    assert {case.get("classname") for case in root[0]} == {f"quickstart.{cell.name}" for cell in load_cells(mixed)}
+    assert {case.get("classname") for case in root[0].iter("testcase")} == {
+        f"quickstart.{cell.name}" for cell in load_cells(mixed)
+    }
 
 
 def test_what_is_invalid_is_a_failure_and_what_is_inconclusive_an_error(mixed: Path):
@@ -82,6 +85,24 @@ def test_each_gate_is_a_case_and_a_failed_one_is_a_failure_of_its_own(gated: Pat
     assert found["q.sqlite-wal", "gate other:p99<1s"] == "error"
     assert found["q.sqlite-wal", "gate server deaths<=0"] == "pass"
     assert [name for (_, name), what in found.items() if what == "failure"] == ["gate query:p95<2ms"]
+
+
+def test_the_time_of_a_run_and_its_figures_are_in_the_suite(gated: Path):
+    cell = ResultSet.read(gated).cells[0]
+    summary = cell.summary.model_copy(update={"durations_s": {"load": 1.5, "measure": 20.25}})
+    (suite,) = ET.fromstring(of_cell("q", gated, summary=summary))
+    assert suite.get("time") == "21.750"
+    assert sum(float(case.get("time", "nan")) for case in suite.iter("testcase")) == 21.75
+    told = {one.get("name"): one.get("value") for one in suite.iter("property")}
+    assert "Example CPU 2.5 GHz, 16 cores" in str(told["machine"])
+    assert float(str(told["sqlite-wal.write_p50_ns"])) == COMPARED["write_p50_ns"].value(cell)
+
+
+def test_a_gate_on_the_ratio_to_a_baseline_is_a_case(gated: Path):
+    ratios = (("sqlite-wal", GateResult("write:p99<1.1x", 1.3, "fail", "1.3 times the baseline (1.2 to 1.4)")),)
+    text = junit.document([replace(named("q", gated), ratios=ratios)])
+    assert cases(text)["q.sqlite-wal", "gate write:p99<1.1x"] == "failure"
+    assert "1.3 times the baseline (1.2 to 1.4)" in text
 
 
 def test_the_counts_are_those_of_the_cases(mixed: Path, gated: Path):

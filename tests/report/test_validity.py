@@ -56,7 +56,7 @@ def test_a_gate_that_failed_is_shown_and_strikes_nothing_out(tmp_path: Path, gat
     assert f"sqlite-wal: gate {gate.gate} failed: {gate.text}" in out.getvalue()
     gates = "server died" if gate is DEAD else "1 of 2 fail"
     assert gates in out.getvalue()
-    assert f"| `{gate.gate}` | **fail** | `{gate.text}` |" in markdown.document([ResultSet.read(results)])
+    assert f"| **fail** | `{gate.gate}` | 1 of 1 | `{gate.text}` |" in markdown.document([ResultSet.read(results)])
     page = (results / "report.html").read_text(encoding="utf-8").replace("&lt;", "<")
     summary = page[page.index('<section id="summary">') : page.index('<section id="reading">')]
     assert f"<code>{gate.gate}</code> measured: {gate.text}" in summary

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tsbench.report.baseline import RelativeGate
+    from tsbench.report.export import Exports
     from tsbench.run.cleanup import Cleaned
     from tsbench.scenario.spec import RunSpec
     from tsbench.study.campaign import Ran
@@ -185,7 +186,7 @@ def run(
     try:
         ran = run_scenario(scenario, **asked, **places, progress_of=shown, created=sets.append)
         exports.write(sets)
-        code = _show(ran, with_report=report) | _show_baseline(baseline, ran.results, relative)
+        code = _show(ran, with_report=report) | _show_baseline(baseline, ran.results, relative, exports)
     except KeyboardInterrupt:
         if not sets:
             raise
@@ -239,15 +240,20 @@ def _show_repeats(ran: Ran) -> None:
             say(f"  {line}")
 
 
-def _show_baseline(baseline: Path | None, results: Path, asked: Sequence[RelativeGate]) -> int:
-    """Print how the runs compare with the baseline and whether the gates hold, and return the exit code."""
+def _show_baseline(baseline: Path | None, results: Path, asked: Sequence[RelativeGate], exports: Exports) -> int:
+    """Print how the runs compare with the baseline and whether the gates hold, and return the exit code.
+
+    The files of `exports` are written again, with these gates.
+    """
     from tsbench.report.baseline import compared
     from tsbench.report.comparison import lines
 
     failed: list[str] = []
     if baseline is None:
         return 0
-    for comparison, found in compared(baseline, results, asked):
+    judged = compared(baseline, results, asked)
+    exports.write([results], judged)
+    for comparison, found in judged:
         for line in [*lines(comparison), *(result.sentence for result in found)]:
             say(line)
         failed += [result.sentence for result in found if result.state in {"fail", "not judged"}]

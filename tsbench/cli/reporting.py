@@ -84,6 +84,6 @@ def compare(
         for line in [*([""] if number else []), *lines(comparison), *(result.sentence for result in results)]:
             say(line)
     if json is not None:
-        write_file(json, dumps([to_json(comparison) for comparison, _ in found], indent=1) + "\n")
+        write_file(json, dumps([to_json(one, judged) for one, judged in found], indent=1) + "\n")
     failed = any(result.state in {"fail", "not judged"} for _, results in found for result in results)
     return int(failed or any(comparison.is_worse for comparison, _ in found))

@@ -15,7 +15,7 @@ from tsbench.results.limits import LIMITS
 from tsbench.results.manifest import Manifest, check_same_world
 from tsbench.results.reading import damaged, parse_toml, read_bytes
 from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, Status, find_runs
-from tsbench.results.summary import SetSummary, Summary, Validity
+from tsbench.results.summary import GateResult, SetSummary, Summary, Validity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -109,7 +109,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class ResultSet:
-    """The runs of a result set in the order of the scenario, its own summary, and the text of its scenario file."""
+    """The runs of a result set in the order of the scenario, its own summary, and the text of its scenario file.
+
+    `ratios` are the results of gates on the ratio to a baseline, each with the name of its side.
+    """
 
     path: Path
     cells: tuple[Cell, ...]
@@ -117,6 +120,7 @@ class ResultSet:
     scenario: str
     name: str
     question: str
+    ratios: tuple[tuple[str, GateResult], ...] = ()
 
     @classmethod
     def read(cls, results: Path) -> ResultSet:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.report.cells import Cell
+    from tsbench.results.summary import GateResult
 
 FIGURES = ("write:points/s", "write:p99", "query:ops/s", "query:p99", "load:points/s", "bytes/point")
 EFFECT = 0.05
@@ -333,8 +334,8 @@ def advice(found: Comparison) -> list[str]:
     return said
 
 
-def to_json(found: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain data; an interval's end that is not known is null."""
+def to_json(found: Comparison, judged: Sequence[GateResult] = ()) -> dict[str, Any]:
+    """Return a comparison and its gates as plain data; an interval's end that is not known is null."""
 
     def number(value: float) -> float | None:
         return value if abs(value) < 1e300 and value == value else None  # noqa: PLR0124 - JSON has no NaN
@@ -362,4 +363,5 @@ def to_json(found: Comparison) -> dict[str, Any]:
             }
             for one in found.findings
         },
+        "gates": [{"gate": one.gate, "measured": one.measured, "state": one.state, "text": one.text} for one in judged],
     }

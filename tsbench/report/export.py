@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
 from tsbench.report.answer import answer
 from tsbench.report.cells import ResultSet
+from tsbench.report.comparison import to_json
 from tsbench.report.sides import sides_of
 from tsbench.results.json_files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from typing import TypeAlias
+
+    from tsbench.report.comparison import Comparison
+    from tsbench.results.summary import GateResult
+
+    Judged: TypeAlias = Sequence[tuple[Comparison, Sequence[GateResult]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +57,10 @@ class Exports:
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise UserMistake(f"{option} {path}: cannot be written; choose another file")
 
-    def write(self, results: Sequence[Path]) -> None:
+    def write(self, results: Sequence[Path], ratios: Judged = ()) -> None:
         """Write the files for these result sets; the JSON of several is a list.
+
+        `ratios` are the comparisons with a baseline and the gates on them.
 
         Raises
         ------
@@ -60,13 +69,15 @@ class Exports:
         Broken
             If a file cannot be written.
         """
-        sets = [ResultSet.read(path) for path in results]
+        judged = tuple((one.new.name, gate) for one, gates in ratios for gate in gates)
+        sets = [replace(ResultSet.read(path), ratios=judged) for path in results]
         if self.junit is not None:
             write_file(self.junit, junit.document(sets))
         if self.markdown is not None:
             write_file(self.markdown, markdown.document(sets))
         if self.json is not None:
-            answers = [{"answer": answer(sides_of(found.cells))} for found in sets]
+            told = {"baseline": [to_json(one, gates) for one, gates in ratios]} if ratios else {}
+            answers = [{"answer": answer(sides_of(found.cells)), **told} for found in sets]
             found = [read_json(path / "summary.json") | said for path, said in zip(results, answers, strict=True)]
             content = found[0] if len(found) == 1 else found
             write_file(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

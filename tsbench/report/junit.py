@@ -1,5 +1,7 @@
-"""Result sets as JUnit XML, for CI servers: a suite per set, a case per run and check.
+"""Result sets as JUnit XML, for CI servers: a suite per set with its properties, a case per run and check.
 
+The first case of a run has the time that the run took, in s. Properties are the machine, the answer, and the figures of
+each run. Gates on the ratio to a baseline are cases, too, of the cell whose runs they judge.
 Each check of a run's validity and each of its gates, built-in ones included, is a case. A check that found an error,
 and a gate that failed, is a `failure`. An inconclusive check, and a gate that was not judged, is an `error`, JUnit's
 word for a test that could not be carried out: a CI server must not count it as passed. A run that ended early has a
@@ -14,13 +16,17 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tsbench.report.metrics import load_text
+from tsbench.report.answer import answer
+from tsbench.report.head import machine
+from tsbench.report.metrics import COMPARED, load_text
+from tsbench.report.sides import sides_of
 from tsbench.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tsbench.report.cells import Cell, ResultSet
+    from tsbench.results.summary import GateResult
 
 _TAGS = {
     "valid": "pass",
@@ -42,9 +48,15 @@ def document(sets: Sequence[ResultSet]) -> str:
         started = min((time[0] for cell in found.cells if (time := _TIME.match(cell.started))), default="")
         if started:
             suite.set("timestamp", started)  # JUnit's schema allows no zone; ours are UTC
+        _add_properties(suite, found)
         for cell in found.cells:
-            for case in cases(cell):
-                _add_case(suite, found.name, cell, case)
+            lines = [f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
+            took_s = sum(cell.summary.durations_s.values())
+            for number, case in enumerate(cases(cell)):
+                _add_case(suite, f"{found.name}.{cell.name}", case, lines, 0.0 if number else took_s)
+        for side, gate in found.ratios:
+            _add_case(suite, f"{found.name}.{side}", _case_of(gate), [f"cell: {side}"], 0.0)
+        suite.set("time", f"{sum(sum(cell.summary.durations_s.values()) for cell in found.cells):.3f}")
         _count(suite)
     _count(root)
     ET.indent(root)
@@ -69,19 +81,38 @@ def cases(cell: Cell) -> list[Case]:
         Case(name, _TAGS[check.state], check.state, check.reason, check.counts)
         for name, check in validity.checks.items()
     ]
-    found += [Case(f"gate {gate.gate}", _TAGS[gate.state], gate.state, gate.text) for gate in cell.summary.gates]
+    found += map(_case_of, cell.summary.gates)
     if found and (cell.is_whole or "run" in validity.checks):
         return found
     return [Case("run", _TAGS[validity.state], validity.state, validity.reason), *found]
 
 
-def _add_case(suite: ET.Element, name: str, cell: Cell, case: Case) -> None:
-    element = ET.SubElement(suite, "testcase", classname=printable(f"{name}.{cell.name}"), name=printable(case.name))
+def _case_of(gate: GateResult) -> Case:
+    return Case(f"gate {gate.gate}", _TAGS[gate.state], gate.state, gate.text)
+
+
+def _add_properties(suite: ET.Element, found: ResultSet) -> None:
+    """Add the machine, the answer, and the figures of each run by which runs are compared."""
+    told = [("machine", machine(found.cells)), ("question", found.question)]
+    told += [(f"answer {number}", text) for number, text in enumerate(answer(sides_of(found.cells)), 1)]
+    for cell in found.cells:
+        figures = ((key, metric.value(cell)) for key, metric in COMPARED.items())
+        told += [(f"{cell.name}.{key}", f"{value:.10g}") for key, value in figures if value is not None]
+    element = ET.SubElement(suite, "properties")
+    for name, text in told:
+        if text:
+            ET.SubElement(element, "property", name=printable(name), value=printable(text))
+
+
+def _add_case(suite: ET.Element, owner: str, case: Case, about: Sequence[str], took_s: float) -> None:
+    element = ET.SubElement(
+        suite, "testcase", classname=printable(owner), name=printable(case.name), time=f"{took_s:.3f}"
+    )
     if case.tag == "pass":
         return
     reason = case.reason or "no reason is known"
     counts = [f"{key}: {count}" for key, count in case.counts.items()]
-    lines = [reason, *counts, f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
+    lines = [reason, *counts, *about]
     detail = ET.SubElement(element, case.tag, message=printable(reason))
     if case.tag != "skipped":  # JUnit's schema allows it no type
         detail.set("type", case.state)

@@ -1,5 +1,6 @@
 """Result sets as GitHub-flavoured Markdown for a comment on a pull request: tables, without links and images.
 
+First come validity and gates, then the answer and the sides in at most six columns; the rest is folded.
 Texts from scenarios and servers are in code spans, which have no markup, mentions or links.
 """
 
@@ -9,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tsbench.report.answer import answer
+from tsbench.report.head import head_of
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
 from tsbench.report.repeats import repeats_table
 from tsbench.report.sides import sides_of
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tsbench.report.cells import Cell, ResultSet
+    from tsbench.report.head import Head
     from tsbench.report.tables import Entry
 
 MOST = 300
 """Maximum length of a reason: comments should be short, and report.html has the whole text."""
+_COLUMNS = 6
 _GOOD = {"valid", "pass", "reproduced"}
+_ORDER = ("invalid", "fail", "inconclusive", "not judged", "undecided", "valid", "pass")
+"""Outcomes of validity and gates, the worst first."""
 
 
 def document(sets: Sequence[ResultSet]) -> str:
@@ -32,46 +38,93 @@ def document(sets: Sequence[ResultSet]) -> str:
 
 
 def _section(found: ResultSet) -> str:
-    cells = found.cells
-    valid = sum(cell.validity.is_valid for cell in cells)
-    passed = sum(cell.summary.passed for cell in cells)
+    sides = sides_of(found.cells)
     parts = [f"### tsbench: {_code(found.name)}"]
     if found.question:
         parts.append(_code(found.question, most=1_000))
-    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer(sides_of(cells))))
-    parts.append(f"{passed} of {len(cells)} run{'s' if len(cells) != 1 else ''} valid with all gates passed.")
-    parts.append(_runs(cells))
-    ways = load_texts(cells)
-    how = f" ({_word(ways[0])})" if len(ways) == 1 else ""
-    struck = "; figures of runs that are not valid are struck out" if valid < len(cells) else ""
-    parts.append(f"p50, p99 and max are {time_label(cells)}s{how}{struck}.")
-    reading = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in remarks(cell)]
-    parts.extend(["\n".join(reading)] if reading else [])
-    doubtful = [(cell.name, cell.validity) for cell in cells if not cell.validity.is_valid]
-    reasons = [f"- {_code(name)} **{validity.state}**: {_why(validity.reason)}" for name, validity in doubtful]
-    parts.extend(["\n".join(reasons)] if reasons else [])
-    gates = [(cell, gate) for cell in cells for gate in cell.summary.gates if not gate.built_in or gate.state == "fail"]
-    if gates:
-        rows = [(_code(cell.name), _code(g.gate), _strong(g.state), _code(g.text)) for cell, g in gates]
-        parts.append(_table(("run", "gate", "outcome", "measured"), rows, right=0))
+    parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(found), right=0))
+    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer(sides)))
+    parts.append(_sides(head_of(sides)))
+    parts.extend(_claims(found))
+    parts.extend(_folded("All figures", _figures(found.cells)))
+    parts.extend(_folded("Gates of every run", _gates(found.cells)))
     parts.extend(_study(found))
     return "\n\n".join(parts)
 
 
+def _verdicts(found: ResultSet) -> list[tuple[str, ...]]:
+    """Return a row for the validity of the runs and one for each gate, with the runs to which the worst applies."""
+    runs = [(cell.name, cell.validity.state, cell.validity.reason) for cell in found.cells]
+    told: dict[str, list[tuple[str, str, str]]] = {}
+    for cell in found.cells:
+        for gate in cell.summary.gates:
+            if not gate.built_in or gate.state == "fail":
+                told.setdefault(gate.gate, []).append((cell.name, gate.state, gate.text))
+    for side, gate in found.ratios:
+        told.setdefault(gate.gate, []).append((side, gate.state, gate.text))
+    return [_verdict("figures are valid", runs), *(_verdict(_code(gate), of) for gate, of in told.items())]
+
+
+def _verdict(condition: str, of: Sequence[tuple[str, str, str]]) -> tuple[str, str, str, str]:
+    """Return the worst outcome of a condition, how many of (run, outcome, reason) have it, and why the first has."""
+    worst = min((state for _, state, _ in of), key=_ORDER.index)
+    having = [(name, reason) for name, state, reason in of if state == worst]
+    name, reason = having[0]
+    why = reason if len(of) == 1 else f"{name}: {reason}" if reason else name
+    number = f"{len(having)} of {len(of)}"
+    return _strong(worst), condition, number, MISSING if worst in _GOOD and len(of) > 1 else _code(why or worst)
+
+
+def _sides(head: Head) -> str:
+    """Return the table of sides with the figures that fit beside name and verdict."""
+    titles = ("", "verdict", *head.titles[: _COLUMNS - 2])
+    rows = [
+        (_code(row.name), _strong(row.verdict.text), *map(_figure, row.entries[: _COLUMNS - 2])) for row in head.rows
+    ]
+    return _table(titles, rows, right=len(titles) - 2)
+
+
+def _figures(cells: Sequence[Cell]) -> list[str]:
+    """Return the table of all figures and what helps to read them."""
+    ways = load_texts(cells)
+    how = f" ({_word(ways[0])})" if len(ways) == 1 else ""
+    struck = "" if all(cell.validity.is_valid for cell in cells) else "; those that are not valid are struck out"
+    lines = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in remarks(cell)]
+    doubtful = [(cell.name, cell.validity) for cell in cells if not cell.validity.is_valid]
+    lines += [f"- {_code(name)} **{validity.state}**: {_why(validity.reason)}" for name, validity in doubtful]
+    return [_runs(cells), f"p50, p99 and max are {time_label(cells)}s{how}{struck}.", "\n".join(lines)]
+
+
+def _gates(cells: Sequence[Cell]) -> list[str]:
+    """Return the table of the gates of every run; of a single run the first table has them all."""
+    if len(cells) < 2:
+        return []
+    found = [(cell, gate) for cell in cells for gate in cell.summary.gates if not gate.built_in or gate.state == "fail"]
+    rows = [(_code(cell.name), _code(g.gate), _strong(g.state), _code(g.text)) for cell, g in found]
+    return [_table(("run", "gate", "outcome", "measured"), rows, right=0)] if rows else []
+
+
+def _folded(title: str, parts: Sequence[str]) -> list[str]:
+    return [f"<details><summary>{title}</summary>", *filter(None, parts), "</details>"] if parts else []
+
+
+def _claims(found: ResultSet) -> list[str]:
+    if not found.summary.claims:
+        return []
+    claims = claims_table(found)
+    return [_table(claims.heads, (tuple(map(_entry, row)) for row in claims.rows), right=0)]
+
+
 def _study(found: ResultSet) -> list[str]:
-    """Return the table of findings, and the folded table of figures."""
-    parts = []
-    if found.summary.claims:
-        claims = claims_table(found)
-        parts.append(_table(claims.heads, (tuple(map(_entry, row)) for row in claims.rows), right=0))
-    if found.summary.figures:
-        figures = figures_table(found)
-        names = [name for name, span in figures.groups for _ in range(span)][1:]
-        titles = [_code(f"{name} {which}") for name, which in zip(names, figures.heads[1:], strict=True)]
-        lines = (tuple(map(_entry, row)) for row in figures.rows)
-        parts.append("<details><summary>Figures behind the findings, published and measured here</summary>")
-        parts += [_table(("run", *titles), lines, right=len(titles)), "</details>"]
-    return parts
+    """Return the folded table of figures behind the findings."""
+    if not found.summary.figures:
+        return []
+    figures = figures_table(found)
+    names = [name for name, span in figures.groups for _ in range(span)][1:]
+    titles = [_code(f"{name} {which}") for name, which in zip(names, figures.heads[1:], strict=True)]
+    lines = (tuple(map(_entry, row)) for row in figures.rows)
+    shown = _table(("run", *titles), lines, right=len(titles))
+    return _folded("Figures behind the findings, published and measured here", [shown])
 
 
 def _runs(cells: Sequence[Cell]) -> str:
@@ -104,7 +157,13 @@ def _entry(entry: Entry) -> str:
 
 
 def _figure(entry: Entry) -> str:
-    return f"~~{entry}~~" if isinstance(entry, Mark) else str(entry)
+    """Return a figure, the best in bold and one that is not valid struck out; its interval is in brackets."""
+    if isinstance(entry, tuple):
+        figure, *interval = entry
+        return " ".join([_figure(figure), *(f"({part})" for part in interval)])
+    if not isinstance(entry, Mark):
+        return str(entry)
+    return {"best": f"**{entry}**", "struck": f"~~{entry}~~"}.get(entry.kind, str(entry))
 
 
 def _strong(word: str) -> str:
