@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.report.synthetic import make_results, rounds
 from tests.report.test_comparison import make_run, make_set
+from tsbench.report import frames
 from tsbench.report.cells import ResultSet, load_cells
+from tsbench.report.html import write_report
 from tsbench.report.markdown import document
-from tsbench.report.repeats import repeats_table
+from tsbench.report.repeats import middle_cell, middle_rows, repeats_table
+from tsbench.report.sides import sides_of
 from tsbench.report.tables import summary_table
 
 if TYPE_CHECKING:
@@ -32,3 +38,19 @@ def test_few_repeats_have_no_interval_and_single_runs_are_rows_of_their_own(tmp_
     assert "10.6 ms" in map(str, row)
     single = load_cells(make_set(tmp_path / "single", {"a": 10, "b": 10}))
     assert repeats_table(single) == summary_table(single)
+
+
+def test_plots_have_one_line_and_one_row_per_cell_with_the_medians_of_its_repeats(tmp_path: Path) -> None:
+    shapes = [replace(shape, seconds=4, warmup=1) for shape in rounds()[:6]]
+    page = write_report(make_results(tmp_path / "r", shapes)).read_text(encoding="utf-8")
+    compared = page[page.index('<section id="comparison">') : page.index('<section id="runs">')]
+    assert "the median of the runs of a cell" in compared
+    assert set(re.findall(r">((?:alpha|beta)[^<]*)<", compared)) == {"alpha-wide (3 runs)", "beta-narrow (3 runs)"}
+    found = load_cells(tmp_path / "r")
+    for side in sides_of(found).sides:
+        times = sorted(cell.summary.measured.write.service_ns["p99"] for cell in side.runs)  # type: ignore[union-attr]
+        assert middle_cell(side).summary.measured.write.service_ns["p99"] == times[1]  # type: ignore[union-attr]
+        seconds = frames.concat([frames.ops_of(cell) for cell in side.runs])
+        middle = middle_rows(side, "m", seconds, ("second", "op")).set_index(["second", "op"])
+        counts = seconds[(seconds["second"] == 2) & (seconds["op"] == "write")]["count"]
+        assert middle.loc[(2, "write"), "count"] == counts.median()

@@ -14,6 +14,7 @@ from tsbench.report.cells import Cell, ResultSet
 from tsbench.report.head import head_of, machine
 from tsbench.report.manifest import compared
 from tsbench.report.metrics import load_text, load_texts, remarks, time_label
+from tsbench.report.repeats import middle_cell, middle_rows
 from tsbench.report.sides import sides_of
 from tsbench.results.panels import read_panels
 from tsbench.results.reading import files_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
+    from tsbench.report.sides import Side
     from tsbench.results.manifest import Manifest as RunManifest
     from tsbench.results.panels import Panel
 
@@ -103,7 +105,8 @@ def render(found: ResultSet, damaged: list[str]) -> str:
         "claims": tables.claims_table(found),
         "figures_behind": tables.figures_table(found),
         "knee": found.summary.knee.sentence if found.summary.knee is not None and not sides.axis else "",
-        "comparison": _comparison(cells, data),
+        "repeated": sides.repeats > 1,
+        "comparison": _comparison(sides.sides, data),
         "details": [_details(number, cell, data[cell.name]) for number, cell in enumerate(cells, 1)],
         "manifests": [
             ("Environment", compared([_shown(cell.manifest) for cell in cells])),
@@ -163,13 +166,31 @@ def _read(cell: Cell, damaged: list[str]) -> _Data:
     return _Data(ops, host, server, counters, panels, sar, latency, (*lines, *notes))
 
 
-def _comparison(cells: Sequence[Cell], data: Mapping[str, _Data]) -> list[Markup]:
-    if len(cells) < 2:
+def _comparison(sides: Sequence[Side], data: Mapping[str, _Data]) -> list[Markup]:
+    """Return the plots that compare all sides: those of repeats are the medians of their runs."""
+    if len(sides) < 2:
         return []
-    ops = frames.concat([data[cell.name].ops for cell in cells])
-    latency = frames.concat([data[cell.name].latency for cell in cells], frames.LATENCY_COLUMNS)
-    used = [frames.usage_of(cell, data[cell.name].host, data[cell.name].server) for cell in cells]
-    usage = frames.concat(used, frames.USAGE_COLUMNS)
+    cells, parts = [], []
+    for side in sides:
+        cell = middle_cell(side)
+        of = [data[run.name] for run in side.runs]
+        used = [frames.usage_of(run, data[run.name].host, data[run.name].server) for run in side.runs]
+        found = (
+            (frames.concat([one.ops for one in of]), ("second", "op")),
+            (
+                frames.concat([one.latency for one in of], frames.LATENCY_COLUMNS),
+                ("kind", "op", "time", "percentile"),
+            ),
+            (frames.concat(used, frames.USAGE_COLUMNS), ("who",)),
+        )
+        cells.append(cell)
+        parts.append([middle_rows(side, cell.name, frame, by) for frame, by in found])
+    ops, latency, usage = (
+        frames.concat(list(of), columns)
+        for of, columns in zip(
+            zip(*parts, strict=True), (OPS_COLUMNS, frames.LATENCY_COLUMNS, frames.USAGE_COLUMNS), strict=True
+        )
+    )
     drawn: list[tuple[Figure | None, str, str]] = [
         (cases.by_case(cells, usage), "cases", "Times per op, CPU and memory of every run, side by side"),
         (compare.percentiles(cells, latency), "percentiles", "Latency by percentile, a line per run"),

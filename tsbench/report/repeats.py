@@ -1,20 +1,26 @@
-"""The summary of repeated cells: a row each, with medians over their runs."""
+"""Repeated cells as one: a row of the summary each, and a run made of the medians of their runs, for plots."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsbench.measure.statistics import median_interval
 from tsbench.report.metrics import COMPARED, MISSING, text_of, used_columns
 from tsbench.report.tables import Mark, figure_entry, grouped, summary_table
+from tsbench.results.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
     from tsbench.report.cells import Cell
     from tsbench.report.metrics import Column
+    from tsbench.report.sides import Side
     from tsbench.report.tables import Rows, Table
 
 
@@ -38,6 +44,37 @@ def repeats_table(cells: Sequence[Cell]) -> Table:
         runs = f"{name} ({len(standing)} of {len(of)} runs)" if len(standing) < len(of) else f"{name} ({len(of)} runs)"
         rows.append((runs, Mark(validity, "badge"), Mark(gates, "badge"), limits, *figures))
     return grouped(("cell", "validity", "gates", "limited by"), columns, rows)
+
+
+def middle_cell(side: Side) -> Cell:
+    """Return a run with the medians of a side's runs as its figures, and the side's name; of one run that run."""
+    if len(side.runs) < 2:
+        return side.runs[0]
+    figures = _middle([cell.summary.model_dump(by_alias=True) for cell in side.runs])
+    summary = Summary.model_validate(figures).model_copy(update={"validity": side.runs[0].summary.validity})
+    return replace(side.runs[0], name=f"{side.name} ({len(side.runs)} runs)", summary=summary)
+
+
+def _middle(parts: Sequence[Any]) -> Any:
+    """Return the medians of the numbers of equal structures, and of what is no number the first."""
+    first = parts[0]
+    if isinstance(first, dict):
+        shared = [key for key in first if all(isinstance(part, dict) and key in part for part in parts)]
+        return {key: _middle([part[key] for part in parts]) for key in shared}
+    numbers = [part for part in parts if isinstance(part, int | float) and not isinstance(part, bool)]
+    if len(numbers) < len(parts):
+        return first
+    middle = median(numbers)
+    return round(middle) if isinstance(first, int) else middle
+
+
+def middle_rows(side: Side, name: str, frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the medians of the rows of a side's runs that agree in the columns `by`, as those of the run `name`."""
+    rows = frame[frame["cell"].isin([cell.name for cell in side.runs])]
+    if len(side.runs) < 2 or rows.empty:
+        return rows
+    found = rows.groupby([*by], as_index=False, sort=False).median(numeric_only=True)
+    return found.assign(cell=name)[[*frame.columns]]
 
 
 def _words(texts: Sequence[str]) -> str:
