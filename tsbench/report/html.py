@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.errors import UserMistake
-from tsbench.report import cases, compare, frames, head_plots, plots, stall_plots, style, system_plots, tables
+from tsbench.report import cases, charts, compare, frames, head_plots, plots, stall_plots, style, system_plots, tables
 from tsbench.report.answer import answer
 from tsbench.report.cells import Cell, ResultSet
 from tsbench.report.head import head_of, machine
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from tsbench.report.sides import Side
     from tsbench.results.manifest import Manifest as RunManifest
     from tsbench.results.panels import Panel
+
+
+ZOOMED = ("throughput", "latency", "resources", "counters")
+"""Plots of a run that can be zoomed; in print, and without scripts, the page has them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,10 @@ def render(found: ResultSet, damaged: list[str]) -> str:
             ("Specification", compared([cell.spec for cell in cells])),
         ],
         "scenario": found.scenario,
+        "zoomed": {*ZOOMED, "stalls"},  # panels of stalls are among the others, which shade the stalls
+        "library": charts.styles(),
+        "scripts": charts.scripts(),
+        "policy": charts.policy(charts.scripts()),
     }
     return _environment().get_template("report.html.j2").render(context)
 
@@ -202,12 +210,14 @@ def _comparison(sides: Sequence[Side], data: Mapping[str, _Data]) -> list[Markup
 
 def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
     drawn: dict[str, Markup] = {}
+    figures: dict[str, Figure] = {}
     moments = [(event.at_s, event.away_s or 0.0) for event in cell.summary.events]
 
     def draw(name: str, alt: str, figure: Figure | None) -> None:
         if figure is not None:
             style.mark_events(figure, moments)
             drawn[name] = style.embed(figure, name=f"run-{number}-{name}", alt=f"{cell.name}: {alt}")
+            figures[name] = figure
 
     if not data.ops.empty:
         draw("throughput", "throughput over time", plots.throughput(cell, data.ops))
@@ -227,6 +237,7 @@ def _details(number: int, cell: Cell, data: _Data) -> dict[str, Any]:
         "anchor": f"run-{number}",
         "notes": data.notes,
         "plots": drawn,
+        "charts": charts.embedded(cell, [figures[name] for name in ZOOMED if name in figures]),
         "ops": tables.ops_table(cell),
         "remarks": remarks(cell),
         "rates": [tables.steadiness_table(cell), tables.rate_stalls_table(cell)],

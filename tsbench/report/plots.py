@@ -226,9 +226,9 @@ def resources(host: pd.DataFrame, server: pd.DataFrame) -> Figure:
         (memory, server, "rss_bytes", 1, "server", BLUE, "-"),
         (memory, host, "client_rss_bytes", 1, "load generator", ORANGE, "-"),
         # not the server's writes: Linux counts a whole folio for each of them (see rundir.SERVER_COLUMNS)
-        (disk, server, "read_bytes", 1, "", BLUE, (0, (1.5, 1.2))),
+        (disk, server, "read_bytes", 1, "_server, reads", BLUE, (0, (1.5, 1.2))),
         (disk, host, "disk_write_bytes", 1, "whole host", GREY, "-"),
-        (disk, host, "disk_read_bytes", 1, "", GREY, (0, (1.5, 1.2))),
+        (disk, host, "disk_read_bytes", 1, "_whole host, reads", GREY, (0, (1.5, 1.2))),
     )
     for panel, frame, column, scale, label, colour, dashes in series:
         if not frame.empty and not frame[column].isna().all():

@@ -20,7 +20,15 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import LayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    EngFormatter,
+    FixedLocator,
+    FuncFormatter,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+    PercentFormatter,
+)
 
 from tsbench.units import format_duration, format_size
 
@@ -192,6 +200,20 @@ def _short(text: str) -> str:
 _thousands = EngFormatter(sep="")
 
 
+class _Unit(FuncFormatter):
+    """Labels of an axis that also know the unit of its figures."""
+
+    def __init__(self, unit: str, form: Callable[[float, int | None], str]) -> None:
+        super().__init__(form)
+        self.unit = unit
+
+
+def unit_of(axes: Axes) -> str | None:
+    """Return the unit of a vertical axis: `ns`, `count`, `bytes` or `percent`; None if it has none of them."""
+    form = axes.yaxis.get_major_formatter()
+    return "percent" if isinstance(form, PercentFormatter) else form.unit if isinstance(form, _Unit) else None
+
+
 def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
     """Add one legend for all panels, above them, where it covers nothing."""
     handles = handles_of(axes)
@@ -229,7 +251,7 @@ def duration_axis(axes: Axes, which: str = "y", *, most: int | None = None) -> N
     axes.set_yscale("log") if which == "y" else axes.set_xscale("log")
     low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
     axis.set_major_locator(FixedLocator(_round_durations(low, high, most=most or (9 if which == "y" else 4))))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_duration(value))))
+    axis.set_major_formatter(_Unit("ns", lambda value, _: _short(format_duration(value))))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
 
@@ -256,7 +278,8 @@ def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set_ylim(bottom=0) if which == "y" else axes.set_xlim(left=0)
     axis.set_major_locator(MaxNLocator(ticks, min_n_ticks=3))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if abs(value) < 1e3 else _thousands(value)))
+    form = _Unit("count", lambda value, _: f"{value:g}" if abs(value) < 1e3 else _thousands(value))
+    axis.set_major_formatter(form)
 
 
 def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
@@ -267,7 +290,7 @@ def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
     if high < ticks:  # nothing was read or sent: no fractions of a byte
         axes.set_ylim(0, 1) if which == "y" else axes.set_xlim(0, 1)
         axis.set_major_locator(FixedLocator([0]))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(format_size(value)) if value else "0"))
+    axis.set_major_formatter(_Unit("bytes", lambda value, _: _short(format_size(value)) if value else "0"))
 
 
 def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> None:
@@ -284,10 +307,15 @@ def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> No
 _TIME = "time axis"
 
 
+def is_over_time(axes: Axes) -> bool:
+    """Return True for a panel whose horizontal axis `time_axis` set."""
+    return axes.get_label() == _TIME
+
+
 def mark_events(figure: Figure, moments: Sequence[tuple[float, float]]) -> None:
     """Mark events, each (begin, length) in s, on every time axis of a figure: a line, and the time away shaded."""
     for axes in figure.axes:
-        if axes.get_label() == _TIME:
+        if is_over_time(axes):
             for at_s, away_s in moments:
                 axes.axvspan(at_s, at_s + away_s, color="#d55e00", alpha=0.15, linewidth=0, zorder=0.4)
                 axes.axvline(at_s, color="#d55e00", linewidth=1, linestyle=(0, (3, 2)), zorder=0.6)
@@ -328,6 +356,11 @@ _SHORTER: tuple[tuple[re.Pattern[str], Any], ...] = (
     ),  # the page has its own
     (re.compile(r'<path d="[^"]*"(?: clip-path="[^"]*")? style="fill: none"/>'), ""),  # nobody sees it
     (re.compile(r"<g></g>"), ""),
+    (re.compile(r"<defs><style[^>]*>[^<]*</style></defs>"), ""),
+    (re.compile(r"(\d)\.0(?=[ \"LMz])"), r"\1"),
+    (re.compile(r' d="[ML\d. \n-]*"'), lambda found: found[0].replace(" \n", "").replace("L ", " ").replace("M ", "M")),
+    (re.compile(r'style="fill: none; stroke: var\(--line\); stroke-width: 0.6; stroke-linecap: round"'), 'class="g"'),
+    (re.compile(r'style="fill: var\(--line\); stroke: var\(--line\); stroke-width: 0.8"'), 'class="t"'),
 )
 """What makes SVG half as long without a visible change."""
 
@@ -339,7 +372,7 @@ def _page_svg(text: str, alt: str) -> str:
     head, body = text.split(">", 1)
     box = re.search(r'viewBox="[^"]+"', head)
     head = f'<svg {box[0] if box else ""} role="img" aria-label="{escape(alt)}"'
+    body = body.replace(INK, "currentColor").replace(GRID, "var(--line)")
     for pattern, short in _SHORTER:
         body = pattern.sub(short, body)
-    body = body.replace(INK, "currentColor").replace(GRID, "var(--line)")
     return f"{head}>{body}"

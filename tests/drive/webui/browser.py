@@ -109,6 +109,20 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
+    def mouse(self, kind: str, x: float, y: float, clicks: int = 0) -> None:
+        """Send a mouse event (`mouseMoved`, `mousePressed`, `mouseReleased`) at a place of the window."""
+        button = "none" if kind == "mouseMoved" and not clicks else "left"
+        held = int(kind == "mouseMoved" and clicks > 0)
+        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=held, clickCount=clicks)
+
+    def print_preview(self, *, on: bool) -> None:
+        """Show the page as it is printed, or as on screen."""
+        self._call("Emulation.setEmulatedMedia", media="print" if on else "screen")
+
+    def without_scripts(self) -> None:
+        """Run no script of the pages that are opened from now on."""
+        self._call("Emulation.setScriptExecutionDisabled", value=True)
+
     def type_into(self, selector: str, text: str) -> None:
         """Replace the text of an input field."""
         self.click(f"document.querySelector({json.dumps(selector)})")
