@@ -89,7 +89,7 @@ def _bands(cell: Cell, span: Sequence[float]) -> list[tuple[float, float, str]]:
     found = [(span[0], 0.0, "warm-up")] if span[0] < 0 else []
     for steady in cell.summary.steadiness.values():
         found += [(float(one.start_s), float(one.start_s + one.length_s), "stall") for one in steady.stalls]
-    return [*found, *((one.at_s, one.at_s + one.away_s, "event") for one in cell.summary.events)]
+    return [*found, *((one.at_s, one.at_s + (one.away_s or 0.0), "event") for one in cell.summary.events)]
 
 
 # --- lines of a figure ------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def middle_cell(side: Side) -> Cell:
 
 
 def _middle(parts: Sequence[Any]) -> Any:
-    """Return the medians of the numbers of equal structures, and of what is no number the first."""
+    """Return a structure like these: of numbers the median, of anything else the first."""
     first = parts[0]
     if isinstance(first, dict):
         shared = [key for key in first if all(isinstance(part, dict) and key in part for part in parts)]
