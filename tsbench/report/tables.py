@@ -289,7 +289,7 @@ def boxes(cell: Cell) -> list[Table]:
         Table("Caps on the server", facts(cell, "caps")),
         Table("Warm-up until the rate settles", _warmup(cell)),
         Table("After the cold start", [*first_ops(cell)]),
-        Table("Large answers, medians", large, ("query", "first bytes", "all arrived", "converted to Python's values")),
+        Table("Large answers (medians)", large, ("query", "first bytes", "all arrived", "converted"), wide=True),
         Table("Events", [one.row for one in summary.events], EVENT_HEADS, wide=True),
         Table("Schedule of the open loop", facts(cell, "schedule")),
         Table("Writes against what is stored, points", facts(cell, "writes")),
