@@ -27,6 +27,7 @@ from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
+from tsbench.workload.use_cases.iot import IOT
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 SEED, SCALE, TICKS, INTERVAL_S = 23, 32, 200, 600
 """As many series as a kind of query chooses at most, and 33 hours: the longest window of a query is a day."""
+TRUCKS_INTERVAL_S = 60
+"""Trucks have buckets of ten minutes, of several points each; they are late and lost and lack fields and tags."""
 TIMEOUT_S = 300.0
 OUT = Path("docs/validation.md")
 URLS = {"mongodb": "TSBENCH_TEST_MONGODB", "timescaledb": "TSBENCH_TEST_TIMESCALEDB"}
@@ -47,12 +50,12 @@ def worlds() -> Iterator[tuple[World, list[str]]]:
     """Yield a world of every use case that a kind of query needs, with its kinds; each kind has one world."""
     left = dict.fromkeys(QUERIES)
     for name, use_case in USE_CASES.items():
-        world = World(
-            WorldSpec(
-                name, SCALE if use_case.tags else 1, SEED, START_NS, INTERVAL_S * NS_PER_S, 2 if use_case.tags else 1
-            )
-        )
-        kinds = [kind for kind in fitting(world, Window(START_NS, world.time_ns(TICKS))) if kind in left]
+        trucks = use_case is IOT
+        interval_ns = (TRUCKS_INTERVAL_S if trucks else INTERVAL_S) * NS_PER_S
+        scale, streams = (SCALE, 2) if use_case.tags else (1, 1)
+        form = "peer" if trucks else "bounded"
+        world = World(WorldSpec(name, scale, SEED, START_NS, interval_ns, streams, form))
+        kinds = [kind for kind in fitting(world, Window(START_NS, world.time_ns(ticks_of(world)))) if kind in left]
         for kind in kinds:
             del left[kind]
         if kinds:
@@ -60,17 +63,22 @@ def worlds() -> Iterator[tuple[World, list[str]]]:
     assert not left, f"no world for {', '.join(left)}"
 
 
+def ticks_of(world: World) -> int:
+    """Return the number of ticks that are loaded."""
+    return TICKS * INTERVAL_S * NS_PER_S // world.spec.interval_ns
+
+
 def column(name: str, target: Target, schema: Schema, url: str, place: Path, count: int) -> Column:
     """Return the outcomes on one layout, which has an empty server for itself."""
     found = Column(name, day=datetime.now(UTC).date().isoformat(), queries=count)
     for world, kinds in worlds():
-        stand = Stand(world, target, schema, url, TICKS)
+        stand = Stand(world, target, schema, url, ticks_of(world))
         try:
             try:
                 stand.load()
             except UserMistake:  # a database that takes no floats of many digits
                 world = World(replace(world.spec, decimals=4))  # noqa: PLW2901
-                stand = Stand(world, target, schema, url, TICKS).load()
+                stand = Stand(world, target, schema, url, ticks_of(world)).load()
         except OpError as error:
             found.cells.update(dict.fromkeys(kinds, f"unsupported: {error}"))
             continue

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 Aggregate: TypeAlias = Literal["max", "min", "mean", "sum", "count"]
-
-
-# --- measurements and points ------------------------------------------------------------------------------------------
 
 
 class Kind(StrEnum):
@@ -33,11 +29,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a measurement; `unit` is free text for people."""
+    """A field; `unit` is free text for people. Points may lack a `nullable` one, which is a float: its value is NaN."""
 
     name: str
     kind: Kind = Kind.FLOAT
     unit: str = ""
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,11 @@ class Measurement:
     def field_names(self) -> tuple[str, ...]:
         """Names of the fields, in order."""
         return tuple(f.name for f in self.fields)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a point may lack a field; it has all others."""
+        return any(f.nullable for f in self.fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,17 +126,6 @@ class Batch:
         )
 
 
-def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """Concatenate batches of one measurement and world, in their order; the result has the first one's number."""
-    first = batches[0]
-    return replace(
-        first,
-        time_ns=np.concatenate([batch.time_ns for batch in batches]),
-        series=np.concatenate([batch.series for batch in batches]),
-        fields={name: np.concatenate([b.fields[name] for b in batches]) for name in first.fields},
-    )
-
-
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +160,18 @@ class _Keyed:
         return ("time", *(() if key is None else (key,)), *self.fields)
 
 
+class _Timed:
+    """The queries whose answers have the columns time, fields."""
+
+    __slots__ = ()
+    fields: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the answer's columns."""
+        return ("time", *self.fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Raw(_Keyed):
     """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series."""
@@ -180,7 +183,7 @@ class Raw(_Keyed):
 
 
 @dataclass(frozen=True, slots=True)
-class Bucketed:
+class Bucketed(_Timed):
     """A query for an aggregate of each field per time bucket, over all chosen series together: time, fields.
 
     Buckets are aligned to the epoch (UTC): a point at t belongs to the bucket that starts at t - t mod bucket_ns. A
@@ -193,11 +196,6 @@ class Bucketed:
     bucket_ns: int
     window: Window
     keys: tuple[str, ...] | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return ("time", *self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +233,7 @@ class Above(_Keyed):
 
 
 @dataclass(frozen=True, slots=True)
-class LatestBuckets:
+class LatestBuckets(_Timed):
     """A query for the newest `limit` buckets before `before_ns`, aggregated over all series: time, fields."""
 
     measurement: Measurement
@@ -245,22 +243,27 @@ class LatestBuckets:
     before_ns: int
     limit: int
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return ("time", *self.fields)
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A question whose meaning its `name` has (see `workload.use_cases.iot`), about the points of a window.
+
+    `of` is the key or the fleet that it is about, "" for all series.
+    """
+
+    measurement: Measurement
+    name: str
+    columns: tuple[str, ...]
+    window: Window
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A query for the number of stored points of a measurement (for the audit): one row, one column `points`."""
+    """A query for the number of stored points of a measurement (for the audit): one row, one column."""
 
     measurement: Measurement
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return ("points",)
+    columns: ClassVar = ("points",)
 
 
 OTHERS = "(others)"
@@ -272,7 +275,7 @@ class Stored:
     """A query for all that is stored with each point (for the audit): time, tags, own tags, fields, `OTHERS`.
 
     Points with start_ns <= time < end_ns; None is no bound, and a point without a time lies before every other one. At
-    most `limit` rows are returned, whichever they are. A tag or field that a point lacks is None (a tag may be empty).
+    most `limit` rows are returned, whichever they are. A tag or field that a point lacks is None.
     """
 
     measurement: Measurement
@@ -287,10 +290,7 @@ class Stored:
         return ("time", *m.tags, *m.own_tags, *m.field_names, OTHERS)
 
 
-Query: TypeAlias = Raw | Bucketed | Grouped | Latest | Above | LatestBuckets | Count | Stored
-
-
-# --- answers and outcomes ---------------------------------------------------------------------------------------------
+Query: TypeAlias = Raw | Bucketed | Grouped | Latest | Above | LatestBuckets | Analysis | Count | Stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TypeAlias
 
@@ -76,7 +77,7 @@ def expected(batch: Batch, i: int) -> Point:
     return (
         batch.measurement.name,
         {name: text for name, text in tags.items() if text},
-        {name: column[i].item() for name, column in batch.fields.items()},
+        {name: number for name, column in batch.fields.items() if not math.isnan(number := column[i].item())},
         int(batch.time_ns[i]),
     )
 

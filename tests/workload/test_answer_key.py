@@ -14,6 +14,7 @@ from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.check.comparison import compare
 from tsbench.model import (
     Above,
+    Analysis,
     Bucketed,
     Count,
     Grouped,
@@ -74,7 +75,7 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         found = [p for p in found if p[1] in keys]
     if isinstance(query, Raw | Above | Bucketed | Grouped):
         found = [p for p in found if query.window.start_ns <= p[0] < query.window.end_ns]
-    elif query.before_ns is not None:
+    elif isinstance(query, Latest | LatestBuckets) and query.before_ns is not None:
         found = [p for p in found if p[0] < query.before_ns]
     if isinstance(query, Above):
         found = [p for p in found if p[2][query.field] > query.threshold]
@@ -86,6 +87,7 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         found = list(newest.values())
     if isinstance(query, Raw | Above | Latest):
         return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
+    assert not isinstance(query, Analysis), "the key in memory knows none"
     groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
     for t, host, f in found:
         by = [host] if isinstance(query, Grouped) and key else []

@@ -60,13 +60,53 @@ def test_points_out_of_order_change_places_with_the_next_of_their_series():
     assert overtaken / len(TIDY) == pytest.approx(0.09, abs=0.02)
 
 
+def test_runs_of_ten_neighbours_are_lost_or_held_back_together():
+    world = World(spec("cpu-only", scale=25, disorder=Disorder(lost=0.1, held=0.2, late_by=3)))
+    seen: dict[tuple[int, int], set[int]] = {}
+    newest, late = 0, {}
+    for batch in world.batches(0, points=333, last_tick=TICKS):
+        for time_ns, series in zip(batch.time_ns.tolist(), batch.series.tolist(), strict=True):
+            run = time_ns, series // 10
+            seen.setdefault(run, set()).add(series)
+            newest = max(newest, time_ns)
+            late[run] = newest - time_ns
+    assert {len(of_run) for of_run in seen.values()} == {10, 5}
+    assert len(seen) / (TICKS * 3) == pytest.approx(0.9, abs=0.03)
+    assert np.mean([held > 0 for held in late.values()]) == pytest.approx(0.2 / 0.9, abs=0.04)
+    assert max(late.values()) <= 4 * world.spec.interval_ns
+
+
+def test_points_lack_one_field_that_may_be_lacking_and_series_one_tag_but_the_key():
+    tidy, some = (World(spec("iot", scale=200, disorder=Disorder(null=share, null_tags=share))) for share in (0, 0.3))
+    for whole, batch in zip(*(w.batches(0, points=8_000, last_tick=40) for w in (tidy, some)), strict=True):
+        lacks = np.isnan(np.column_stack(list(batch.fields.values())))
+        assert set(lacks.sum(axis=1)) == {0, 1}
+        assert lacks.any(axis=1).mean() == pytest.approx(0.3, abs=0.02)
+        assert lacks.any(axis=0).all()
+        for name, column in batch.fields.items():
+            there = ~np.isnan(column)
+            assert np.array_equal(column[there], whole.fields[name][there])
+    without = np.array([[not text for text in codes.tolist()] for codes in some.tags().values()])
+    assert set(without.sum(axis=0)) == {0, 1}
+    assert without.any(axis=0).mean() == pytest.approx(0.3, abs=0.1)
+    assert without.any(axis=1).tolist() == [False] + [True] * 7
+    assert all(all(codes.tolist()) for codes in tidy.tags().values())
+
+
+def test_the_peers_trucks_have_disorder_unless_they_are_given_another():
+    assert World(spec("iot", form="peer")).spec.disorder.held > 0
+    assert World(spec("iot", form="peer", disorder=Disorder(late=0.1))).spec.disorder == Disorder(late=0.1)
+    assert World(spec("iot")).spec.disorder == World(spec("devops", form="peer")).spec.disorder == Disorder()
+
+
 def test_the_order_does_not_depend_on_the_size_of_batches():
     disorder = Disorder(late=0.1, out_of_order=0.1, duplicate=0.1, missing=0.1)
     assert sent(disorder, 1) == sent(disorder, 17) == sent(disorder, 10_000)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"late": 1.5}, {"missing": -0.1}, {"late": 0.6, "out_of_order": 0.6}, {"late_by": 0}]
+    "wrong",
+    [{"late": 1.5}, {"missing": -0.1}, {"late": 0.6, "out_of_order": 0.6}, {"lost": 0.6, "held": 0.6}, {"late_by": 0}],
 )
 def test_impossible_shares_are_refused(wrong):
     with pytest.raises(ValueError, match=r"disorder\."):

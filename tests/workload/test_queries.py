@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workload.test_world import spec
-from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
+from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
 from tsbench.workload.queries import HOUR_NS, MINUTE_NS, QUERIES, fit, make
 from tsbench.workload.world import World
 
@@ -17,6 +17,7 @@ WORLD = World(spec("cpu-only", scale=40))
 LOADED = Window(WORLD.spec.start_ns, WORLD.spec.start_ns + 48 * HOUR_NS)
 SENSORS = World(spec("sensors", scale=40))
 STOCKS = World(spec("stocks", scale=3))
+TRUCKS = World(spec("iot", scale=40, form="peer"))
 STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000)
 
 #                          type, hours, bucket, aggregate, keys, fields: as the peers' code has them
@@ -96,13 +97,47 @@ def test_stocks_have_the_studys_day_and_daily_mean():
     assert (daily.aggregate, daily.bucket_ns, daily.window, daily.keys) == ("mean", 24 * HOUR_NS, LOADED, None)
 
 
+#       hours (0: all that is loaded), and what it is about
+TRUCK_KINDS = {
+    "single-last-loc": (0, "name"),
+    "last-loc": (0, "fleet"),
+    "low-fuel": (0, "fleet"),
+    "high-load": (0, "fleet"),
+    "stationary-trucks": (1 / 6, "fleet"),
+    "long-driving-sessions": (4, "fleet"),
+    "long-daily-sessions": (24, "fleet"),
+    "avg-vs-projected-fuel-consumption": (0, ""),
+    "avg-daily-driving-duration": (0, ""),
+    "avg-daily-driving-session": (0, ""),
+    "avg-load": (0, ""),
+    "daily-activity": (0, ""),
+    "breakdown-frequency": (0, ""),
+}
+
+
+def test_trucks_have_the_thirteen_kinds_of_the_peers():
+    assert [name for name, kind in QUERIES.items() if kind.use_cases == ("iot",)] == [*TRUCK_KINDS]
+    for name, (hours, about) in TRUCK_KINDS.items():
+        asked = [make(name, TRUCKS, LOADED, 1, number) for number in range(60)]
+        assert all(isinstance(query, Analysis) and query.name == name for query in asked)
+        lengths = {query.window.length_ns for query in asked if isinstance(query, Analysis)}
+        assert lengths == {int(hours * HOUR_NS) or LOADED.length_ns}
+        of = {query.of for query in asked if isinstance(query, Analysis)}
+        known = {"": {""}, "name": set(TRUCKS.keys()), "fleet": {"East", "West", "North", "South"}}[about]
+        assert of <= known
+        assert len(of) > len(known) / 2
+
+
 @settings(deadline=None)
 @given(st.sampled_from(sorted(QUERIES)), st.integers(0, 2**32), st.integers(0, 10**9), st.sampled_from(STEPS_NS))
 def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed, number, step_ns):
-    world = {"sensors": SENSORS, "stocks": STOCKS}.get((QUERIES[name].use_cases or ("",))[0], WORLD)
+    world = {"sensors": SENSORS, "stocks": STOCKS, "iot": TRUCKS}.get((QUERIES[name].use_cases or ("",))[0], WORLD)
     world = World(replace(world.spec, resolution_ns=step_ns))
     query = make(name, world, LOADED, seed, number)
     assert query == make(name, world, LOADED, seed, number)
+    if isinstance(query, Analysis):
+        assert LOADED.start_ns <= query.window.start_ns < query.window.end_ns <= LOADED.end_ns
+        assert query.window.start_ns % step_ns == 0
     if isinstance(query, Raw | Bucketed | Grouped | Above):
         window = query.window
         assert LOADED.start_ns <= window.start_ns < window.end_ns <= LOADED.end_ns

@@ -42,7 +42,13 @@ def fingerprint(points: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(points)).encode()).hexdigest()
 
 
-DISORDERS = st.sampled_from([Disorder(), Disorder(late=0.1, out_of_order=0.2, duplicate=0.1, missing=0.1, late_by=4)])
+DISORDERS = st.sampled_from(
+    [
+        Disorder(),
+        Disorder(late=0.1, out_of_order=0.2, duplicate=0.1, missing=0.1, late_by=4),
+        Disorder(late=0.1, duplicate=0.1, lost=0.1, held=0.1, null=0.2, null_tags=0.3, late_by=4),
+    ]
+)
 WORLDS = st.builds(
     spec,
     use_case=st.sampled_from(sorted(USE_CASES)),
@@ -146,6 +152,7 @@ def test_the_points_of_a_seed_are_these_on_every_machine():
 GOLDEN = {
     "cpu-only": "c7abe7cae871b41d",
     "devops": "f4a285476dc6d369",
+    "iot": "a22296eb4307fcb2",
     "replication": "a318c145a7a3fda7",
     "sensordata": "871a13899b47ce83",
     "sensors": "5906639022dd20e0",

@@ -15,6 +15,7 @@ from tsbench.check.torn_reads import TornReads, judged, not_whole
 from tsbench.errors import one_line
 from tsbench.model import (
     Above,
+    Analysis,
     Bucketed,
     Grouped,
     LatestBuckets,
@@ -255,7 +256,7 @@ def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
     match query:
         case LatestBuckets():
             return replace(query, before_ns=moved(query.before_ns))
-        case Raw() | Bucketed() | Grouped() | Above():
+        case Raw() | Bucketed() | Grouped() | Above() | Analysis():
             window = Window(moved(query.window.start_ns), moved(query.window.start_ns) + query.window.length_ns)
             inside = gold.loaded.start_ns <= window.start_ns and window.end_ns <= gold.loaded.end_ns
             return replace(query, window=window) if inside else query
@@ -290,7 +291,9 @@ def read_back(
     held = session.inventory(gold.world.measurements, series=series <= limit)
     found = [other_table(name) for name in held.tables if name not in known]
     if held.series is not None:
-        written = zip(range(series), *(codes.tolist() for codes in tags.values()), strict=True)
+        written = zip(
+            range(series), *([text or None for text in codes.tolist()] for codes in tags.values()), strict=True
+        )
         found += compare_series(held.series, list(written))
     answers.note_stored("what is stored beside the points", Differences.of(found, cut=False))
 

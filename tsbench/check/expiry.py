@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.check.comparison import Difference
-from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
+from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:
             first_ns = before_ns
         case Bucketed() | Grouped():
             first_ns = -(-before_ns // query.bucket_ns) * query.bucket_ns
-        case LatestBuckets():  # twice as long as its buckets, of which some may be empty
-            return question if query.before_ns - 2 * query.limit * query.bucket_ns >= before_ns else None
+        case LatestBuckets() | Analysis():
+            return question if _first_ns(query) >= before_ns else None
         case Latest(before_ns=int()):
             return None if question.part is not None else _since(question, query, before_ns)
         case _:  # their trackers know which points may be gone
@@ -68,6 +68,13 @@ def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:
     if first_ns >= query.window.end_ns or question.part is not None:
         return None
     return _since(question, replace(query, window=Window(first_ns, query.window.end_ns)), first_ns)
+
+
+def _first_ns(query: LatestBuckets | Analysis) -> int:
+    """Return the first time that a question is about."""
+    if isinstance(query, Analysis):
+        return query.window.start_ns
+    return query.before_ns - 2 * query.limit * query.bucket_ns  # twice its buckets' time: some may be empty
 
 
 def _since(question: Question[Any], query: Query, first_ns: int) -> Question[Any]:

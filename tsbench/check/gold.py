@@ -16,8 +16,10 @@ from tsbench.check.newest import MovingTracker
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
+from tsbench.check.trucks import TruckTracker
 from tsbench.model import (
     Above,
+    Analysis,
     Bucketed,
     Grouped,
     Latest,
@@ -205,6 +207,8 @@ class Gold:
                 return Grouped, query.measurement.name, query.bucket_ns
             case LatestBuckets():
                 return replace(query, before_ns=0)
+            case Analysis():
+                return Analysis, query.name, query.window
             case Latest():
                 moving = self._is_moving(question)
                 return Latest, query.measurement.name, moving, query.fields if moving else ()
@@ -234,6 +238,7 @@ class Gold:
             Grouped: GroupTracker,
             LatestBuckets: NewestBucketTracker,
             Latest: NewestTracker,
+            Analysis: TruckTracker,
         }
         kind = type(first.query)
         return of_one[kind](first, names) if kind in of_one else of_several[kind](group, names)

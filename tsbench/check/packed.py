@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,12 +122,12 @@ def is_beyond_floats(column: NDArray[Any]) -> bool:
     return column.dtype.kind == "i" and len(column) > 0 and max(column.max(), -int(column.min())) > _IN_A_FLOAT
 
 
-def numbers(column: NDArray[Any]) -> Sequence[float]:
-    """Return a column of floats or integers in canonical form."""
+def numbers(column: NDArray[Any]) -> Sequence[float | None]:
+    """Return a column of floats or integers in canonical form; NaN, which a point lacks, is None."""
     if is_beyond_floats(column):
         return canonical_column(column.tolist(), of_time=False)
-    found: list[float] = column.astype(np.float64, copy=False).tolist()
-    return found
+    found: list[Any] = column.astype(np.float64, copy=False).tolist()
+    return [None if value != value else value for value in found] if np.isnan(column).any() else found  # noqa: PLR0124
 
 
 def _rest(exact: Sequence[float], rounded: NDArray[np.float64]) -> list[float]:
@@ -148,20 +149,24 @@ def join_packed(tables: Sequence[Packed]) -> Packed:
     )
 
 
-def pack(rows: Sequence[Row], series_of: Mapping[str, int] | None, fields: int) -> Packed:
-    """Return canonical rows as columns; `series_of` has the number of each key, None where rows have none."""
+def pack(rows: Sequence[Row], series_of: Mapping[str, int] | None, fields: int, *, nullable: bool = False) -> Packed:
+    """Return canonical rows as columns; `series_of` has the number of each key, None where rows have none.
+
+    If rows are `nullable`, None is NaN in the columns, and a NaN that an answer has makes its row an odd one.
+    """
     width = fields + (1 if series_of is None else 2)
-    found = _columns(rows, series_of, width)
+    kinds = {*_NUMBERS, NoneType} if nullable else _NUMBERS
+    found = _columns(rows, series_of, width, kinds)
     if found is not None:
         return found.sorted()
-    plain = [_is_plain(row, series_of, width) for row in rows]
-    good = _columns([row for row, is_plain in zip(rows, plain, strict=True) if is_plain], series_of, width)
+    plain = [_is_plain(row, series_of, width, kinds) for row in rows]
+    good = _columns([row for row, is_plain in zip(rows, plain, strict=True) if is_plain], series_of, width, kinds)
     packed = Packed.empty(fields) if good is None else good.sorted()
     packed.odd = [tuple(row) for row, is_plain in zip(rows, plain, strict=True) if not is_plain]
     return packed
 
 
-def _columns(rows: Sequence[Row], series_of: Mapping[str, int] | None, width: int) -> Packed | None:
+def _columns(rows: Sequence[Row], series_of: Mapping[str, int] | None, width: int, numbers: set[type]) -> Packed | None:
     """Return the rows as columns in their order; None if one of them is odd."""
     if not rows:
         return Packed.empty(width - 1 - (series_of is not None))
@@ -173,22 +178,25 @@ def _columns(rows: Sequence[Row], series_of: Mapping[str, int] | None, width: in
         keys, *columns = columns
         series = [series_of.get(key, -1) if type(key) is str else -1 for key in keys]
     kinds = [set(map(type, column)) for column in columns]
-    are_numbers = set(map(type, times)) == {int} and all(kind <= _NUMBERS for kind in kinds)
+    are_numbers = set(map(type, times)) == {int} and all(kind <= numbers for kind in kinds)
     if not are_numbers or min(series) < 0 or min(times) not in _INT64 or max(times) not in _INT64:
         return None
     values = np.array(columns, dtype=np.float64).T if columns else np.empty((len(rows), 0))
+    if NoneType in numbers and np.isnan(values).sum() != sum(column.count(None) for column in columns):
+        return None
     rest = None
     if any(int in kind for kind in kinds):
         rest = np.array([_rest(column, one) for column, one in zip(columns, values.T, strict=True)]).T
     return Packed(np.array(times, dtype=np.int64), np.array(series, dtype=np.int64), values, rest=rest)
 
 
-def _is_plain(row: Row, series_of: Mapping[str, int] | None, width: int) -> bool:
+def _is_plain(row: Row, series_of: Mapping[str, int] | None, width: int, numbers: set[type]) -> bool:
     if len(row) != width or type(row[0]) is not int or row[0] not in _INT64:
         return False
     if series_of is not None and (type(row[1]) is not str or row[1] not in series_of):
         return False
-    return all(type(value) in _NUMBERS for value in row[1 if series_of is None else 2 :])
+    values = row[1 if series_of is None else 2 :]
+    return all(type(value) in numbers and (value == value or NoneType not in numbers) for value in values)  # noqa: PLR0124
 
 
 class SpoolFile:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.model import Outcome, merge_batches
+from tsbench.model import Outcome
+from tsbench.workload.series import merge_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

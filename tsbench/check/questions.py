@@ -111,7 +111,8 @@ def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:
 
 def pack_rows(query: Query, rows: Sequence[Row], names: Names) -> Packed:
     """Return rows in canonical form as columns."""
-    return pack(rows, names.series_of, len(query.columns) - 1 - (names.series_of is not None))
+    fields = len(query.columns) - 1 - (names.series_of is not None)
+    return pack(rows, names.series_of, fields, nullable=query.measurement.nullable)
 
 
 def compare_answer(question: Question[Query], expected: Packed, names: Names) -> Difference | None:

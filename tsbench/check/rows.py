@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -118,9 +118,9 @@ class StoredTracker(WindowTracker):
     def _rows(self, slab: Slab) -> Iterator[Row]:
         some = slice(slab.rows_until(self.begin_ns), slab.rows_until(self.end_ns))
         measurement, series = slab.measurement, slab.series[some].tolist()
-        columns = [slab.time_ns[some].tolist()]
+        columns: list[Sequence[Any]] = [slab.time_ns[some].tolist()]
         for tag in (*measurement.tags, *measurement.own_tags):
-            texts = slab.tags[tag].tolist()
+            texts = [text or None for text in slab.tags[tag].tolist()]
             columns.append([texts[one] for one in series])
         columns += [numbers(slab.fields[name][some]) for name in measurement.field_names]
         return zip(*columns, [None] * len(series), strict=True)

@@ -1,4 +1,4 @@
-"""CSV (RFC 4180, lines ended by a line feed): time in nanoseconds since 1970, tags, fields."""
+"""CSV (RFC 4180, lines ended by a line feed): time in nanoseconds since 1970, tags, fields; nothing where one lacks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
     measurement, times_ns = batch.measurement, batch.time_ns
     groups = (measurement.tags, measurement.own_tags)
     heads = [_tag_texts(tuple(batch.tags[tag] for tag in tags)) for tags in groups if tags]
-    fields = [Column(b",", batch.fields[field.name], b"", field.unit == "%") for field in measurement.fields]
+    fields = [
+        Column(b",", batch.fields[field.name], b"", field.unit == "%", null=b"" if field.nullable else None)
+        for field in measurement.fields
+    ]
     following = np.append(times_ns[1:], times_ns[-1])
     parts = [
         *(Part(table, batch.series) for table in heads),

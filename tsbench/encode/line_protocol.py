@@ -1,6 +1,7 @@
 """InfluxDB line protocol: `measurement,tag=value field=1i,field=0.5 time` with times in nanoseconds.
 
-Source: the specification of the line protocol (InfluxDB v2 reference). A tag without text is left out, as that says.
+Source: the specification of the line protocol (InfluxDB v2 reference). A tag without text is left out, as that says,
+and so is a field that a point lacks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from tsbench.encode.number_text import Column, number_parts, time_part
 from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assemble, assembled, joined, texts
 from tsbench.model import Kind
@@ -16,10 +19,9 @@ from tsbench.model import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch, Codes
+    from tsbench.model import Batch, Codes, Measurement
 
 _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
 
@@ -30,15 +32,18 @@ def encode(batch: Batch) -> memoryview:
     Raises
     ------
     ValueError
-        If a name or tag value has a form that the protocol cannot express (a line break, or a backslash at its end), or
-        a float is not finite.
+        If a name or tag value has a form that the protocol cannot express (a line break, or a backslash at its end), a
+        float is not finite, or a point has no field.
     """
     return lines(batch).data
 
 
 def lines(batch: Batch) -> Assembled:
     """Return the same bytes as `encode`, and where each point's line ends; errors as in `encode`."""
-    return assembled(*_plan(batch)) if len(batch) else NO_ROWS
+    if not len(batch):
+        return NO_ROWS
+    found = assembled(*_plan(batch))
+    return _without_nulls(found.data, batch.measurement) if batch.measurement.nullable else found
 
 
 def encode_singles(batch: Batch) -> list[bytes]:
@@ -54,8 +59,26 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
     ValueError
         As `encode`.
     """
-    if len(batch):
-        yield from assemble(*_plan(batch))
+    if not len(batch):
+        return
+    for block in assemble(*_plan(batch)):
+        if batch.measurement.nullable:
+            yield np.frombuffer(_without_nulls(block.data, batch.measurement).data, dtype=np.uint8)
+        else:
+            yield block
+
+
+def _without_nulls(data: memoryview, measurement: Measurement) -> Assembled:
+    """Return whole lines without the fields that are null. No tag has such a text: its comma would be escaped."""
+    text = bytes(data)
+    for name in measurement.field_names:
+        text = text.replace(b"," + _escaped(name, ", =") + b"=null", b"")
+    first = b" " + _escaped(measurement.field_names[0], ", =") + b"=null"
+    text = text.replace(first + b",", b" ")
+    if first + b" " in text:
+        raise ValueError("line protocol cannot express a point without any field")
+    ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")) + 1  # there is none within a line
+    return Assembled(memoryview(text), ends)
 
 
 def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
@@ -68,6 +91,7 @@ def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
             batch.fields[field.name],
             suffix[field.kind],
             field.unit == "%",
+            null=b"null" if field.nullable else None,
         )
         for field, separator in zip(batch.measurement.fields, chain([b" "], repeat(b",")), strict=False)
     ]

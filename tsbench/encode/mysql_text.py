@@ -35,11 +35,12 @@ class _Form:
     between: bytes
     quote: bytes
     end: bytes
+    null: bytes
 
 
-_VALUES = _Form(b",('", b"',", b",", b"'", b")")
-_APART = _Form(b"('", b"',", b",", b"'", b")\0")  # no JSON text holds the byte 0
-_LINES = _Form(b"", b"\t", b"\t", b"", b"\n")
+_VALUES = _Form(b",('", b"',", b",", b"'", b")", b"NULL")
+_APART = _Form(b"('", b"',", b",", b"'", b")\0", b"NULL")  # no JSON text holds the byte 0
+_LINES = _Form(b"", b"\t", b"\t", b"", b"\n", b"\\N")
 
 
 def values(batch: Batch) -> Assembled:
@@ -65,8 +66,10 @@ def lines(batch: Batch) -> Assembled:
     return _assembled(batch, _LINES)
 
 
-def literal(value: str | float) -> str:
-    """Return a number or text as a literal."""
+def literal(value: str | float | None) -> str:
+    """Return a number or text as a literal, None as NULL."""
+    if value is None:
+        return "NULL"
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
 
 
@@ -75,9 +78,10 @@ def _assembled(batch: Batch, form: _Form) -> Assembled:
         return NO_ROWS
     m, end = batch.measurement, form.end + form.lead
     numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
+    null = form.null if m.nullable else None
     percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
     columns = [
-        Column(form.between if i else form.after_time, column, b"", percent[i], b"-0e0")
+        Column(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", null)
         for i, column in enumerate(numbers)
     ]
     parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]

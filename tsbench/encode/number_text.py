@@ -30,6 +30,7 @@ class Column:
     """A column of numbers with the text before and after each; `percent` if most values are within 0 .. 100.
 
     `minus_zero` is the text of -0.0, with four letters: MySQL reads `-0.0` as a decimal number, which has no such zero.
+    `null` is the text in place of NaN, without which NaN is refused.
     """
 
     before: bytes
@@ -37,6 +38,7 @@ class Column:
     after: bytes
     percent: bool = False
     minus_zero: bytes = b"-0.0"
+    null: bytes | None = None
 
 
 def number_parts(columns: Sequence[Column]) -> list[Part]:
@@ -45,7 +47,7 @@ def number_parts(columns: Sequence[Column]) -> list[Part]:
     Raises
     ------
     ValueError
-        If a float is not finite.
+        If a float is not finite, or NaN without a text for it.
     """
     parts: list[Part] = []
     for are_long, group in groupby(columns, _has_long_floats):
@@ -199,19 +201,23 @@ def _long_floats(columns: Sequence[Column]) -> list[Part]:
     for stop, text in enumerate(between, 1):
         if len(text) == 1 and text == between[start]:
             continue
-        table = _shortest([column.values for column in columns[start:stop]], between[start], columns[start].minus_zero)
+        table = _shortest(columns[start:stop], between[start])
         parts += [Part(_texts(columns[start].before)), Part(table), Part(_texts(columns[stop - 1].after))]
         start = stop
     return [part for part in parts if part.table.lengths.any()]
 
 
-def _shortest(columns: Sequence[NDArray[Any]], between: bytes, minus_zero: bytes) -> Texts:
+def _shortest(columns: Sequence[Column], between: bytes) -> Texts:
     """Return the shortest texts of one or more columns of floats, row by row, with that letter between them."""
-    values = np.column_stack(columns) if len(columns) > 1 else np.ascontiguousarray(columns[0])
-    if not np.isfinite(values).all():
+    lists, minus_zero, null = [column.values for column in columns], columns[0].minus_zero, columns[0].null
+    values = np.column_stack(lists) if len(lists) > 1 else np.ascontiguousarray(lists[0])
+    refused = ~np.isfinite(values) if null is None else np.isinf(values)
+    if refused.any():
         raise ValueError("a float is not finite; databases accept no text for it")
     # orjson writes a value in 50 ns, polars in 40 (but takes 180 MB on a load worker's disk), Python's repr in 500.
     letters = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    if null is not None:
+        letters = letters.replace(b"null", null)
     if minus_zero != b"-0.0" and bool((np.signbit(values) & (values == 0)).any()):
         letters = letters.replace(b"-0.0,", minus_zero + b",").replace(b"-0.0]", minus_zero + b"]")
     if len(columns) > 1:  # [[1.5,2.25],[3.5,4.25]]

@@ -1,8 +1,9 @@
 """Encode a batch as PostgreSQL's binary COPY stream, column by column in one numpy structured array.
 
 Every field of a row is an int32 length followed by its bytes, big-endian, so rows of fixed width differ only in their
-values: a template row is repeated and the columns are stored into it. One core makes about 10 million rows
-of ten fields a second this way, some 30 times what the server takes in through one connection.
+values: a template row is repeated and the columns are stored into it. The bytes of NULLs are taken out
+afterwards. One core makes about 10 million rows of ten fields a second this way, some 30 times what the server takes in
+through one connection.
 
 The format: https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-FILE-FORMATS-BINARY
 """
@@ -36,8 +37,9 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     """Return the batch as a complete COPY stream, with header and trailer.
 
     The columns are time (timestamptz), tags_id (int4; left out where the measurement has no tags), every field
-    (float8, integers too), and with `extra_json` additional_tags (jsonb): NULL where the measurement has no tags of
-    its own, else their JSON text padded with spaces, which JSON ignores, so that the rows keep a fixed width.
+    (float8, integers too; NULL where a point lacks it), and with `extra_json` additional_tags (jsonb): NULL where the
+    measurement has no tags of its own, else their JSON text padded with spaces, which JSON ignores, so that the rows
+    keep a fixed width.
 
     Raises
     ------
@@ -45,6 +47,11 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
         If a time is not a whole number of microseconds or an integer no double precision number, so that it could not
         be stored exactly.
     """
+    return _encoded(batch, extra_json=extra_json)[0]
+
+
+def _encoded(batch: Batch, *, extra_json: bool) -> tuple[bytearray, NDArray[np.int64]]:
+    """Return the stream of `encode`, and where each row ends, counted from the first one's start."""
     texts = own_tags_json(batch) if extra_json else ()
     width = max(map(len, texts), default=0) if extra_json else _NO_COLUMN
     dtype = _row_type(len(batch.fields), keyed=bool(batch.measurement.tags), json=width)
@@ -57,7 +64,17 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
         table["fields"]["value"][:, column] = float8(batch.fields[field])
     if texts:
         table["json"] = _padded(texts, width)[batch.series]
-    return buffer
+    ends = np.arange(1, len(batch) + 1) * dtype.itemsize
+    if batch.measurement.nullable and (nulls := np.isnan(table["fields"]["value"])).any():
+        table["fields"]["length"][nulls] = _NULL
+        keep = np.ones((len(batch), dtype.itemsize), dtype=np.bool_)
+        first: int = dtype.fields["fields"][1]  # type: ignore[index]  # which it has
+        for column in range(nulls.shape[1]):
+            start = first + 12 * column + 4
+            keep[nulls[:, column], start : start + 8] = False
+        rows = np.frombuffer(buffer, np.uint8, len(batch) * dtype.itemsize, len(HEADER)).reshape(keep.shape)[keep]
+        return bytearray(b"".join((HEADER, rows.tobytes(), TRAILER))), ends - 8 * np.cumsum(nulls.sum(axis=1))
+    return buffer, ends
 
 
 def encode_each(batch: Batch, points: int, *, extra_json: bool) -> Iterator[tuple[bytes, int]]:
@@ -65,13 +82,13 @@ def encode_each(batch: Batch, points: int, *, extra_json: bool) -> Iterator[tupl
 
     Each is as `encode` makes it of its points, except that the whole batch is encoded at once; errors as there.
     """
-    whole, count = memoryview(encode(batch, extra_json=extra_json)), len(batch)
-    rows = whole[len(HEADER) : len(whole) - len(TRAILER)]
-    width = len(rows) // max(1, count)
-    starts = range(0, count, points)
+    stream, ends = _encoded(batch, extra_json=extra_json)
+    rows = memoryview(stream)[len(HEADER) :]
+    firsts = range(0, len(batch), points)
+    bounds = [0, *(int(ends[min(first + points, len(batch)) - 1]) for first in firsts)]
     return (
-        (b"".join((HEADER, rows[start * width : (start + points) * width], TRAILER)), min(points, count - start))
-        for start in starts
+        (b"".join((HEADER, rows[start:end], TRAILER)), min(points, len(batch) - first))
+        for first, start, end in zip(firsts, bounds[:-1], bounds[1:], strict=True)
     )
 
 

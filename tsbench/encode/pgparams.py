@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
     from tsbench.model import Batch
 
-Parameters: TypeAlias = tuple[bytes, ...]
-"""Values of one statement, in binary form, in the order of its placeholders."""
+Parameters: TypeAlias = "tuple[bytes | None, ...]"
+"""Values of one statement, in binary form, in the order of its placeholders; None is NULL."""
 
 _JSONB_VERSION = b"\x01"
+_NAN = struct.pack(">d", np.nan)
+"""The bytes of a field that a point lacks; no time is as far away as that."""
 _ELEMENT_OIDS = {">i8": 1184, ">i4": 23, ">f8": 701}  # timestamptz, int4, float8
 _JSONB_OID = 3802
 
@@ -37,8 +39,9 @@ _JSONB_OID = 3802
 def rows(batch: Batch) -> Iterator[Parameters]:
     """Return an iterator over the parameters of each point: time, tags_id, fields, own tags.
 
-    They are a timestamptz, an int4 if the measurement has tags, a float8 per field (integers too), and a jsonb if the
-    measurement has tags of its own. The whole batch is encoded by the call; its rows are cut one by one.
+    They are a timestamptz, an int4 if the measurement has tags, a float8 per field (integers too; None where a point
+    lacks it), and a jsonb if the measurement has tags of its own. The whole batch is encoded by the call; its rows are
+    cut one by one.
 
     Raises
     ------
@@ -52,6 +55,8 @@ def rows(batch: Batch) -> Iterator[Parameters]:
         table[name] = values
     cut = struct.Struct("".join(f"{np.dtype(kind).itemsize}s" for kind, _ in columns))
     found: Iterable[Parameters] = cut.iter_unpack(table.tobytes())
+    if batch.measurement.nullable:
+        found = (tuple(None if value == _NAN else value for value in row) for row in found)
     texts = _jsonb(batch)
     if not texts:
         return iter(found)
@@ -80,7 +85,7 @@ def arrays(batch: Batch) -> Parameters:
 
 def nbytes(values: Parameters) -> int:
     """Return the bytes of the values, without the protocol's lengths."""
-    return sum(map(len, values))
+    return sum(len(value) for value in values if value is not None)
 
 
 def _columns(batch: Batch) -> list[tuple[str, NDArray[Any]]]:
@@ -110,7 +115,14 @@ def _array(kind: str, values: NDArray[Any]) -> bytes:
     elements = np.empty(len(values), [("length", ">i4"), ("value", kind)])
     elements["length"] = elements.dtype["value"].itemsize
     elements["value"] = values
-    return _array_head(_ELEMENT_OIDS[kind], len(values)) + elements.tobytes()
+    head = _array_head(_ELEMENT_OIDS[kind], len(values))
+    if kind != ">f8" or not (nulls := np.isnan(values)).any():
+        return head + elements.tobytes()
+    elements["length"][nulls] = -1
+    letters = elements.view(np.uint8).reshape(len(values), -1)
+    keep = np.ones(letters.shape, dtype=np.bool_)
+    keep[nulls, 4:] = False
+    return head + letters[keep].tobytes()
 
 
 def _text_array(texts: Sequence[bytes]) -> bytes:
@@ -119,5 +131,5 @@ def _text_array(texts: Sequence[bytes]) -> bytes:
 
 
 def _array_head(oid: int, length: int) -> bytes:
-    """Return the start of an array of one dimension without NULLs, whose first element has the number 1."""
+    """Return the start of an array of one dimension, whose first element has the number 1."""
     return struct.pack(">iiIii", 1, 0, oid, length, 1)

@@ -14,13 +14,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch, Codes
+    from tsbench.model import Batch, Codes, Field
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,16 +33,24 @@ class Inexact(ValueError):  # noqa: N818 - names what is wrong with the value
 def columns(batch: Batch, times: Sequence[Any], *, extra_json: bool) -> list[Sequence[Any]]:
     """Return the batch's columns as lists: times as passed, series (if the measurement has tags), fields, own tags.
 
-    With `extra_json` the last column is the own tags' JSON text per row, None where the measurement has none.
+    A field that a point lacks is None. With `extra_json` the last column is the own tags' JSON text per row, None where
+    the measurement has none.
     """
     found: list[Sequence[Any]] = [times]
     if batch.measurement.tags:
         found.append(batch.series.tolist())
-    found += [batch.fields[name].tolist() for name in batch.measurement.field_names]
+    found += [_values(batch.fields[field.name], field) for field in batch.measurement.fields]
     if extra_json:
         texts = own_tags_json(batch)
         found.append([texts[i] for i in batch.series.tolist()] if texts else [None] * len(batch))
     return found
+
+
+def _values(column: NDArray[Any], field: Field) -> Sequence[Any]:
+    values: list[Any] = column.tolist()
+    if field.nullable and np.isnan(column).any():
+        return [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
+    return values
 
 
 def rows(of_columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -108,14 +117,15 @@ def own_tags_json(batch: Batch) -> tuple[str, ...]:
     return _cached_json(batch.tags, batch.measurement.own_tags)
 
 
-def tag_rows(tags: Mapping[str, Codes], first: int = 0, *, lacks_empty: bool = False) -> list[tuple[Any, ...]]:
-    """Return one row per series: its number, from `first` on, then its tags.
+def tag_rows(tags: Mapping[str, Codes], first: int = 0, *, key_may_lack: bool = False) -> list[tuple[Any, ...]]:
+    """Return one row per series: its number, from `first` on, then its tags; one that it lacks ("") is None.
 
-    If a series `lacks_empty` tags, as in files of points, where "" stands for a tag that a line does not have, they are
-    None.
+    The key, which is the first tag, is an empty text instead unless it `key_may_lack`, as in files of points.
     """
-    lists = [[text or None if lacks_empty else text for text in codes.tolist()] for codes in tags.values()]
-    return list(zip(range(first, first + len(lists[0])), *lists, strict=True)) if lists else []
+    key, *others = (codes.tolist() for codes in tags.values()) if tags else ([],)
+    lists = [key if not key_may_lack else [text or None for text in key]]
+    lists += [[text or None for text in texts] for texts in others]
+    return list(zip(range(first, first + len(lists[0])), *lists, strict=True)) if tags else []
 
 
 _Key = tuple[int, tuple[str, ...]]
@@ -144,4 +154,4 @@ def _as_utc(moment: datetime, zone: Any) -> datetime:
 
 
 def _is_text(column: Sequence[Any]) -> bool:
-    return bool(column) and (column[0] is None or isinstance(column[0], str))
+    return isinstance(next((value for value in column if value is not None), None), str)

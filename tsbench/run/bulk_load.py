@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
-from tsbench.model import merge_batches
 from tsbench.results.figures import Load
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
 from tsbench.targets.base import Unsupported
 from tsbench.targets.session import caused_line
+from tsbench.workload.series import merge_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tsbench.encode import sql
 from tsbench.model import (
     Above,
+    Analysis,
     Bucketed,
     Count,
     Grouped,
@@ -27,6 +28,7 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.targets.base import Payload, Schema, Statement
+from tsbench.targets.sql_trucks import compile_analysis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -144,7 +146,7 @@ class SqlSchema(Schema, ABC):
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
         dropped = [Statement(f"DROP TABLE IF EXISTS {quoted(m.name)}") for m in measurements]
         tables = [Statement(text) for m in measurements for text in self.create_table(m)]
-        return [*dropped, *self.insert_tags(sql.tag_rows(tags, first, lacks_empty=True)), *tables]
+        return [*dropped, *self.insert_tags(sql.tag_rows(tags, first, key_may_lack=True)), *tables]
 
     def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
         """Return rows as statements of as many parameters as one may have, for one transaction."""
@@ -189,6 +191,14 @@ class SqlText(ABC):
     def bucket(self, column: str, bucket_ns: int) -> str:
         """Return the expression for the start of the bucket that contains a time."""
 
+    @abstractmethod
+    def number_of(self, bucket_ns: int) -> str:
+        """Return the expression for the number of the bucket that contains the column `m.time`, from the epoch on."""
+
+    def number(self, column: str) -> str:
+        """Return the expression for a text as a double precision number."""
+        return f"CAST({column} AS DOUBLE PRECISION)"
+
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition that a column holds one of the keys."""
         return f"{column} IN ({', '.join(self.arg(key) for key in keys)})" if keys else "FALSE"
@@ -230,6 +240,8 @@ class SqlText(ABC):
                 text = self.latest(query) if query.measurement.key else self._newest(query)
             case LatestBuckets():
                 text = self._latest_buckets(query)
+            case Analysis():
+                text = compile_analysis(self, query)
             case Count():
                 text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
             case Stored():

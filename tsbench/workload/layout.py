@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -77,13 +77,15 @@ class Layout:
 class UseCase:
     """A simulated world: the tags that all measurements share, and the measurements per form.
 
-    `forms` maps `bounded` and `peer` to the measurements; both may be the same.
+    `forms` maps `bounded` and `peer` to the measurements; both may be the same. A world of the form `peer` has the
+    shares of `disorder.Disorder` in `peer_disorder` unless it is given others.
     """
 
     name: str
     doc: str
     tags: tuple[Tag, ...]
     forms: Mapping[str, tuple[Layout, ...]]
+    peer_disorder: tuple[tuple[str, Any], ...] = ()
 
     def measurement(self, layout: Layout) -> Measurement:
         """Return the measurement that a layout describes."""

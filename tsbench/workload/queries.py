@@ -1,7 +1,8 @@
 """The kinds of query, under the names that other benchmarks use, and the n-th query of each kind.
 
 Source: the names, windows, buckets and numbers of hosts are those of TSBS's devops queries as its code has them (its
-README differs); the sensors' two kinds are study F's, the stocks' two study B's, the `raw` ones study D's.
+README differs), and those of its iot queries, whose meaning `use_cases.iot` has; the sensors' two kinds are study F's,
+the stocks' two study B's, the `raw` ones study D's.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from zlib import crc32
 
 import numpy as np
 
-from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.use_cases.sensors import SENSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tsbench.model import Measurement
     from tsbench.workload.world import World
@@ -33,12 +34,13 @@ CPU_USE_CASES = ("cpu-only", "devops")
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The random choices for one query: a measurement, its fields, a window and the keys (None: every series)."""
+    """The random choices for one query: a measurement, its fields, a window, the keys (None: every series), a fleet."""
 
     measurement: Measurement
     fields: tuple[str, ...]
     window: Window
     keys: tuple[str, ...] | None
+    fleet: str = ""
 
 
 Build: TypeAlias = "Callable[[Pick], Query]"
@@ -74,6 +76,8 @@ class QueryKind:
         Names of the measurements, of which queries take one in turn; empty means the world's first.
     use_cases
         Names of the use cases that have such queries; None means any.
+    fleet
+        Whether to choose a value of the tag `fleet`.
     """
 
     doc: str
@@ -84,6 +88,7 @@ class QueryKind:
     fields: int = 0
     measurements: tuple[str, ...] = ()
     use_cases: tuple[str, ...] | None = None
+    fleet: bool = False
 
 
 def _bucketed(pick: Pick, bucket_ns: int) -> Query:
@@ -114,12 +119,26 @@ def _raw(pick: Pick) -> Query:
     return Raw(pick.measurement, pick.fields, pick.window, pick.keys)
 
 
+def _analysis(pick: Pick, name: str, columns: tuple[str, ...]) -> Query:
+    of = pick.keys[0] if pick.keys else pick.fleet
+    return Analysis(pick.measurement, name, columns, pick.window, of)
+
+
 _MINUTES = partial(_bucketed, bucket_ns=MINUTE_NS)
 _HOURS = partial(_bucketed, bucket_ns=HOUR_NS)
 
 
 def _cpu(doc: str, build: Build, hours: int, *, keys: int = 0, fields: int = 0) -> QueryKind:
     return QueryKind(doc, build, hours * HOUR_NS, 0.0, keys, fields, ("cpu",), CPU_USE_CASES)
+
+
+def _truck(
+    name: str, doc: str, measurement: str, columns: str, *, length_ns: int = 0, keys: int = 0, fleet: bool = False
+) -> dict[str, QueryKind]:
+    """Return a kind of `Analysis` by its name; without a length it is about everything that was loaded."""
+    build = partial(_analysis, name=name, columns=tuple(columns.split()))
+    share = 0.0 if length_ns else 1.0
+    return {name: QueryKind(doc, build, length_ns, share, keys, 0, (measurement,), ("iot",), fleet)}
 
 
 QUERIES: dict[str, QueryKind] = {
@@ -176,6 +195,54 @@ QUERIES: dict[str, QueryKind] = {
         measurements=("prices",),
         use_cases=("stocks",),
     ),
+    **_truck("single-last-loc", "newest place of 1 truck", "readings", "time name latitude longitude", keys=1),
+    **_truck(
+        "last-loc", "newest place of every truck of 1 fleet", "readings", "time name latitude longitude", fleet=True
+    ),
+    **_truck("low-fuel", "trucks of 1 fleet with little fuel", "diagnostics", "name fuel_state", fleet=True),
+    **_truck("high-load", "trucks of 1 fleet with much load", "diagnostics", "name current_load", fleet=True),
+    **_truck(
+        "stationary-trucks",
+        "trucks of 1 fleet that stood still, 10 minutes",
+        "readings",
+        "name velocity",
+        length_ns=10 * MINUTE_NS,
+        fleet=True,
+    ),
+    **_truck(
+        "long-driving-sessions",
+        "trucks of 1 fleet that hardly rested, 4 hours",
+        "readings",
+        "name buckets",
+        length_ns=4 * HOUR_NS,
+        fleet=True,
+    ),
+    **_truck(
+        "long-daily-sessions",
+        "trucks of 1 fleet that drove long, 24 hours",
+        "readings",
+        "name buckets",
+        length_ns=24 * HOUR_NS,
+        fleet=True,
+    ),
+    **_truck(
+        "avg-vs-projected-fuel-consumption",
+        "mean and nominal consumption per fleet",
+        "readings",
+        "fleet fuel_consumption nominal_fuel_consumption",
+    ),
+    **_truck("avg-daily-driving-duration", "mean hours of driving a day, per truck", "readings", "name hours"),
+    **_truck("avg-daily-driving-session", "mean length of drives per truck and day", "readings", "time name minutes"),
+    **_truck(
+        "avg-load", "mean share of the capacity that is loaded, per fleet and model", "diagnostics", "fleet model load"
+    ),
+    **_truck(
+        "daily-activity",
+        "mean share of the day that trucks are active, per fleet, model and day",
+        "diagnostics",
+        "time fleet model share",
+    ),
+    **_truck("breakdown-frequency", "number of breakdowns per model", "diagnostics", "model breakdowns"),
 }
 
 
@@ -194,7 +261,8 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
     kind = QUERIES[name]
     stream = crc32(b"query"), crc32(name.encode()), number
     bits = Bits(np.random.SeedSequence(seed, spawn_key=stream))
-    when, *who = bits.uniform(1, 1 + kind.keys)[0].tolist()
+    when, *who = bits.uniform(1, 1 + kind.keys + kind.fleet)[0].tolist()
+    fleet = _one_of(world.tags()["fleet"].tolist(), who.pop()) if kind.fleet else ""
     measurement = _measurement(kind, world, number)
     keys = None
     if kind.keys:
@@ -202,7 +270,22 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
         keys = tuple(known[i] for i in _distinct(who, len(known)))
     fields = measurement.field_names
     window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
-    return kind.build(Pick(measurement, fields[: kind.fields or len(fields)], window, keys))
+    return kind.build(Pick(measurement, fields[: kind.fields or len(fields)], window, keys, fleet))
+
+
+def analysis_columns(name: str) -> tuple[str, ...] | None:
+    """Return the columns of an analysis by its name; None for an unknown one."""
+    build = QUERIES[name].build if name in QUERIES else None
+    if not isinstance(build, partial) or build.func is not _analysis:
+        return None
+    found: tuple[str, ...] = build.keywords["columns"]
+    return found
+
+
+def _one_of(texts: Sequence[str], uniform: float) -> str:
+    """Return one of the different texts that are not empty."""
+    known = sorted({text for text in texts if text})
+    return known[int(uniform * len(known))] if known else ""
 
 
 def fit(name: str, world: World, loaded: Window) -> None:

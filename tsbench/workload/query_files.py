@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 
-from tsbench.model import Above, Aggregate, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.model import Above, Aggregate, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -103,9 +103,12 @@ class Parser:
             make, needed = _MAKERS[name]
             if found.keys() != needed or type(kind) is not str:
                 raise ValueError(f"it needs {', '.join(sorted(needed))}")
-            listed = tuple(found["fields"])
-            fields = self._fields.get((of.name, listed))
-            found["fields"] = self._known_fields(of, listed) if fields is None else fields
+            if name == Analysis.__name__:
+                found["columns"] = _columns_of(found["name"], found["columns"])
+            else:
+                listed = tuple(found["fields"])
+                fields = self._fields.get((of.name, listed))
+                found["fields"] = self._known_fields(of, listed) if fields is None else fields
             if "window" in found:
                 start_ns, end_ns = found["window"]
                 _expect_whole(start_ns, end_ns)
@@ -125,6 +128,14 @@ class Parser:
         if unknown or not names:
             raise ValueError(f"{of.name} has no field {unknown[0]!r}" if unknown else "it has no fields")
         return self._fields.setdefault((of.name, names), names)
+
+
+def _columns_of(name: Any, columns: Any) -> tuple[str, ...]:
+    """Return the columns of an analysis, which its name determines."""
+    known = queries.analysis_columns(name)
+    if known is None or [*known] != columns:
+        raise ValueError(f"there is no analysis {name!r} with such columns")
+    return known
 
 
 def _expect_whole(*numbers: Any) -> None:
@@ -150,10 +161,10 @@ def _expect_number(number: Any) -> None:
 
 def _expect_text(text: Any) -> None:
     if type(text) is not str:
-        raise ValueError("field is no text")
+        raise ValueError("field and of are texts")
 
 
-_CHECKED = {"measurement", "fields", "window", "keys"}
+_CHECKED = {"measurement", "fields", "window", "keys", "name", "columns"}
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "aggregate": _expect_aggregate,
     "bucket_ns": _expect_above_zero,
@@ -161,8 +172,9 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "before_ns": lambda value: None if value is None else _expect_whole(value),
     "threshold": _expect_number,
     "field": _expect_text,
+    "of": _expect_text,
 }
-_KINDS: tuple[type[Any], ...] = (Raw, Bucketed, Grouped, Latest, Above, LatestBuckets)
+_KINDS: tuple[type[Any], ...] = (Raw, Bucketed, Grouped, Latest, Above, LatestBuckets, Analysis)
 _NAMES: dict[str, tuple[str, ...]] = {one.__name__: tuple(one.__dataclass_fields__) for one in _KINDS}
 _MAKERS = {one.__name__: (one, frozenset(_NAMES[one.__name__])) for one in _KINDS}
 

@@ -5,7 +5,7 @@ The streams that one worker loads are computed together: a tick costs one set of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tsbench.model import Batch
     from tsbench.workload.layout import Layout
     from tsbench.workload.processes import Process
     from tsbench.workload.random_numbers import Bits, Floats, Numbers
@@ -51,6 +52,17 @@ def join(tables: Sequence[Table]) -> Table:
         np.concatenate([table.time_ns for table in tables]),
         np.concatenate([table.series for table in tables]),
         {name: np.concatenate([table.fields[name] for table in tables]) for name in tables[0].fields},
+    )
+
+
+def merge_batches(batches: Sequence[Batch]) -> Batch:
+    """Concatenate batches of one measurement and world, in their order; the result has the first one's number."""
+    first = batches[0]
+    return replace(
+        first,
+        time_ns=np.concatenate([batch.time_ns for batch in batches]),
+        series=np.concatenate([batch.series for batch in batches]),
+        fields={name: np.concatenate([b.fields[name] for b in batches]) for name in first.fields},
     )
 
 

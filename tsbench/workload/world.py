@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 
-from tsbench.model import Batch
+from tsbench.model import Batch, Codes
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import FieldSimulator, Table, cut
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.model import Codes, Measurement
+    from tsbench.model import Measurement
     from tsbench.workload.layout import Layout, UseCase
 
 __all__ = ["Disorder", "World", "WorldSpec"]
@@ -69,6 +69,8 @@ class World:
 
     def __init__(self, spec: WorldSpec) -> None:
         use_case = _use_case(spec)
+        if spec.form == "peer" and spec.disorder == Disorder():
+            spec = replace(spec, disorder=Disorder(**dict(use_case.peer_disorder)))
         self.spec = spec
         self._layouts = use_case.forms[spec.form]
         self.measurements: tuple[Measurement, ...] = tuple(use_case.measurement(layout) for layout in self._layouts)
@@ -76,10 +78,23 @@ class World:
         for tag in use_case.tags:
             bits = self._bits(_TAGS, tag.name)
             self._shared[tag.name] = tag.draw(bits, spec.scale, self._shared)
+        self._drop_tags()
         self._tags: dict[str, Mapping[str, Codes]] = {}
         for layout in self._layouts:
             own = {tag.name: tag.draw(self._bits(_TAGS, layout.name, tag.name), spec.scale, {}) for tag in layout.tags}
             self._tags[layout.name] = {**self._shared, **own}
+
+    def _drop_tags(self) -> None:
+        """Take one tag, never the key, from the share of the series that lack one."""
+        share, names = self.spec.disorder.null_tags, [*self._shared][1:]
+        if not share or not names:
+            return
+        drawn = self._bits(_DISORDER, "tags").uniform(1, self.spec.scale)[0] / share * len(names)
+        for at, name in enumerate(names):
+            codes = self._shared[name]
+            lacks = (drawn >= at) & (drawn < at + 1)
+            found = np.where(lacks, len(codes.values), codes.codes).astype(np.int32)
+            self._shared[name] = Codes(found, (*codes.values, ""))
 
     @property
     def key(self) -> str | None:
@@ -105,9 +120,10 @@ class World:
     def count(self, stream: int | None, first_tick: int, last_tick: int) -> int | None:
         """Return the number of points with first_tick <= tick < last_tick (`stream` None: of all streams).
 
-        None if the world has missing or duplicate points: their number is known only after generating them.
+        None if the world has missing, lost or duplicate points: their number is known only after generating them.
         """
-        if self.spec.disorder.missing or self.spec.disorder.duplicate:
+        disorder = self.spec.disorder
+        if disorder.missing or disorder.lost or disorder.duplicate:
             return None
         series = self.spec.scale
         if stream is not None:
@@ -208,7 +224,9 @@ class World:
         shuffler = None
         if spec.disorder:
             bits = self._bits(_DISORDER, layout.name, stream=streams[0])
-            shuffler = Shuffler(spec.disorder, bits, len(series))
+            more = self._bits(_DISORDER, layout.name, "runs and fields", stream=streams[0])
+            nullable = [field.name for field in layout.fields if field.nullable]
+            shuffler = Shuffler(spec.disorder, bits, len(series), more, nullable)
         for _, ticks in _pieces(0, first_tick, _MOST_ROWS, len(series)):
             simulator.skip(ticks)
             if shuffler is not None:

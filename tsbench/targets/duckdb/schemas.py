@@ -37,6 +37,9 @@ class _Text(SqlText):
         # Without an origin, buckets of days and weeks begin on Monday, 2000-01-03.
         return f"time_bucket(INTERVAL '{bucket_ns // 1_000} microseconds', {column}, TIMESTAMP '1970-01-01')"
 
+    def number_of(self, bucket_ns: int) -> str:
+        return f'epoch_us(m."time") // {bucket_ns // 1_000}'
+
     def latest(self, query: Latest) -> str:
         # One pass over the columns asked for, without a sort: there is no index to look a series up in.
         m = query.measurement
@@ -115,7 +118,9 @@ def _arrow(batch: Batch) -> pa.Table:
     columns = {"time": pa.array(_times(batch))}
     if m.tags:
         columns["tags_id"] = pa.array(batch.series)
-    columns |= {f"field {i}": pa.array(batch.fields[name]) for i, name in enumerate(m.field_names)}
+    columns |= {
+        f"field {i}": pa.array(batch.fields[field.name], from_pandas=field.nullable) for i, field in enumerate(m.fields)
+    }  # from pandas: NaN is NULL
     if m.own_tags:
         columns["additional_tags"] = pa.DictionaryArray.from_arrays(pa.array(batch.series), sql.own_tags_json(batch))
     return pa.table(columns)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.model import OTHERS, Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
-from tsbench.targets.base import others_text
+from tsbench.model import OTHERS, Above, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.targets.base import Unsupported, others_text
 from tsbench.targets.influxdb.influxql import duration, number
 
 if TYPE_CHECKING:
@@ -61,11 +61,15 @@ def compile_query(query: Query) -> str:
             newest = ["group()", 'sort(columns: ["_time"], desc: true)', f"limit(n: {int(query.limit)})"]
             span = _until(query.before_ns)
             steps = [span, *_points(m, query.fields, None), *_buckets(query, []), _PIVOT, *newest]
+        case Analysis():
+            raise Unsupported("it is not written in Flux")
         case Count():
             # A point has all fields of its measurement, so any of them counts the points.
             span = f"range(start: {_EPOCH}, stop: {_FOREVER})"
             total = ["count()", "group()", "sum()", 'rename(columns: {_value: "points"})']
-            steps = [span, *_points(m, (m.fields[0].name,), None), *total]
+            # A point that may lack a field has one of the first two.
+            either = [f"group(columns: {_texts(m.tags[:1])})", 'unique(column: "_time")'] * m.nullable
+            steps = [span, *_points(m, m.field_names[: 1 + m.nullable], None), *either, *total]
         case Stored():
             start = _EARLIEST if query.start_ns is None else moment(query.start_ns)
             span = f"range(start: {start}, stop: {_FOREVER if query.end_ns is None else moment(query.end_ns)})"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.model import Above, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.targets.base import Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,12 @@ def compile_query(query: Query) -> str:
         case LatestBuckets():
             select, where = _aggregates(query), _before(query.before_ns)
             rest = [_by_time(query), f"ORDER BY time DESC LIMIT {int(query.limit)}"]
+        case Analysis():
+            raise Unsupported(
+                "InfluxQL cannot divide by a tag, count the buckets of a subquery per day, or compare them"
+            )
+        case Count() if m.nullable:
+            return _count_of_nullable(m)
         case Count():
             # A point has all fields of its measurement, so any of them counts the points.
             select, where, rest = f"count({quoted(m.fields[0].name)}) AS points", [], []
@@ -66,6 +73,13 @@ def compile_query(query: Query) -> str:
     lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
     lines += [f"WHERE {' AND '.join(where)}"] if where else []
     return "\n".join([*lines, *rest])
+
+
+def _count_of_nullable(m: Measurement) -> str:
+    """Return the text that counts points of which each lacks one field at most: those with either of two fields."""
+    one, other = (quoted(field.name) for field in m.fields[:2])
+    source = f"{one} AS one, {other} AS other, {one} + {other} AS both FROM {quoted(m.name)}"
+    return "\n".join(["SELECT count(one) + count(other) - count(both) AS points", f"FROM (SELECT {source})"])
 
 
 def any_point(measurements: Sequence[str]) -> str:

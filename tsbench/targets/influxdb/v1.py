@@ -326,7 +326,7 @@ def _stored_records(
     # By columns: a Python step for every value of the rows that are read back took a third of the time of all checks.
     values = list(zip(*rows, strict=True)) or [()] * len(found)
     chosen: list[Iterable[Any]] = [
-        repeat(tags.get(name)) if place is None else values[place]
+        repeat(tags.get(name) or None) if place is None else values[place]
         for name, place in zip(columns[:-1], places, strict=True)
     ]
     return zip(*chosen, texts, strict=False)

@@ -16,6 +16,7 @@ import polars as pl
 from tsbench.model import (
     OTHERS,
     Above,
+    Analysis,
     Batch,
     Bucketed,
     Codes,
@@ -130,7 +131,9 @@ class Table:
     def _frame(self, fields: Mapping[str, Any], times: Any, series: Any) -> pl.DataFrame:
         types = {f.name: pl.Float64 if f.kind == "float" else pl.Int64 for f in self.measurement.fields}
         # Fields are prefixed: a field may be called `time` or `series` without harm.
-        columns = [pl.Series(f"f:{n}", fields[n], dtype=types[n]) for n in self.measurement.field_names]
+        columns = [
+            pl.Series(f"f:{n}", fields[n], dtype=types[n], nan_to_null=True) for n in self.measurement.field_names
+        ]
         return pl.DataFrame(
             [pl.Series("time", times, dtype=pl.Int64), pl.Series("series", series, dtype=pl.Int32), *columns]
         )
@@ -165,6 +168,8 @@ class _Answer:
                 inside = self.table.between(_EVER[0], query.before_ns)
                 buckets = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, [])
                 found = buckets.sort("time", descending=True).head(query.limit)
+            case Analysis():
+                raise TypeError("this answer key knows no questions about trucks")
             case Count():
                 return pl.DataFrame({"points": [len(self.table.between(*_EVER))]})
             case Stored():
@@ -180,7 +185,7 @@ class _Answer:
         points, m = self.table.between(*bounds), self.table.measurement
         points = points if query.limit is None else points.head(query.limit)
         tags = [
-            pl.Series(f"t:{tag}", self.table.tags[tag].tolist(), dtype=pl.String).gather(points["series"])
+            pl.Series(f"t:{tag}", self._texts(tag), dtype=pl.String).gather(points["series"])
             for tag in (*m.tags, *m.own_tags)
             if len(points)
         ]
@@ -190,6 +195,11 @@ class _Answer:
             .hstack(points.select(*fields))
             .with_columns(pl.lit(None).alias(OTHERS))
         )
+
+    def _texts(self, tag: str) -> list[str | None]:
+        """Return a tag of every series; None where a series lacks it, which the key never is."""
+        texts = self.table.tags[tag].tolist()
+        return [*texts] if tag == self.table.measurement.key else [text or None for text in texts]
 
     def _inside(self, window: Window, keys: Sequence[str] | None) -> pl.DataFrame:
         return self._chosen(self.table.between(window.start_ns, window.end_ns), keys)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tsbench.encode.bson_columns import NS_PER_MS, TAGS, TIME
 from tsbench.encode.sql import EPOCH
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Raw, Stored
+from tsbench.model import Above, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Raw, Stored
 from tsbench.targets.base import Statement, Unsupported
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Pipeline:
                 stages = self.latest(query)
             case LatestBuckets():
                 stages = self._latest_buckets(query)
+            case Analysis():
+                raise Unsupported("it is not written as a pipeline")
             case Count():
                 stages = self.count(query.measurement)
             case Stored():

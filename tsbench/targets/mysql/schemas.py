@@ -113,6 +113,14 @@ class MysqlText(SqlText):
         passed = f"TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, {column})"
         return f"{_EPOCH} + INTERVAL {passed} DIV {width} * {width} MICROSECOND"
 
+    def number_of(self, bucket_ns: int) -> str:
+        """Return the number of the time's bucket."""
+        return f'TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, m."time") DIV {bucket_ns // 1_000}'
+
+    def number(self, column: str) -> str:
+        """Return a text as a number."""
+        return f"({column} + 0e0)"
+
     def any_series(self, measurement: Measurement) -> list[str]:
         """Return the condition where the key begins with the series."""
         if not measurement.tags or self._by_time:
@@ -141,7 +149,7 @@ class MysqlSchema(SqlSchema):
     keeps_duplicates: bool = False
     types: ClassVar = ColumnTypes(
         "DATETIME(6) NOT NULL", "INTEGER NOT NULL", "DOUBLE", "BIGINT", "TEXT", "INTEGER PRIMARY KEY",
-        "VARCHAR(255) NOT NULL",
+        "VARCHAR(255)",
     )  # fmt: skip
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:

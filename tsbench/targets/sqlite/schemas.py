@@ -46,6 +46,9 @@ class _Text(SqlText):
     def bucket(self, column: str, bucket_ns: int) -> str:
         return f"{column} / {bucket_ns} * {bucket_ns}"
 
+    def number_of(self, bucket_ns: int) -> str:
+        return f'm."time" / {bucket_ns}'
+
 
 @dataclass(frozen=True, slots=True)
 class SqliteSchema(SqlSchema):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tsbench.workload.use_cases.devops import CPU_ONLY, DEVOPS
+from tsbench.workload.use_cases.iot import IOT
 from tsbench.workload.use_cases.replication import REPLICATION
 from tsbench.workload.use_cases.sensordata import SENSORDATA
 from tsbench.workload.use_cases.sensors import SENSORS
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 USE_CASES: dict[str, UseCase] = {
     "cpu-only": CPU_ONLY,
     "devops": DEVOPS,
+    "iot": IOT,
     "replication": REPLICATION,
     "sensordata": SENSORDATA,
     "sensors": SENSORS,
