@@ -193,3 +193,5 @@ def test_a_start_of_now_is_the_same_for_cells_with_one_load(tmp_path: Path) -> N
 def test_each_round_of_repeats_loads_for_itself(tmp_path: Path) -> None:
     cells = planned(scenario(tmp_path, 3), repeat=2)[1]
     assert [cell.id[-1] for cell in cells] == ["1"] * 3 + ["2"] * 3
+    assert len({load_key(cell) for cell in cells[:3]}) == len({load_key(cell) for cell in cells[3:]}) == 1
+    assert load_key(cells[0]) != load_key(cells[3])

@@ -87,19 +87,23 @@ def scenario_table() -> Table:
     return table
 
 
-def plan_table(cells: Sequence[RunSpec]) -> tuple[Table, str]:
+def plan_table(cells: Sequence[RunSpec], *, reuse: bool) -> tuple[Table, str]:
     """Return what each cell of a scenario will do, and a line on what all of them take at least."""
+    from tsbench.run.standing import load_key
     from tsbench.scenario.validation import FASTEST_LOAD, first_points, measured_ns
 
     table = empty_table("cell", "target", "points first", "load", "warm-up", "measured")
+    loads = {load_key(cell) if reuse else cell.id: cell for cell in reversed(cells)}  # each with its first cell
+    loading = {cell.id for cell in loads.values()}
     for cell in cells:
         drive = cell.drive
         users = f"{drive.users} users" if drive.rate is None else f"{drive.rate:g} ops/s"
         load = f"{len(drive.steps)} steps" if drive.steps else users
         times = (format_duration(ns) for ns in (drive.longest_warmup, measured_ns(cell)))
         schema = f" {cell.target.schema_}" if cell.target.schema_ else ""
-        table.add_row(_plain(cell.id), _plain(cell.target.name + schema), f"{first_points(cell):,}", load, *times)
-    points = sum(map(first_points, cells))
+        first = f"{first_points(cell):,}" if cell.id in loading else "as above"
+        table.add_row(_plain(cell.id), _plain(cell.target.name + schema), first, load, *times)
+    points = sum(map(first_points, loads.values()))
     driven_s = sum(cell.drive.longest_warmup + measured_ns(cell) for cell in cells) / NS_PER_S
     least = format_rough_duration(driven_s + points / FASTEST_LOAD)
     count = f"{len(cells):,} cell" + "s" * (len(cells) != 1)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tsbench.report.baseline import RelativeGate
     from tsbench.report.export import Exports
     from tsbench.run.cleanup import Cleaned
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import RunSpec, Scenario
     from tsbench.study.campaign import Ran
 
 
@@ -178,7 +178,7 @@ def run(
     asked: dict[str, Any] = {"only": only or [], "overrides": keys, "endpoint": endpoint, "gates": own}
     asked |= {"repeat": repeat, "expensive": yes}
     if dry_run:
-        return _show_plan(planned(scenario, **asked)[1])
+        return _show_plan(*planned(scenario, **asked))
     places: dict[str, Any] = {"out": out, "resume": resume, "reports": report}
     shown = Quiet if quiet else partial(CellProgress, stderr)
     sets: list[Path] = []
@@ -216,11 +216,11 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
 
 
-def _show_plan(cells: Sequence[RunSpec]) -> int:
+def _show_plan(asked: Scenario, cells: Sequence[RunSpec]) -> int:
     """Print the cells that would run, and return the exit code."""
     from tsbench.cli.listing import plan_table, unbroken
 
-    table, line = plan_table(cells)
+    table, line = plan_table(cells, reuse=asked.reuse)
     stdout.print(unbroken(table), crop=False)
     say(line)
     return 0

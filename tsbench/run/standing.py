@@ -17,6 +17,7 @@ from tsbench.results.figures import Reused
 from tsbench.results.ledger import writes_of
 from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
+from tsbench.scenario.spec import ROUND
 from tsbench.servers import unprivileged
 from tsbench.servers.base import kill_processes, stop_and_delete
 from tsbench.servers.interrupts import Deferral
@@ -38,8 +39,8 @@ OWN = {"id", "labels", "question", "drive", "op", "check", "gates", "block", "fi
 
 
 def load_key(spec: RunSpec) -> str:
-    """Return a text that is the same for runs which load alike."""
-    return json.dumps(spec.model_dump(mode="json", exclude=OWN), sort_keys=True)
+    """Return a text that is the same for runs which share a load: each round of a repeated scenario has its own."""
+    return json.dumps(spec.model_dump(mode="json", exclude=OWN), sort_keys=True) + spec.id.partition(ROUND)[2]
 
 
 def server_directory(run: RunDir) -> Path:

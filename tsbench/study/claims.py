@@ -65,7 +65,8 @@ class Claim(Part):
     """Lowest and highest measurement that reproduces the finding. Default for a ratio and a growth: from the square
     root to the square of what was published; for a value: from half to double. A `break` has none."""
     product: str = ""
-    """The database of the study, as its version begins (`MongoDB`); on any other the claim is not judged."""
+    """The database of the study, as its version begins (`MongoDB`, or `InfluxDB or MongoDB`); on any other the claim is
+    not judged."""
 
     @model_validator(mode="after")
     def _checked(self) -> Claim:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 from tsbench.run.standing import load_key
-from tsbench.scenario.spec import ROUND, block_points
+from tsbench.scenario.spec import block_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 def in_groups(path: Path, cells: Sequence[RunSpec], *, keep_order: bool) -> list[RunSpec]:
     """Return the cells with those next to each other that use one load, and one size of blocks in each such group.
 
-    Groups are in the order of their first cells, and each round of a repeated scenario has its own. Within a group the
-    order is drawn from the seed, unless it is to be kept.
+    Groups are in the order of their first cells. Within a group the order is drawn from the seed, unless it is to be
+    kept.
 
     Raises
     ------
     UserMistake
         If a cell cannot use data that another one loaded: one line with the file, the key and the cure.
     """
-    groups: dict[tuple[str, str], list[RunSpec]] = {}
+    groups: dict[str, list[RunSpec]] = {}
     for cell in cells:
         if reason := _unfit(cell):
             raise UserMistake(f"{path}: reuse: {cell.id}: {reason}")
-        groups.setdefault((cell.id.partition(ROUND)[2], _key(cell)), []).append(cell)
+        groups.setdefault(_key(cell), []).append(cell)
     found: list[RunSpec] = []
     for group in groups.values():
         block = _common_block(path, group)

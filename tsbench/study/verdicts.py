@@ -122,7 +122,7 @@ def _other_product(claim: Claim, summaries: Mapping[str, Summary]) -> str:
     for cell in claim.cells:
         if cell in summaries:
             version = summaries[cell].server_version
-            if not version.casefold().startswith(claim.product.casefold()):
+            if not any(version.casefold().startswith(one) for one in claim.product.casefold().split(" or ")):
                 return f"not {claim.product}, but {version or 'a server of unknown version'}"
     return ""
 
