@@ -110,7 +110,7 @@ class TruckTracker(Tracker):
         wanted = in_order([*self._answer(question.query.of)]) if self._tags else []
         rows = in_order([*answer.rows(self._names.keys), *answer.odd])
         if question.part is not None:
-            return question.part.compare(question.query, wanted, rows)
+            return question.part.compare(question.query, [wanted], rows)
         return compare_rows(wanted, rows, question.query.columns)
 
     # --- the answers
