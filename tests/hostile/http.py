@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from tests.hostile.doors import Certificates, Channel
 
-TITLE = "InfluxDB"
-MODES = ("1.x at http://", "1.x at https://", "2.x at http://", "2.x at https://")
+TITLE = "HTTP"
+_PRODUCTS = {"InfluxDB 1.x": "influxdb1", "InfluxDB 2.x": "influxdb2", "VictoriaMetrics": "victoriametrics"}
+MODES = tuple(f"{product} at {scheme}://" for product in _PRODUCTS for scheme in ("http", "https"))
 ENDPOINTS = {
     "influxdb1": f"http://{USER}@127.0.0.1:{{port}}/tsbench",
     "influxdb2": "http://127.0.0.1:{port}/?org=o&bucket=b",
@@ -51,15 +52,16 @@ def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
             read_request(channel)
             channel.send(response())
 
-    name = f"influxdb{mode[0]}"
+    product, _, scheme = mode.partition(" at ")
+    target = get(_PRODUCTS[product])
     trusted = str(certificates.authority)
     with (
         FakeServer(serve, certificates.context(attack)) as server,
         environment(TSBENCH_PASSWORD=SECRET, SSL_CERT_FILE=trusted),
     ):
-        url = ENDPOINTS[name].format(port=server.port).replace("http://", mode.partition(" at ")[2])
+        url = ENDPOINTS[target.name].format(port=server.port).replace("http://", scheme)
         with suppress(UserMistake):
-            get(name).connect(url, get(name).schemas["tags"], timeout_s=2).close()
+            target.connect(url, next(iter(target.schemas.values())), timeout_s=2).close()
         seen = server.seen(attack)
     if holds_secret(seen):
         return Loot.PASSWORD
