@@ -63,6 +63,14 @@ def test_repeats_are_one_side_and_its_row_has_the_median_and_the_interval(repeat
     assert len(first[0].axes[0].patches) == 2, "a bar per side, not per run"
 
 
+def test_the_median_stands_where_there_are_too_few_ops_for_a_p99(tmp_path: Path, repeated: Path):
+    few = Shape(cell="x", seconds=1, warmup=0, rate=5, labels=(("target", "x"),))
+    titles = head_of(sides(make_results(tmp_path / "r", [few]))).titles
+    assert {"write p50", "query p50"} & {*titles}
+    assert not {"write p99", "query p99"} & {*titles}
+    assert not {"write p50", "query p50"} & {*head_of(sides(repeated)).titles}
+
+
 def test_a_numeric_key_is_the_axis_and_the_rest_is_the_name(ramped: Path):
     found = sides(ramped)
     assert found.axis == "drive.rate"

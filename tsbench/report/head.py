@@ -25,13 +25,15 @@ _RULES = {rule.key: rule for rule in RULES}
 _TITLES = {
     "write_points_per_s": "written, points/s",
     "write_p99_ns": "write p99",
+    "write_p50_ns": "write p50",
     "query_ops_per_s": "queries/s",
     "query_p99_ns": "query p99",
+    "query_p50_ns": "query p50",
     "bytes_per_point": "bytes per point",
     "cpu_s_per_million": "CPU s per million points",
     "cpu_s_per_thousand": "CPU s per 1,000 ops",
 }
-"""Columns of the table after name and verdict; runs have one of the last two."""
+"""Columns of the table after name and verdict; runs have one of the last two, and p50 if none has a p99."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def machine(cells: Sequence[Cell]) -> str:
 
 def head_of(found: Sides) -> Head:
     """Return the table of a result set's sides."""
-    keys = [key for key in _TITLES if any(key in side.figures for side in found.sides)]
+    known = {key for side in found.sides for key in side.figures}
+    keys = [key for key in _TITLES if key in known and not ("p50" in key and key.replace("p50", "p99") in known)]
     best = {key: _best(key, found) for key in keys}
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:
