@@ -68,10 +68,14 @@ def ticks_of(world: World) -> int:
     return TICKS * INTERVAL_S * NS_PER_S // world.spec.interval_ns
 
 
-def column(name: str, target: Target, schema: Schema, url: str, place: Path, count: int) -> Column:
-    """Return the outcomes on one layout, which has an empty server for itself."""
+def column(
+    name: str, target: Target, schema: Schema, url: str, place: Path, count: int, use_case: str | None = None
+) -> Column:
+    """Return the outcomes on one layout, which has an empty server for itself; or those of one `use_case`."""
     found = Column(name, day=datetime.now(UTC).date().isoformat(), queries=count)
     for world, kinds in worlds():
+        if use_case not in {None, world.spec.use_case}:
+            continue
         stand = Stand(world, target, schema, url, ticks_of(world))
         try:
             try:
@@ -120,7 +124,7 @@ def serving(target: str, place: Path) -> Iterator[str]:
         server.remove()
 
 
-def columns(names: Sequence[str], layouts: Sequence[str], count: int) -> Iterator[Column]:
+def columns(names: Sequence[str], layouts: Sequence[str], count: int, use_case: str | None = None) -> Iterator[Column]:
     """Yield the outcomes on layouts (none: all) of some databases; one that is not installed has an empty column."""
     with TemporaryDirectory(prefix="tsbench-validation-", dir="/var/tmp") as directory:
         for name in names:
@@ -131,7 +135,7 @@ def columns(names: Sequence[str], layouts: Sequence[str], count: int) -> Iterato
                 with serving(name, place) as url:
                     for layout, schema in target.schemas.items():
                         if layout in (layouts or target.schemas):
-                            yield column(f"{name}<br>{layout}", target, schema, url, place, count)
+                            yield column(f"{name}<br>{layout}", target, schema, url, place, count, use_case)
             except UserMistake as mistake:
                 yield Column(name, f"not asked: {mistake}")
 
@@ -143,13 +147,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=startable, default=startable, metavar="TARGET")
     known = list(dict.fromkeys(layout for name in startable for layout in TARGETS[name].schemas))
     parser.add_argument("--layouts", nargs="+", choices=known, default=[], metavar="LAYOUT", help="default: all")
+    parser.add_argument("--use-case", choices=[*USE_CASES], help="ask only the kinds of its world; default: all")
     parser.add_argument("--out", type=Path, default=OUT, help=f"the page (default: {OUT})")
     given = parser.parse_args()
     kept = read(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}
     found = []
-    for each in columns(given.only, given.layouts, given.queries):
+    for each in columns(given.only, given.layouts, given.queries, given.use_case):
         found.append(each)
-        kept[each.name] = each
+        if given.use_case is None or each.name not in kept:
+            kept[each.name] = each
+        kept[each.name].cells.update(each.cells)
         print(each.name.replace("<br>", " "), each.version, f"{len(each.wrong)} kinds wrong", flush=True)
         for kind, first in each.wrong.items():
             print(f"  {kind}: {first}", flush=True)

@@ -18,8 +18,9 @@ HEAD = """# Which queries are right where
 
 This page is the output of `make validation`: seeded queries of every kind were asked of layouts of databases, and
 compared with what was generated. A number is that of right answers. With
-`make validation ARGS='--only mongodb --layouts per-value'` one layout is asked anew, and the rest stays as it is. The
-list at the end has the day on which each layout was asked.
+`make validation ARGS='--only mongodb --layouts per-value'` one layout is asked anew, and the rest stays as it is; with
+`--use-case iot` the kinds of one world are. The list at the end has the day on which each layout was asked; trucks were
+asked later.
 
 """
 _ASKED = re.compile(r"- (\S+) \(([^)]*)\): (.*); (\d+) queries of each kind, (\S+)")

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import numpy as np
+
 from tsbench.model import WriteMode
 
 if TYPE_CHECKING:
@@ -89,6 +91,13 @@ def expressible() -> Iterator[None]:
         yield
     except ValueError as error:
         raise Unsupported(str(error)) from error
+
+
+def expect_all_fields(batch: Batch) -> None:
+    """Refuse a batch with a point that lacks a field, for a layout that cannot express it; raises `Unsupported`."""
+    columns = (batch.fields[field.name] for field in batch.measurement.fields if field.nullable)
+    if any(np.isnan(column).any() for column in columns):
+        raise Unsupported("a point lacks a field, which this layout does not hold; take world.form = 'bounded'")
 
 
 class NothingKept(Unsupported):

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from tsbench.errors import UserMistake
-from tsbench.model import OTHERS, OpError, Outcome, Rows
+from tsbench.model import OTHERS, Count, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials, http
 from tsbench.targets.base import Inventory, ServerObject, Session, Statement, others_text
@@ -128,8 +128,8 @@ class Influx1Session(Session):
         for series in self._execute(statement.text):
             stored = columns[-1] == OTHERS
             records += _stored_records(series, columns, statement.params) if stored else _records(series, columns)
-        if not records and "time" not in columns:  # InfluxQL has no row for a count of zero
-            records = [(0,) * len(columns)]
+        if not records and columns == Count.columns:  # InfluxQL has no row for a count of zero
+            records = [(0,)]
         return Rows(columns, records)
 
     @decoded("InfluxDB")

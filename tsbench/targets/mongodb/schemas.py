@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
-from tsbench.targets.base import Operation, Payload, Schema, Statement, expressible
+from tsbench.targets.base import Operation, Payload, Schema, Statement, expect_all_fields, expressible
 from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, Piece
 from tsbench.targets.mongodb.layouts import HOUR_PATH, KEY_PATH, HourPipeline, ValuePipeline
 from tsbench.targets.mongodb.pipelines import Pipeline, key_path, plain
@@ -118,6 +118,7 @@ class DocumentSchema(Schema):
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the documents of writes, the same in all modes: MongoDB has no other path for bulk data."""
+        expect_all_fields(batch)
         text = self._text(batch)
         with expressible():
             writes = self._writes(batch, points)

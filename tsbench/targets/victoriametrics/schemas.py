@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tsbench.model import Above, Analysis, Bucketed, Count, Grouped, Kind, Latest, LatestBuckets, Raw, Stored
-from tsbench.targets.base import Operation, Statement, Unsupported
+from tsbench.targets.base import Operation, Statement, Unsupported, expect_all_fields
 from tsbench.targets.http import LineSchema
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class FieldsSchema(LineSchema):
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the batch as lines; refuse what would be stored as something else."""
+        expect_all_fields(batch)
         m = batch.measurement
         for name in (m.name, *m.tags, *m.own_tags, *m.field_names):
             if '"' in name:  # up to the next one it takes commas, spaces and line breaks for text, and answers 204
