@@ -78,10 +78,10 @@ def _assembled(batch: Batch, form: _Form) -> Assembled:
         return NO_ROWS
     m, end = batch.measurement, form.end + form.lead
     numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
-    null = form.null if m.nullable else None
+    nulls = ([None] if m.tags else []) + [form.null if field.nullable else None for field in m.fields]
     percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
     columns = [
-        Column(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", null)
+        Column(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", nulls[i])
         for i, column in enumerate(numbers)
     ]
     parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]

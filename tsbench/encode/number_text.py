@@ -199,7 +199,7 @@ def _long_floats(columns: Sequence[Column]) -> list[Part]:
     parts = []
     start = 0
     for stop, text in enumerate(between, 1):
-        if len(text) == 1 and text == between[start]:
+        if len(text) == 1 and text == between[start] and columns[stop].null == columns[start].null:
             continue
         table = _shortest(columns[start:stop], between[start])
         parts += [Part(_texts(columns[start].before)), Part(table), Part(_texts(columns[stop - 1].after))]
