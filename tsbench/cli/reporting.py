@@ -15,6 +15,7 @@ from tsbench.errors import UserMistake
 from tsbench.report import expect_packages
 from tsbench.text import short_path
 
+_MOST_NAMED = 12
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
@@ -56,6 +57,37 @@ def report(
         say(f"report: {short_path(write_report(result, damaged))}")
     if damaged:
         raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
+
+
+def export(
+    results: Annotated[list[Path], typer.Argument(help="Result sets, for example results/20261120-101500-quickstart.")],
+    form: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="csv (without any), parquet, hlog, hgrm, openmetrics, svg or png."),
+    ] = None,
+    chart: Annotated[
+        list[str] | None, typer.Option(help="A plot by its name, such as latency; all without any.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory for the files.")] = Path("exported"),
+) -> None:
+    """Write result sets as files for other tools: tables, histograms, metrics, plots."""
+    expect_packages()
+    from tsbench.report.cells import ResultSet
+    from tsbench.report.formats import FORMATS, Export
+
+    asked = form or ["csv"]
+    for name in asked:
+        if name not in FORMATS:
+            raise UserMistake(f"--format {name}: no such format; there are {', '.join(FORMATS)}")
+    if chart and not {"svg", "png"} & set(asked):
+        raise UserMistake("--chart is about plots; add --format svg or --format png")
+    if out.exists() and not out.is_dir():
+        raise UserMistake(f"--out {out}: is no directory; choose another one")
+    written = Export([ResultSet.read(place) for place in results], out).write(asked, chart or ())
+    for path in written[:_MOST_NAMED]:
+        say(short_path(path))
+    if written[_MOST_NAMED:]:
+        say(f"and {len(written) - _MOST_NAMED} more files in {short_path(out)}")
 
 
 def compare(

@@ -17,7 +17,7 @@ from tsbench.report.cells import ResultSet
 from tsbench.report.metrics import COMPARED, believable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
 
@@ -99,16 +99,21 @@ class Results:
         return [] if figure is None else list(figure.axes)
 
     def _frame(self, of: Callable[[Cell], pd.DataFrame]) -> pd.DataFrame:
-        parts = []
-        for one in self.sets:
-            for cell in one.cells:
-                part = of(cell)
-                first: dict[str, Any] = {"set": one.path.name, "cell": cell.name, "validity": cell.validity.state}
-                part = part.drop(columns=[*first], errors="ignore")
-                for place, (key, value) in enumerate({**first, "stands": cell.validity.stands}.items()):
-                    part.insert(place, key, value)
-                parts.append(part)
-        return frames.concat([part for part in parts if len(part)] or parts[:1], {})
+        return tabled(self.sets, of)
+
+
+def tabled(sets: Sequence[ResultSet], of: Callable[[Cell], pd.DataFrame]) -> pd.DataFrame:
+    """Return the frames of all runs as one, whose first columns are `set`, `cell`, `validity` and `stands`."""
+    parts = []
+    for one in sets:
+        for cell in one.cells:
+            part = of(cell)
+            first: dict[str, Any] = {"set": one.path.name, "cell": cell.name, "validity": cell.validity.state}
+            part = part.drop(columns=[*first], errors="ignore")
+            for place, (key, value) in enumerate({**first, "stands": cell.validity.stands}.items()):
+                part.insert(place, key, value)
+            parts.append(part)
+    return frames.concat([part for part in parts if len(part)] or parts[:1], {})
 
 
 def read_results(*patterns: str | Path) -> Results:

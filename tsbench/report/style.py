@@ -34,6 +34,7 @@ from tsbench.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -324,6 +325,13 @@ def mark_events(figure: Figure, moments: Sequence[tuple[float, float]]) -> None:
 # --- into a page ------------------------------------------------------------------------------------------------------
 
 
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as a file of its own, an SVG with real text or a PNG by the path's suffix, on white."""
+    _lay_out(figure)
+    with mpl.rc_context(_SETTINGS | {"svg.hashsalt": path.stem}):
+        figure.savefig(path, dpi=150, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
 def embed(figure: Figure, *, name: str, alt: str) -> Markup:
     """Return a figure as part of an HTML page: SVG with real text, or a PNG if SVG would be too large.
 
@@ -335,14 +343,19 @@ def embed(figure: Figure, *, name: str, alt: str) -> Markup:
         figure.savefig(buffer, format="png", dpi=150, facecolor="white", metadata={"Software": None})
         data = base64.b64encode(buffer.getvalue()).decode("ascii")
         return Markup('<img alt="{}" src="data:image/png;base64,{}">').format(alt, Markup(data))  # noqa: S704
-    engine = figure.get_layout_engine()
-    if engine is not None:  # once, here: saving would draw everything a second time for it
-        figure.set_dpi(72)
-        engine.execute(figure)
-        figure.set_layout_engine(None)
+    _lay_out(figure)
     with mpl.rc_context(_SETTINGS | {"svg.hashsalt": name}):  # ids are made from it: shared ones would clash
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     return Markup(_page_svg(buffer.getvalue().decode("utf-8"), alt))  # noqa: S704 - matplotlib escapes all texts
+
+
+def _lay_out(figure: Figure) -> None:
+    """Set the places of a figure's panels once: saving would draw everything a second time for it."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.set_dpi(72)
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 _DECIMALS = re.compile(r"(\.\d)\d+")

@@ -1,0 +1,135 @@
+"""The plots of a result set with the data that they need: those of each run, and those that compare all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from tsbench.errors import UserMistake
+from tsbench.report import cases, compare, frames, plots, stall_plots, style, system_plots
+from tsbench.report.repeats import middle_cell, middle_rows
+from tsbench.results.panels import read_panels
+from tsbench.results.reading import files_of
+from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from tsbench.report.cells import Cell
+    from tsbench.report.sides import Side
+    from tsbench.results.panels import Panel
+
+Drawn: TypeAlias = "dict[str, tuple[Figure, str]]"
+"""Figures by name, each with a description."""
+ZOOMED = ("throughput", "latency", "resources", "counters")
+"""Plots of a run that can be zoomed; in print, and without scripts, the page has them as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The frames of one run, and notes for the reader: warnings about the host, files that could not be read."""
+
+    ops: pd.DataFrame
+    host: pd.DataFrame
+    server: pd.DataFrame
+    counters: pd.DataFrame
+    panels: tuple[Panel, ...]
+    sar: pd.DataFrame
+    latency: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+def read(cell: Cell, damaged: list[str]) -> Data:
+    """Return the frames of a run; a line for each file that could not be read is appended to `damaged`."""
+    lines = [*cell.notes]
+    notes = cell.manifest.warnings if cell.manifest else ()
+
+    def parsed(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
+        try:
+            return of(cell)
+        except UserMistake as mistake:  # the page shows the note instead of the plot
+            lines.append(str(mistake))
+            return frames.concat([], columns)
+
+    if not frames.window_of(cell) and files_of(cell.run / "latency", "*.hlog"):
+        notes = (*notes, "Latencies by percentile are missing: the run ended before it recorded its measured window.")
+    ops, host, server = (
+        frames.whole_seconds(cell, parsed(of, columns))
+        for of, columns in (
+            (frames.ops_of, OPS_COLUMNS),
+            (frames.host_of, HOST_COLUMNS),
+            (frames.server_of, SERVER_COLUMNS),
+        )
+    )
+    latency = parsed(frames.latency_of, frames.LATENCY_COLUMNS)
+    counters, sar = parsed(frames.counters_of, COUNTER_COLUMNS), parsed(frames.sar_of, SAR_COLUMNS)
+    try:
+        panels = read_panels(cell.run)
+    except UserMistake as mistake:
+        lines.append(str(mistake))
+        panels = ()
+    damaged += lines
+    return Data(ops, host, server, counters, panels, sar, latency, (*lines, *notes))
+
+
+def of_all(sides: Sequence[Side], data: Mapping[str, Data]) -> Drawn:
+    """Return the plots that compare all sides: those of repeats are the medians of their runs."""
+    if len(sides) < 2:
+        return {}
+    cells, parts = [], []
+    for side in sides:
+        cell = middle_cell(side)
+        of = [data[run.name] for run in side.runs]
+        used = [frames.usage_of(run, data[run.name].host, data[run.name].server) for run in side.runs]
+        found = (
+            (frames.concat([one.ops for one in of]), ("second", "op")),
+            (
+                frames.concat([one.latency for one in of], frames.LATENCY_COLUMNS),
+                ("kind", "op", "time", "percentile"),
+            ),
+            (frames.concat(used, frames.USAGE_COLUMNS), ("who",)),
+        )
+        cells.append(cell)
+        parts.append([middle_rows(side, cell.name, frame, by) for frame, by in found])
+    ops, latency, usage = (
+        frames.concat(list(of), columns)
+        for of, columns in zip(
+            zip(*parts, strict=True), (OPS_COLUMNS, frames.LATENCY_COLUMNS, frames.USAGE_COLUMNS), strict=True
+        )
+    )
+    drawn = {
+        "cases": (cases.by_case(cells, usage), "Times per op, CPU and memory of every run, side by side"),
+        "percentiles": (compare.percentiles(cells, latency), "Latency by percentile, a line per run"),
+        "time": (compare.over_time(cells, ops), "Points and queries per second over time, a line per run"),
+        "size": (compare.size_on_disk(cells), "Size on disk of every run by part"),
+    }
+    return {name: (figure, alt) for name, (figure, alt) in drawn.items() if figure is not None}
+
+
+def of_run(cell: Cell, data: Data) -> Drawn:
+    """Return the plots of a run for which it has data."""
+    drawn: Drawn = {}
+    moments = [(event.at_s, event.away_s or 0.0) for event in cell.summary.events]
+
+    def draw(name: str, alt: str, figure: Figure | None) -> None:
+        if figure is not None:
+            style.mark_events(figure, moments)
+            drawn[name] = figure, alt
+
+    if not data.ops.empty:
+        draw("throughput", "throughput over time", plots.throughput(cell, data.ops))
+        draw("latency", "latency over time", plots.latency_over_time(cell, data.ops))
+        stalled = stall_plots.stalls(cell, data.ops, data.counters, data.panels)
+        draw("stalls", "rate, latency and the server's counters over time, stalls shaded", stalled)
+    if not data.latency.empty:
+        draw("percentiles", "latency by percentile", plots.latency_by_percentile(cell, data.latency))
+    if not (data.host.empty and data.server.empty):
+        draw("resources", "CPU, memory and disk over time", plots.resources(data.host, data.server))
+    if not data.sar.empty:
+        draw("sar", "CPU by state, disk and network, as sysstat recorded them", system_plots.sar(data.sar))
+    if not data.counters.empty:
+        draw("counters", "the server's own counters over time", system_plots.counters(data.counters, data.panels))
+    return drawn
