@@ -156,7 +156,7 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
             probe.bind(("" if host == "*" else host, port))
         except OSError as error:
             raise UserMistake(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
-    command = [sys.executable, "-m", "locust", "-f", str(file)]
+    command = [sys.executable, "-m", "locust", "-f", str(file), "--class-picker"]
     os.execv(sys.executable, [*command, "--web-host", host, "--web-port", str(port), *words])  # noqa: S606 - no shell
 
 

@@ -104,6 +104,72 @@ def test_a_ramp_is_seen_moving_in_every_tab_and_its_report_opens(
     assert chromium.errors == []
 
 
+STATUS = "document.getElementById('tsb-status').innerText"
+
+
+@pytest.mark.chromium
+def test_the_page_says_what_the_report_says_and_a_second_test_has_other_classes_and_parameters(
+    served: Callable[..., Served], chromium: Browser, tmp_path: Path
+) -> None:
+    locust = served("--class-picker", "--gate", "failures<50%,write:max<1us").ready()
+    chromium.go(f"{locust.url}/")
+    chromium.click(button("Custom parameters"))
+    chromium.until("Boolean(document.querySelector('input[name=scale]'))", "the parameters")
+    chromium.type_into("input[name=scale]", "7")
+    chromium.click("document.querySelector('button[type=submit]')")
+    chromium.until(f"{STATUS}.includes('Measuring for')", "the measured window")
+    chromium.until(f"{STATUS}.includes('write:max<1us: is broken so far')", "a gate that is broken")
+    chromium.until(f"{STATUS}.includes('failures<50%: holds so far, 0 %')", "a gate that holds")
+    chromium.click(tab("Latency"))
+    chromium.until("document.querySelector('[name=tsb-kind]')?.value === 'service'", "service time in a closed loop")
+    chromium.click(button("Edit"))
+    chromium.until(
+        "document.querySelector('form')?.innerText.includes('press STOP, then NEW')", "a line in their place"
+    )
+    assert "CUSTOM" not in str(chromium.ask("document.querySelector('form').innerText")).upper()
+    chromium.ask("document.querySelector('[class*=MuiModal] svg').parentElement.click()")
+    chromium.click(button("Stop"))
+    chromium.until(f"{STATUS}.includes('Open the report')", "the verdict")
+    said = compact(chromium.ask(STATUS))
+    (path,) = tmp_path.glob("results/*/*/summary.json")
+    summary = json.loads(path.read_text())
+    assert compact(summary["validity"]["state"]).lower() in said.lower()
+    gates = {gate["gate"]: gate for gate in summary["gates"]}
+    assert gates["write:max<1us"]["state"] in {"fail", "not judged"}
+    for name in ("failures<50%", "write:max<1us"):
+        assert compact(f"{name}: {gates[name]['state']}: {gates[name]['text']}") in said
+    chromium.go(f"{locust.url}/tsbench/report?show=1")
+    report = compact(chromium.until("document.body.innerText", "the report"))
+    live = locust.live()
+    assert live["verdict"]["answer"]
+    for sentence in live["verdict"]["answer"]:
+        assert compact(sentence) in said
+        assert compact(sentence) in report
+
+    chromium.go(f"{locust.url}/")  # anew: the parameters are those of the last test all the same
+    chromium.click(button("New"))
+    chromium.click(button("Custom parameters"))
+    chromium.until("document.querySelector('input[name=scale]')?.value === '7'", "the scale of the first test")
+    chromium.click("document.querySelectorAll('input[type=checkbox]')[1]")  # of all, BatchWriter, SingleWriter
+    chromium.type_into("input[name=scale]", "6")
+    chromium.click("document.querySelector('button[type=submit]')")
+    chromium.until(f"{STATUS}.includes('Measuring for')", "the second test")
+    assert "Open the report" not in chromium.ask(STATUS)
+    seconds(locust, 3)
+    locust.post("/stop")
+    wait_until(lambda: locust.live()["verdict"], "the second verdict")
+    second = max(tmp_path.glob("results/*/*/spec.json"), key=lambda one: one.stat().st_mtime)
+    assert json.loads(second.read_text())["world"]["scale"] == 6
+    assert "write-250" not in json.loads((second.parent / "summary.json").read_text())["measured"]["ops"]
+    assert chromium.errors == []
+    assert not [line for line in locust.log().splitlines() if "ERROR" in line or "Traceback" in line]
+
+
+def compact(text: str) -> str:
+    """Return a text without what pages break and print otherwise: blanks, no-break spaces."""
+    return "".join(text.split())
+
+
 @pytest.mark.chromium
 def test_the_charts_have_a_page_of_their_own_too(served: Callable[..., Served], chromium: Browser) -> None:
     locust = served().ready()

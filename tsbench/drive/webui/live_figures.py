@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram, values_needed
+from tsbench.measure.live import gates_now
 from tsbench.measure.merge import PERCENTS, OpCounts, SelfObservation, Window
 from tsbench.measure.recorder import LATENESS, TIMES
 from tsbench.measure.seconds import COUNTS
@@ -21,8 +22,10 @@ from tsbench.results.limits import LIMITS
 from tsbench.results.reading import Room
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from tsbench.measure.gates import Gate
+    from tsbench.measure.live import GateNow
     from tsbench.results.figures import Limit
 
 
@@ -261,6 +264,12 @@ class Figures:
             if op.startswith(WRITE):
                 points = sum(row.counts.points for (_, name), row in self._recent() if name == op)
                 yield op, totals, points / max(1, self._recent_s())
+
+    def gates(self, gates: Sequence[Gate], time: str) -> list[GateNow]:
+        """Return whether gates hold on all ops after the warm-up so far."""
+        newest = max((second for second, op in self._seconds if op), default=0)
+        start_s = self.window.start_s
+        return gates_now(gates, self.window.totals, 0 if start_s is None else newest + 1 - start_s, time)
 
     def _span(self) -> tuple[int, int]:
         """Return the seconds that are "now", without those that may still change."""

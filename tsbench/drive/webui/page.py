@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from subprocess import DEVNULL
 from tempfile import TemporaryFile
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tsbench.drive.load_process import LoadProcess
     from tsbench.drive.run_plan import RunPlan
     from tsbench.results.summary import Summary
+    from tsbench.scenario.spec import RunSpec
 
 WATCH = "tsbench-watch"
 """Message of the master to its workers: a page watches a test, whose id follows."""
@@ -52,7 +54,8 @@ STATIC = Path(__file__).parent / "static"
 WORKERS_LATE_S = 4
 REPORT_TIMEOUT_S = 300.0
 INDEX_EXTRA = (
-    b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/panel.js"></script></head>'
+    b'<link rel="stylesheet" href="./tsbench/panel.css"><script defer src="./tsbench/status.js"></script>'
+    b'<script defer src="./tsbench/panel.js"></script></head>'
 )
 
 
@@ -115,6 +118,9 @@ class WebPage:
         self._updates: Updates | None = None
         self._state = TestState()
         self._building = Semaphore()
+        self._form: Mapping[str, str] = {}
+        """The fields with which the last test was started or changed."""
+        self._spec: RunSpec | None = None
         self._watcher: gevent.Greenlet | None = None
         coordinator.keeps_running = True
         coordinator.began.append(self._on_began)
@@ -127,7 +133,10 @@ class WebPage:
 
     def _refusal(self, form: Mapping[str, str], picked: Collection[str]) -> str:
         """Return why no test can be started, or the running one not changed, with these fields; "" if that can be."""
-        return self._stage_now.why_no_start or self._test.refusal(form, picked)
+        reason = self._stage_now.why_no_start or self._test.refusal(form, picked)
+        if not reason:
+            self._form = {**self._form, **form}
+        return reason
 
     def _stop_preparing(self) -> bool:
         if self._stage_now.stage is not Stage.PREPARING:
@@ -143,6 +152,7 @@ class WebPage:
     def planning(self) -> None:
         """Prepare for a test that is about to begin."""
         self._state.enter(Stage.PREPARING)
+        self._spec = None
         if self._master is not None:  # should it not begin, its workers need not end
             self._master.send_message(WATCH, {"test": ""})
 
@@ -154,6 +164,7 @@ class WebPage:
         """Start the figures of a test whose plan is known."""
         test = str(run.directory)
         self.figures.begin(test)
+        self._spec = run.spec
         if self._master is not None:
             self._master.send_message(WATCH, {"test": test})
         self._watcher = self._watcher or gevent.spawn(self._watch)
@@ -167,7 +178,7 @@ class WebPage:
 
     def reported(self, results: Path, summary: Summary) -> None:
         """Show the result of a test that was checked; `results` is its directory."""
-        self._state.end(results)
+        self._state.end(results, verdict=gevent.get_hub().threadpool.apply(start_form.verdict_of, (results, summary)))
         if summary.limited_by is not None:
             self.figures.verdict = summary.limited_by, summary.limit
 
@@ -227,6 +238,16 @@ class WebPage:
         return state
 
     @property
+    def _progress(self) -> dict[str, str | float | None] | None:
+        """The step of the test and its share, as the page shows them; None if no test is on."""
+        state, start_s, spec = self._stage_now, self.figures.window.start_s, self._spec
+        if state.stage is not Stage.RUNNING or spec is None:
+            return state.progress
+        passed_s = -1.0 if start_s is None else epoch_ns() / NS_PER_S - start_s
+        warmup_s, run_time_s = spec.drive.longest_warmup / NS_PER_S, self._test.run_time_s
+        return start_form.measuring(passed_s, None if run_time_s is None else run_time_s - warmup_s)
+
+    @property
     def _shown_state(self) -> str:
         """Locust's state, as its page should take it.
 
@@ -247,6 +268,7 @@ class WebPage:
         views = {
             "/": lambda: send_from_directory(STATIC, "page.html"),
             "/panel.js": lambda: send_from_directory(STATIC, "panel.js"),
+            "/status.js": lambda: send_from_directory(STATIC, "status.js"),
             "/panel.css": lambda: send_from_directory(STATIC, "panel.css"),
             "/live": self._live,
             "/report": self._report,
@@ -267,8 +289,18 @@ class WebPage:
         locust_internals.after_template_args(web_ui, self._correct)
 
     def _correct(self, template_args: dict[str, Any]) -> None:
-        """Set the state of a page that opens, and drop the warning on a missing host: a server is started then."""
-        template_args.update(missing_host_warning=False, state=self._shown_state)
+        """Set the state of a page that opens, and the last test's parameters; drop the warning on a missing host.
+
+        A server is started without one.
+        """
+        extra = {
+            name: {**option, "default_value": self._form.get(name, option["default_value"])}
+            for name, option in template_args["extra_options"].items()
+        }
+        run_time = self._form.get("run_time", template_args["run_time"])
+        template_args.update(
+            missing_host_warning=False, state=self._shown_state, extra_options=extra, run_time=run_time
+        )
 
     def _extend(self, response: Response) -> Response:
         """Add the tables to Locust's figures, and the script to its page."""
@@ -306,10 +338,16 @@ class WebPage:
                 "limited_by": {"name": name, "why": why},
                 "trouble": self._coordinator.start_error,
                 "stage": self._stage_now.stage,
-                "progress": self._stage_now.progress,
+                "progress": self._progress,
+                "time": None if self._spec is None else self._spec.drive.time,
+                "gates": [] if self._spec is None else self._gates(self._spec),
+                "verdict": self._stage_now.verdict,
                 "report": self._coordinator.start_error or self._stage_now.why_no_report,
             }
         )
+
+    def _gates(self, spec: RunSpec) -> list[dict[str, Any]]:
+        return [asdict(gate) for gate in self.figures.gates(spec.demands, spec.drive.time)]
 
     def _report(self) -> Response:
         """Return the report of the last test: as a file, or with `?show=1` as a page."""

@@ -18,12 +18,16 @@ from locust.argument_parser import ui_extra_args_dict
 from locust.util.timespan import parse_timespan
 from werkzeug.datastructures import ImmutableMultiDict
 
+from tsbench.errors import Broken, UserMistake
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from flask import Response
     from locust.web import WebUI
+
+    from tsbench.results.summary import Summary
 
 logger = logging.getLogger("tsbench")
 
@@ -139,17 +143,19 @@ class TestState:
     """Results of the last test, once it has been checked."""
     ended_early: str = ""
     """Why the last test has no report."""
+    verdict: dict[str, Any] | None = None
+    """What the page says of the last test, of `verdict_of`."""
 
     def enter(self, stage: Stage) -> None:
         """Enter a stage; a new test forgets the results of the last one."""
         self.stage, self.step, self.share = stage, "", None
         if stage is Stage.PREPARING:
-            self.results, self.ended_early = None, ""
+            self.results, self.ended_early, self.verdict = None, "", None
 
-    def end(self, results: Path | None, why: str = "") -> None:
+    def end(self, results: Path | None, why: str = "", verdict: dict[str, Any] | None = None) -> None:
         """End the test with its results, or with the reason why it has none."""
         self.enter(Stage.ENDED)
-        self.results, self.ended_early = results, why
+        self.results, self.ended_early, self.verdict = results, why, verdict
 
     @property
     def why_no_report(self) -> str:
@@ -168,3 +174,27 @@ class TestState:
             return None
         other = "preparing the test" if self.stage is Stage.PREPARING else "checking answers and writes"
         return {"step": self.step or other, "share": self.share}
+
+
+def measuring(passed_s: float, whole_s: float | None) -> dict[str, str | float | None]:
+    """Return the step of a running test, `passed_s` after its measured window began, and its share if it has an end."""
+    if passed_s < 0:
+        return {"step": "warming up", "share": None}
+    if whole_s is None or whole_s <= 0:
+        return {"step": f"measuring for {passed_s:.0f} s", "share": None}
+    return {"step": f"measuring {whole_s:.0f} s", "share": min(1.0, passed_s / whole_s)}
+
+
+def verdict_of(results: Path, summary: Summary) -> dict[str, Any]:
+    """Return what the page says of a checked test: as the report does, from the same files."""
+    from tsbench.report.answer import answer  # noqa: PLC0415 - a second of imports, in a thread of its own
+    from tsbench.report.cells import ResultSet  # noqa: PLC0415
+    from tsbench.report.sides import sides_of  # noqa: PLC0415
+
+    try:
+        sentences = [*answer(sides_of(ResultSet.read(results).cells))]
+    except (Broken, UserMistake) as error:
+        sentences = [str(error)]
+    gates = [{"gate": gate.gate, "state": gate.state, "text": gate.text} for gate in summary.gates if not gate.built_in]
+    said = {"validity": summary.validity.state, "reason": summary.validity.reason, "limited_by": summary.limited_by}
+    return {**said, "passed": summary.passed, "gates": gates, "answer": sentences}

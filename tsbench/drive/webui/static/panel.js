@@ -7,7 +7,7 @@
   const COLOURS = ["#0a84c6", "#e08a00", "#0a9a6f", "#d55e00", "#b568a0", "#8a8f94"];
   const PERCENTS = ["p50", "p90", "p99", "p99.9", "max"];
   const live = { test: "", revision: 0, seconds: new Map(), host: [], from: 0, until: 0, tables: [], report: "…", running: false, stage: "none", progress: null };
-  const choice = { op: "", kind: "response" };
+  const choice = { op: "", kind: "" };
 
   // --- numbers as people read them
   const digits = (x) => (x >= 100 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3))));
@@ -153,8 +153,15 @@
   }
 
   // --- what the charts show
-  const lines = (names, rows, value) =>
-    names.map((name, i) => ({ name, colour: COLOURS[i % COLOURS.length], points: rows.map((row) => [row.second, value(row, name)]) }));
+  // A name keeps the colour that it had first, in every chart of its kind: a later one does not shift the others'.
+  const inks = {};
+  const ink = (kind, name) => {
+    const known = (inks[kind] ||= new Map());
+    if (!known.has(name)) known.set(name, COLOURS[known.size % COLOURS.length]);
+    return known.get(name);
+  };
+  const lines = (kind, names, rows, value) =>
+    names.map((name) => ({ name, colour: ink(kind, name), points: rows.map((row) => [row.second, value(row, name)]) }));
   const opsOf = () => [...new Set([...live.seconds.values()].flatMap((ops) => [...ops.keys()]))].filter(Boolean).sort();
   const secondsNow = () => {
     const known = [...live.seconds.keys()].filter((s) => s >= live.from && s < live.until);
@@ -173,8 +180,7 @@
       this.open.style.color = "inherit";
       this.why = element("span", { className: "tsb-why" });
       this.bar = element("div", { className: "tsb-bar" });
-      this.head = element("span", { className: "tsb-limit" });
-      this.bar.append(...this.controls(), this.head, element("span", { className: "tsb-grow" }), this.why, this.open, this.button);
+      this.bar.append(...this.controls(), element("span", { className: "tsb-grow" }), this.why, this.open, this.button);
       this.charts = Section.charts[key]();
       this.root = element("div", { className: "tsb-panel", id: `tsb-${key}` }, this.bar,
         element("div", { className: "tsb-charts" }, ...Object.values(this.charts).map((chart) => chart.root)));
@@ -232,35 +238,34 @@
       if (ops.join() !== [...this.op.options].map((o) => o.value).join()) this.op.replaceChildren(...ops.map((op) => new Option(op, op)));
       if (!ops.includes(choice.op)) choice.op = ops.find((op) => op.startsWith("write-")) || ops[0] || "";
       this.op.value = choice.op;
-      this.kind.value = choice.kind;
+      choice.kind ||= live.time || "";
+      this.kind.value = choice.kind || "service";
       this.charts.all.title.textContent = `${choice.kind === "response" ? "Response" : "Service"} time of ${choice.op || "ops"}, per second`;
-      this.charts.all.show(lines(PERCENTS, rows, (row, name) => percentile(row, choice.op, choice.kind, name)), from, to);
-      this.charts.ops.show(lines(ops, rows, (row, op) => percentile(row, op, choice.kind, "p99")), from, to);
-      this.charts.rate.show(lines(ops, rows, (row, op) => sum(row, [op], "done")), from, to);
+      this.charts.all.show(lines("percent", PERCENTS, rows, (row, name) => percentile(row, choice.op, choice.kind, name)), from, to);
+      this.charts.ops.show(lines("op", ops, rows, (row, op) => percentile(row, op, choice.kind, "p99")), from, to);
+      this.charts.rate.show(lines("op", ops, rows, (row, op) => sum(row, [op], "done")), from, to);
     }
 
     writes(rows, from, to) {
       const writes = opsOf().filter((op) => op.startsWith("write-")), names = writes.length > 1 ? [...writes, "all"] : writes;
       const of = (name) => (name === "all" ? writes : [name]);
-      this.charts.points.show(lines(names, rows, (row, name) => sum(row, of(name), "points")), from, to);
-      this.charts.ops.show(lines(names, rows, (row, name) => sum(row, of(name), "done")), from, to);
-      this.charts.failed.show(lines(["failed", "unknown"], rows, (row, key) => sum(row, writes, key)), from, to);
+      this.charts.points.show(lines("op", names, rows, (row, name) => sum(row, of(name), "points")), from, to);
+      this.charts.ops.show(lines("op", names, rows, (row, name) => sum(row, of(name), "done")), from, to);
+      this.charts.failed.show(lines("outcome", ["failed", "unknown"], rows, (row, key) => sum(row, writes, key)), from, to);
     }
 
     host(rows, from, to) {
-      this.head.textContent = live.limited_by?.name ? `${live.running ? "Limited by" : "The test was limited by"}: ${live.limited_by.name}` : "";
-      this.head.title = (live.limited_by || {}).why || "";
       const server = live.host.some((row) => "server_cpu_percent" in row), who = ["load generator", ...(server ? ["server"] : [])];
       const key = { "load generator": "client_", server: "server_" };
       const end = live.host.length ? live.host[live.host.length - 1].second : to;
       const begin = Math.max(live.host.length ? live.host[0].second : from, end - SHOW_S);
-      const show = (chart, names, value) => chart.show(lines(names, live.host, value), begin, Math.max(end, begin + LEAST_S));
+      const show = (chart, names, value) => chart.show(lines("host", names, live.host, value), begin, Math.max(end, begin + LEAST_S));
       const of = (name) => (row, who_) => row[(key[who_] || "") + (key[who_] ? name[1] : name[0])] ?? null;
       show(this.charts.cpu, ["this host", ...who], of(["cpu_percent", "cpu_percent"]));
       show(this.charts.memory, ["this host", ...who], of(["memory_bytes", "rss_bytes"]));
       show(this.charts.disk, ["read", "written"], (row, name) => row[name === "read" ? "disk_read_bytes" : "disk_write_bytes"]);
       const lag = (row, name) => percentile(row, "", "lag", name);
-      this.charts.lag.show(lines(["p50", "p99", "max"], rows, lag), from, to);
+      this.charts.lag.show(lines("percent", ["p50", "p99", "max"], rows, lag), from, to);
     }
   }
 
@@ -317,11 +322,8 @@
   };
 
   // --- where they are shown
-  const KEYS = ["latency", "writes", "host"], sections = {};
+  const KEYS = ["latency", "writes", "host"], sections = {}, status = tsbStatus.root;
   const section = (key) => (sections[key] ||= new Section(key));
-  const trouble = element("div", { className: "tsb-trouble", role: "alert", hidden: true });
-  const stepText = element("span"), stepBar = element("progress", { max: 1 });
-  const step = element("div", { className: "tsb-step", role: "status", hidden: true }, stepText, stepBar);
   const alone = document.getElementById("tsbench");
 
   const table = ({ key, columns, rows }) => {
@@ -344,21 +346,12 @@
       }
     }
     const main = document.querySelector("main");
-    if (main && trouble.parentElement !== main.parentElement) main.before(trouble, step);
-  };
-
-  const showStep = () => {
-    step.hidden = !live.progress;
-    if (!live.progress) return;
-    const { step: text, share } = live.progress;
-    stepText.textContent = text[0].toUpperCase() + text.slice(1) + (share === null ? "…" : `: ${Math.floor(share * 100)} %`);
-    if (share === null) stepBar.removeAttribute("value"); else stepBar.value = share;
+    if (main && status.parentElement !== main.parentElement) main.before(status);
+    tsbStatus.form(["preparing", "running"].includes(live.stage));
   };
 
   const refresh = () => {
-    trouble.hidden = !live.trouble;
-    trouble.textContent = live.trouble ? `The test could not begin: ${live.trouble}` : "";
-    showStep();
+    tsbStatus.show(live, new URL("report?show=1", BASE));
     if (alone) {
       for (const { key, ...rest } of live.tables) document.getElementById(`tsb-table-${key}`).replaceWith(table({ key, ...rest }));
     }
@@ -366,7 +359,7 @@
   };
 
   if (alone) {
-    alone.append(trouble, step);
+    alone.append(status);
     for (const key of KEYS) {
       const title = key[0].toUpperCase() + key.slice(1);
       alone.append(element("h2", {}, title), element("div", { id: `tsb-table-${key}` }), section(key).root);
