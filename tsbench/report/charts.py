@@ -75,7 +75,9 @@ def embedded(cell: Cell, figures: Iterable[Figure]) -> Markup | None:
     panels = [chart for of in by_figure for chart in of]
     if not panels:
         return None
-    span = [min(x[0] for x in xs), max(x[-1] for x in xs)]
+    first, last = min(x[0] for x in xs), max(x[-1] for x in xs)
+    warmup_s = cell.summary.measured.window.warmup_s if cell.summary.measured else -first
+    span = [max(first, -warmup_s), last]  # counters begin before the load
     text = json.dumps(
         {"span": span, "xs": xs, "bands": _bands(cell, span), "panels": panels}, separators=(",", ":"), allow_nan=False
     )
