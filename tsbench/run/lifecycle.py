@@ -216,7 +216,8 @@ def _carry_out(
             if standing is None or loads:
                 loaded = _first_data(spec, run, parts, session, limits, progress)
             else:
-                loaded = standing.begin(run, session, schema, world.measurements)
+                expires = target.parse(server.endpoint).expire_after_s is not None
+                loaded = standing.begin(run, session, schema, world.measurements, expires=expires)
         cold = None
         if spec.target.cold:
             progress.phase("cold start")

@@ -111,21 +111,24 @@ class Standing:
 
     # --- one run ------------------------------------------------------------------------------------------------------
 
-    def begin(self, run: RunDir, session: Session, schema: Schema, measurements: Sequence[Measurement]) -> Load:
+    def begin(
+        self, run: RunDir, session: Session, schema: Schema, measurements: Sequence[Measurement], *, expires: bool
+    ) -> Load:
         """Return the load whose points a later run finds; the manifest names what it had created.
 
         Raises
         ------
         Broken
-            If the number of stored points is not that at the end of the run before.
+            If the number of stored points is not that at the end of the run before, or not below it if data `expires`.
         """
         if self.loaded is None:
             raise ValueError("nothing is loaded")
         if (manifest := Manifest.read(run)) is not None:
             manifest.model_copy(update={"created": self._created}).write(run)
-        if self._stored is not None and (found := count_stored(session, schema, measurements)) != self._stored:
-            before = f"when {self.runs[-1].cell_id} had ended there were {self._stored:,}"
-            raise Broken(f"{found:,} points are stored, but {before}: somebody else changed the data meanwhile")
+        before, found = self._stored, None if self._stored is None else count_stored(session, schema, measurements)
+        if found is not None and before is not None and (found > before or (found < before and not expires)):
+            when = f"when {self.runs[-1].cell_id} had ended there were {before:,}"
+            raise Broken(f"{found:,} points are stored, but {when}: somebody else changed the data meanwhile")
         return self.loaded
 
     def found(self, run: RunDir, loaded: Load) -> dict[str, Any]:
