@@ -285,7 +285,7 @@ def boxes(cell: Cell) -> list[Table]:
     found = [
         Table("What the validity rests on", checks, wide=True),
         Table("Gates", gates, wide=True),
-        Table("Load before the measurement", facts(cell, "load")),
+        Table("Load before the measurement", [*facts(cell, "load"), *facts(cell, "reused")]),
         Table("Caps on the server", facts(cell, "caps")),
         Table("Warm-up until the rate settles", _warmup(cell)),
         Table("After the cold start", [*first_ops(cell)]),
