@@ -207,6 +207,9 @@ def test_a_claim_about_another_product_is_not_judged():
     assert verdict(about, a=ferret, b=mongo) == ("not judged", "not MongoDB, but FerretDB 2.7.0")
     assert verdict(about, a=summary(400, version="mongodb 8"), b=mongo)[0] == "reproduced"
     assert verdict(about, a=summary(400, version=""), b=mongo)[1] == "not MongoDB, but a server of unknown version"
+    both, other = ratio(product="InfluxDB or MongoDB"), summary(400, version="InfluxDB 1.8.10")
+    assert verdict(both, a=other, b=mongo)[0] == "reproduced"
+    assert verdict(both, a=other, b=ferret)[1] == "not InfluxDB or MongoDB, but FerretDB 2.7.0"
 
 
 def test_figures_are_shown_beside_the_measured_ones_without_a_verdict():
