@@ -187,7 +187,7 @@ def parts_of(log: Log, server: LoggedServer, *, fail: BaseException | None = Non
 
 
 def parts(log: Log, server: LoggedServer, *, fail: BaseException | None = None) -> Parts:
-    def drive(spec, run, endpoint, *, tick, alive):
+    def drive(spec, run, endpoint, *, tick, alive, ending):
         log.note("drive")
         server.driven = True
         if fail is not None:
@@ -396,7 +396,7 @@ def test_a_damaged_histogram_is_named_and_the_run_has_failed(tmp_path):
     log = Log()
     whole = parts(log, LoggedServer(log))
 
-    def drive(spec, run, endpoint, *, tick, alive):
+    def drive(spec, run, endpoint, *, tick, alive, ending):
         leave_an_op(run.path)
         path = run / "latency/local.hlog"
         path.write_text(path.read_text().replace("HIST", "HURT"))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session
 
-OWN = {"id", "labels", "question", "drive", "op", "check", "gates", "block", "first_block"}
+OWN = {"id", "labels", "question", "drive", "op", "event", "check", "gates", "block", "first_block"}
 """Parts of a specification in which runs with one load may differ."""
 
 

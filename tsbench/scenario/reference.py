@@ -42,8 +42,8 @@ class FileKeys(Part):
     repeat: Annotated[int, Field(ge=1, le=MAX_REPEAT)] = 1
     """How often each cell is run, with a fresh server and load: in rounds, each of all cells in an order of its own."""
     reuse: bool = False
-    """If true, cells that differ only in [drive], [[op]], [check] and gates share one load, and run one after the other
-    on what it and the cells before have stored: in an order drawn from the seed, or in the matrix's if `knee`."""
+    """If true, cells that differ only in [drive], [[op]], [[event]], [check] and gates share one load, and run one
+    after the other on what those before stored: in an order drawn from the seed; with `knee`, in the matrix's."""
     knee: bool = False
     """If true, the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 

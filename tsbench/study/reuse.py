@@ -56,8 +56,9 @@ def _unfit(cell: RunSpec) -> str:
     """Return why a cell needs data of its own, with the cure; "" if it does not."""
     if cell.target.cold:
         return "target.cold restarts the server for each cell; take one of the two out"
-    if cell.event:
-        return f"an [[event]] ({cell.event[0].do}) leaves another server than it found; take one of the two out"
+    harm = next((event.do for event in cell.event if not event.changes_load), None)
+    if harm is not None:
+        return f"an [[event]] ({harm}) leaves another server than it found; take one of the two out"
     if cell.server.caps:
         return "the caps of [server] end with a cell's measured window; take one of the two out"
     if cell.drive.window is not None:
