@@ -12,7 +12,7 @@ import psutil
 from tsbench.collect.sampler import PERIOD_S, SamplingCollector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.collect.sampler import Row
 
@@ -69,6 +69,23 @@ class ServerCollector(SamplingCollector):
 
     def stop(self) -> Sequence[Row]:
         """Stop sampling and return the rows in which the server ran."""
+        return [row for row in super().stop() if row["rss_bytes"]]
+
+
+class NodesCollector(SamplingCollector):
+    """Samples each process tree of a server of several nodes (`results.rundir.NODES_COLUMNS`)."""
+
+    name, what = "nodes", "the figures of the nodes' processes"
+
+    def __init__(self, nodes: Mapping[str, Callable[[], Sequence[int]]], *, period_s: float = PERIOD_S) -> None:
+        self._trees = {name: Tree(pids) for name, pids in nodes.items()}
+        super().__init__(period_s=period_s)
+
+    def _sample(self, passed_s: float) -> Sequence[Row]:
+        return [{"node": name, **tree.usage(passed_s)} for name, tree in self._trees.items()]
+
+    def stop(self) -> Sequence[Row]:
+        """Stop sampling and return the rows in which a node ran."""
         return [row for row in super().stop() if row["rss_bytes"]]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.collect import sadf
 from tsbench.collect.counters import CounterCollector
-from tsbench.collect.processes import HostCollector, ServerCollector
+from tsbench.collect.processes import HostCollector, NodesCollector, ServerCollector
 from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake, missing, typed_line
 from tsbench.results.json_files import read_part
@@ -40,9 +40,11 @@ def collectors_for(
     server: Callable[[], Sequence[int]],
     sources: Callable[[], Sequence[Source]],
     client: Tree | None = None,
+    nodes: Mapping[str, Callable[[], Sequence[int]]] | None = None,
 ) -> tuple[Collector, ...]:
-    """Return all collectors of a run: host and load processes (`client`), server, counters, sar."""
+    """Return all collectors of a run: host, load processes (`client`), server, its several `nodes`, counters, sar."""
     return (
+        *([NodesCollector(nodes)] if nodes else ()),
         HostCollector(client),
         ServerCollector(server),
         CounterCollector(sources, run / PANELS_FILE),

@@ -10,7 +10,14 @@ from tsbench.report import cases, compare, frames, plots, stall_plots, style, sy
 from tsbench.report.repeats import middle_cell, middle_rows
 from tsbench.results.panels import read_panels
 from tsbench.results.reading import files_of
-from tsbench.results.rundir import COUNTER_COLUMNS, HOST_COLUMNS, OPS_COLUMNS, SAR_COLUMNS, SERVER_COLUMNS
+from tsbench.results.rundir import (
+    COUNTER_COLUMNS,
+    HOST_COLUMNS,
+    NODES_COLUMNS,
+    OPS_COLUMNS,
+    SAR_COLUMNS,
+    SERVER_COLUMNS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +42,7 @@ class Data:
     ops: pd.DataFrame
     host: pd.DataFrame
     server: pd.DataFrame
+    nodes: pd.DataFrame
     counters: pd.DataFrame
     panels: tuple[Panel, ...]
     sar: pd.DataFrame
@@ -56,12 +64,13 @@ def read(cell: Cell, damaged: list[str]) -> Data:
 
     if not frames.window_of(cell) and files_of(cell.run / "latency", "*.hlog"):
         notes = (*notes, "Latencies by percentile are missing: the run ended before it recorded its measured window.")
-    ops, host, server = (
+    ops, host, server, nodes = (
         frames.whole_seconds(cell, parsed(of, columns))
         for of, columns in (
             (frames.ops_of, OPS_COLUMNS),
             (frames.host_of, HOST_COLUMNS),
             (frames.server_of, SERVER_COLUMNS),
+            (frames.nodes_of, NODES_COLUMNS),
         )
     )
     latency = parsed(frames.latency_of, frames.LATENCY_COLUMNS)
@@ -72,7 +81,7 @@ def read(cell: Cell, damaged: list[str]) -> Data:
         lines.append(str(mistake))
         panels = ()
     damaged += lines
-    return Data(ops, host, server, counters, panels, sar, latency, (*lines, *notes))
+    return Data(ops, host, server, nodes, counters, panels, sar, latency, (*lines, *notes))
 
 
 def of_all(sides: Sequence[Side], data: Mapping[str, Data]) -> Drawn:
@@ -83,7 +92,7 @@ def of_all(sides: Sequence[Side], data: Mapping[str, Data]) -> Drawn:
     for side in sides:
         cell = middle_cell(side)
         of = [data[run.name] for run in side.runs]
-        used = [frames.usage_of(run, data[run.name].host, data[run.name].server) for run in side.runs]
+        used = [frames.usage_of(run, one.host, one.server, one.nodes) for run, one in zip(side.runs, of, strict=True)]
         found = (
             (frames.concat([one.ops for one in of]), ("second", "op")),
             (
@@ -128,6 +137,8 @@ def of_run(cell: Cell, data: Data) -> Drawn:
         draw("percentiles", "latency by percentile", plots.latency_by_percentile(cell, data.latency))
     if not (data.host.empty and data.server.empty):
         draw("resources", "CPU, memory and disk over time", plots.resources(data.host, data.server))
+    if not data.nodes.empty:
+        draw("nodes", "CPU, memory and disk of each node over time", system_plots.nodes(data.nodes))
     if not data.sar.empty:
         draw("sar", "CPU by state, disk and network, as sysstat recorded them", system_plots.sar(data.sar))
     if not data.counters.empty:

@@ -37,6 +37,7 @@ from tsbench.results.rundir import (
     ADDED_COLUMNS,
     COUNTER_COLUMNS,
     HOST_COLUMNS,
+    NODES_COLUMNS,
     OPS_COLUMNS,
     SAR_COLUMNS,
     SERVER_COLUMNS,
@@ -60,7 +61,7 @@ LATENCY_COLUMNS = {
     "total": "int64",  # number of ops in the spectrum
 }
 USAGE_COLUMNS = {
-    "who": "string",  # server (its process tree) or client (the load processes)
+    "who": "string",  # server (its process tree), client (the load processes), or one of several nodes by its name
     "seconds": "int64",  # number of sampled seconds
     "cpu_percent": "double",  # mean, 100 = one core
     "cpu_max_percent": "double",  # the highest second
@@ -111,9 +112,14 @@ def server(results: Path) -> pd.DataFrame:
     return _each(results, server_of, SERVER_COLUMNS)
 
 
+def nodes(results: Path) -> pd.DataFrame:
+    """Return one row per run, second and node of a server of several; columns as in `results.rundir.NODES_COLUMNS`."""
+    return _each(results, nodes_of, NODES_COLUMNS)
+
+
 def usage(results: Path) -> pd.DataFrame:
     """Return CPU and memory over the measured window, one row per run and process tree; see USAGE_COLUMNS."""
-    return _each(results, lambda cell: usage_of(cell, host_of(cell), server_of(cell)), USAGE_COLUMNS)
+    return _each(results, lambda cell: usage_of(cell, host_of(cell), server_of(cell), nodes_of(cell)), USAGE_COLUMNS)
 
 
 def counters(results: Path) -> pd.DataFrame:
@@ -217,8 +223,13 @@ def server_of(cell: Cell) -> pd.DataFrame:
     return _parquet(cell, "server.parquet", SERVER_COLUMNS)
 
 
-def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame of `usage` for one run, from its `host` and `server`.
+def nodes_of(cell: Cell) -> pd.DataFrame:
+    """Return the frame of `nodes` for one run; empty for a server of one node."""
+    return _parquet(cell, "nodes.parquet", NODES_COLUMNS)
+
+
+def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame of `usage` for one run, from its `host`, `server` and `nodes`.
 
     A process tree without a whole sampled second in the measured window has no row.
     """
@@ -226,7 +237,8 @@ def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame) -> pd.DataFra
     if window is None:
         return _empty(USAGE_COLUMNS)
     rows = []
-    for who, frame, prefix in (("server", server, ""), ("client", host, "client_")):
+    each = [(str(name), rows_of, "") for name, rows_of in nodes.groupby("node", sort=True)]
+    for who, frame, prefix in (("server", server, ""), ("client", host, "client_"), *each):
         # a row covers the second that begins at its `second`; rows that overlap the warm-up are not part of the window
         inside = frame[frame["second"].between(-_ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)]
         inside = inside[inside[f"{prefix}rss_bytes"] != 0]  # no process ran

@@ -212,7 +212,7 @@ def _cpu(cell: Cell) -> dict[str, Interval]:
     if measured is None:
         return {}
     try:
-        used = frames.usage_of(cell, frames.host_of(cell), frames.server_of(cell))
+        used = frames.usage_of(cell, frames.host_of(cell), frames.server_of(cell), frames.nodes_of(cell))
     except UserMistake:  # the page has the note that the file is damaged
         return {}
     of_server = used[used["who"] == "server"]["cpu_percent"]

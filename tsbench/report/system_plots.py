@@ -86,6 +86,34 @@ def _lines(panel: Axes, rows: pd.DataFrame, series: Sequence[tuple[str, str, str
     style.size_axis(panel)
 
 
+@styled
+def nodes(sampled: pd.DataFrame) -> Figure:
+    """Plot CPU, memory and disk of each process of a server of several nodes over time.
+
+    Parameters
+    ----------
+    sampled
+        `frames.nodes` of one run.
+    """
+    figure, axes = style.panels(1, 3, height=2.3, sharex=True)
+    cores, memory, disk = axes
+    names = sorted(sampled["node"].unique())
+    for name, (colour, dashes) in zip(names, _looks(len(names)), strict=True):
+        rows = sampled[sampled["node"] == name].assign(cores=lambda frame: frame["cpu_percent"] / 100)
+        for panel, column in ((cores, "cores"), (memory, "rss_bytes"), (disk, "read_bytes")):
+            panel.plot(rows["second"], rows[column], color=colour, linestyle=dashes, label=name, linewidth=1.2)
+    cores.set(title="CPU of each node", ylabel="cores")
+    memory.set(title="Memory of each node", ylabel="bytes")
+    disk.set(title="Disk reads of each node", ylabel="bytes in each second")
+    style.count_axis(cores)
+    style.size_axis(memory)
+    style.size_axis(disk)
+    for panel in axes:
+        style.time_axis(panel, [float(second) for second in sampled["second"]])
+    style.legend(figure, axes, columns=11)
+    return figure
+
+
 _Y_LABELS = {
     ("count", "rate"): "per second",
     ("count", "gauge"): "",

@@ -56,6 +56,8 @@ class Done:
     ended_s: Number
     changes_load: bool = False
     """True if the load changed and nothing was done to the server."""
+    node: Count | None = None
+    """The node, if it was done to one."""
 
 
 @dataclass(frozen=True, slots=True)

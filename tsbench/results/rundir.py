@@ -15,6 +15,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         ops.parquet                per second and op, see OPS_COLUMNS
         host.parquet               this host and the load processes, see HOST_COLUMNS
         server.parquet             the server's processes, see SERVER_COLUMNS
+        nodes.parquet              the same of each of several nodes, see NODES_COLUMNS
         counters.parquet           the server's own counters and its control group's, see COUNTER_COLUMNS
         counters.json              how to plot these counters (results.panels.Panel)
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
@@ -92,6 +93,7 @@ SERVER_COLUMNS = {
     "write_bytes": "int64",
     "open_files": "int64",
 }
+NODES_COLUMNS = {**SERVER_COLUMNS, "node": "string"}  # of a server of several nodes, a row for each of its processes
 COUNTER_COLUMNS = {
     "second": "double",
     "name": "string",  # the server's own name; `group.` are the kernel's counters of its control group
@@ -120,6 +122,7 @@ SAR_COLUMNS = {
 COLLECTED = {
     "host": HOST_COLUMNS,
     "server": SERVER_COLUMNS,
+    "nodes": NODES_COLUMNS,
     "counters": COUNTER_COLUMNS,
     "sar": SAR_COLUMNS,
 }

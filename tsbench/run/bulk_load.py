@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -299,6 +299,9 @@ def store(
             # was interrupted for one that has ended.
             while not load.ended.wait(0.2):
                 pass
+            if load.failure is None and target.parse(limits.endpoint).delivers_later:
+                with closing(limits.connect(target, schema, "settle")) as session:
+                    session.deliver(limits.seconds("settle"))
         finally:
             load.end(threads)
             load.total.duration_s = time.perf_counter() - started

@@ -248,5 +248,5 @@ def _started_here(runs: Iterable[RunDir]) -> Iterator[Cleaned]:
         for directory in (run / "server", server_directory(run)):
             if directory.exists():
                 spec = _spec(run)
-                TARGETS[spec.target.name].new_server(directory, spec.target.settings).remove()
+                spec.server.new(TARGETS[spec.target.name], directory, spec.target.settings).remove()
                 yield Cleaned(f"removed the data directory of the server of {run.path}")

@@ -35,19 +35,22 @@ RECOVERED, RECOVERED_S = 0.9, 3
 """A rate has recovered once it reached this share of the rate before in each of three consecutive seconds."""
 
 
+_TAKES_AWAY = frozenset({"kill", "stop", "pause"})
+
+
 class Events:
     """Does to a server what the events of a run say, each when it is due."""
 
     def __init__(self, server: Server, events: Sequence[EventPart], run: RunDir) -> None:
         self._server, self._run = server, run
-        steps: list[tuple[int, str]] = [(event.at, event.do) for event in events if event.do]
-        steps += [(event.at + event.length, "go on") for event in events if event.length]
-        self._due = sorted(steps)
+        steps: list[tuple[int, str, int | None]] = [(one.at, one.do, one.node) for one in events if one.do]
+        steps += [(event.at + event.length, "go on", event.node) for event in events if event.length]
+        self._due = sorted(steps, key=lambda step: step[0])
         self._done: list[Done] = []
         self._start_ns = 0
         self._paused: list[int] = []
         self.is_down = False
-        """True while the server is gone because an event says so."""
+        """True while the whole server is gone because an event says so."""
 
     def advance(self) -> None:
         """Execute the events that are due by now; none is before the measured window.
@@ -61,34 +64,37 @@ class Events:
             return
         self._start_ns = read_part(self._run / WINDOW, MeasuredFrom).start_s * NS_PER_S
         while self._due and epoch_ns() >= self._start_ns + self._due[0][0]:
-            at_ns, do = self._due.pop(0)
+            at_ns, do, node = self._due.pop(0)
             began_s = self._passed_s()
             try:
-                self._do(do)
+                self._do(do, node)
             except (Broken, UserMistake) as error:
-                raise Broken(f"event {do} at {at_ns / NS_PER_S:g} s: the server did not come back: {error}") from error
+                name = do if node is None else f"{do} node {node}"
+                raise Broken(
+                    f"event {name} at {at_ns / NS_PER_S:g} s: the server did not come back: {error}"
+                ) from error
             finally:
-                self._done.append(Done(do, began_s, self._passed_s()))
+                self._done.append(Done(do, began_s, self._passed_s(), node=node))
                 self._run.write_json(EVENTS, asdict(DoneEvents(tuple(self._done))))
 
     def _passed_s(self) -> float:
         return (epoch_ns() - self._start_ns) / NS_PER_S
 
-    def _do(self, do: str) -> None:
+    def _do(self, do: str, node: int | None) -> None:
+        server, whole = self._server, node is None or not self._server.parts()
+        server = server if whole else server.parts()[f"node {node}"]
+        self.is_down |= whole and do in {"kill", "stop", "restart"}
         match do:
             case "kill":
-                self.is_down = True
-                self._server.kill()
+                server.kill()
             case "stop":
-                self.is_down = True
-                self._server.stop()
+                server.stop()
             case "restart":
-                self.is_down = True
-                self._server.stop()
-                self._server.start()
-                self.is_down = False
+                server.stop()
+                server.start()
+                self.is_down &= not whole
             case "pause":
-                self._paused = [*self._server.pids()]
+                self._paused = [*server.pids()]
                 self._signal(signal.SIGSTOP)
             case "go on":
                 self.close()
@@ -140,21 +146,25 @@ def around(done: Sequence[Done], counts: NDArray[np.int64], latency: dict[int, H
     """
     groups: list[list[Done]] = []
     for one in done:
-        goes_on = groups and groups[-1][-1].do in {"kill", "stop", "pause"} and one.do in {"restart", "go on"}
+        last = groups[-1][-1] if groups else one
+        goes_on = last.do in _TAKES_AWAY and one.do in {"restart", "go on"} and last.node == one.node
         groups[-1].append(one) if goes_on else groups.append([one])
     found, free_s = [], 0
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         at_s, back_s = group[0].began_s, group[-1].ended_s
+        if group[-1].do in _TAKES_AWAY:  # it never came back
+            back_s = max(at_s, float(len(counts)))
         end_s = len(counts) if following is None else min(len(counts), int(following[0].began_s))
         first_s, is_load = min(int(at_s), end_s), group[0].changes_load
         before = _span(free_s, first_s, counts, latency)
         recovered = None
         if not is_load:
-            recovered = _recovered(int(np.ceil(back_s)), end_s, counts, before.ops_per_s if before else 0.0)
+            since_s = back_s if group[0].node is None else at_s  # others may go on without one node
+            recovered = _recovered(int(np.ceil(since_s)), end_s, counts, before.ops_per_s if before else 0.0)
         until_s = min(end_s, int(np.ceil(back_s))) if is_load else end_s if recovered is None else recovered
         found.append(
             Event(
-                did=" and ".join(one.do for one in group),
+                did=" and ".join(one.do for one in group) + ("" if group[0].node is None else f" node {group[0].node}"),
                 at_s=at_s,
                 away_s=None if is_load else back_s - at_s,
                 recovered_s=None if recovered is None else max(0.0, recovered - at_s),

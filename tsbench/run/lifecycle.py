@@ -97,14 +97,15 @@ def real_parts(
         server = ExternalServer(spec.target.endpoint)
     else:
         directory = run / "server" if standing is None else server_directory(run)
-        server = target.new_server(directory, spec.target.settings, group)
+        server = spec.server.new(target, directory, spec.target.settings, group)
     schema = schema_of(spec, target)
 
     def sources() -> list[Source]:
         of_group = [GroupCounters(group)] if group is not None else []
         return [*server_counters(target, server.endpoint, schema), *of_group]
 
-    return Parts(target, schema, server, collectors_for(run, server.pids, sources, client), group=group)
+    nodes = {name: one.pids for name, one in server.parts().items()}
+    return Parts(target, schema, server, collectors_for(run, server.pids, sources, client, nodes), group=group)
 
 
 def server_counters(target: Target, endpoint: str, schema: Schema) -> list[Source]:

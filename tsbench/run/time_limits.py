@@ -150,6 +150,10 @@ class LimitedSession(Session):
         with self.limits.step(self.key, f"the plan of {_brief(statement)}"):
             return self.session.explain(statement)
 
+    def deliver(self, timeout_s: float) -> None:
+        with self.limits.step(self.key, "delivering what was acknowledged"):
+            self.session.deliver(timeout_s)
+
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         with self.limits.step(self.key, "listing what exists on the server"):
             return self.session.objects(measurements)

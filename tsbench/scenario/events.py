@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from tsbench.scenario.parts import MAX_RATE, MAX_USERS, Part
+from tsbench.scenario.parts import MAX_NODES, MAX_RATE, MAX_USERS, Part
 from tsbench.scenario.types import DurationNs
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from tsbench.scenario.parts import DrivePart
+    from tsbench.scenario.parts import DrivePart, ServerPart
 
 
 class EventPart(Part):
@@ -22,6 +22,8 @@ class EventPart(Part):
     do: Literal["kill", "stop", "restart", "pause"] | None = None
     """`kill` (SIGKILL) and `stop` (in order) take the server away until a `restart`, which stops a server that runs;
     `pause` holds it up for `length` (SIGSTOP). An event has one of `do`, `users` and `rate`."""
+    node: Annotated[int, Field(ge=1, le=MAX_NODES)] | None = None
+    """The node that it is done to, from 1. Default: the whole server."""
     length: DurationNs = 0
     """How long a `pause` takes."""
     users: Annotated[int, Field(ge=1, le=MAX_USERS)] | None = None
@@ -37,6 +39,8 @@ class EventPart(Part):
             raise ValueError("needs one of do = 'restart' (or another), users = NUMBER and rate = OPS_PER_SECOND")
         if (self.do == "pause") != bool(self.length):
             raise ValueError("a pause needs a length, and nothing else has one")
+        if self.node is not None and self.do is None:
+            raise ValueError("node belongs to do; the load has none")
         return self
 
     @property
@@ -47,18 +51,23 @@ class EventPart(Part):
     @property
     def name(self) -> str:
         """Name in results, such as `kill` or `users = 50`."""
-        return self.do or (f"users = {self.users:,}" if self.users is not None else f"rate = {self.rate:,g}")
+        if self.do is not None:
+            return self.do if self.node is None else f"{self.do} node {self.node}"
+        return f"users = {self.users:,}" if self.users is not None else f"rate = {self.rate:,g}"
 
 
-def expect_sequence(events: tuple[EventPart, ...], drive: DrivePart) -> None:
-    """Refuse events that do not fit the load, or cannot be done one after the other within the measured window.
+def expect_sequence(events: tuple[EventPart, ...], drive: DrivePart, server: ServerPart) -> None:
+    """Refuse events that do not fit load or nodes, or cannot be done one after the other within the measured window.
+
+    Nodes may stay away, as many as other nodes have copies of.
 
     Raises
     ------
     ValueError
         One line with the event and the cure.
     """
-    free_ns, is_down, duration_ns = 0, False, drive.duration
+    free_ns, duration_ns = 0, drive.duration
+    away: set[int | None] = set()
     for event in events:
         name = f"event: {event.name} at {event.at / NS_PER_S:g}s"
         if event.rate is not None and drive.loop == "closed":
@@ -73,9 +82,16 @@ def expect_sequence(events: tuple[EventPart, ...], drive: DrivePart) -> None:
             raise ValueError(f"{name}: begins before the one above has ended; give them in order, one after the other")
         if event.at + event.length >= duration_ns:
             raise ValueError(f"{name}: ends after the measured window; raise drive.duration, or let it begin earlier")
-        if is_down and event.do != "restart":
+        if event.node is not None and event.node > server.nodes:
+            raise ValueError(f"{name}: there are {server.nodes} nodes; set server.nodes, or choose another one")
+        if None in away and (event.do != "restart" or event.node is not None):
             raise ValueError(f"{name}: the server is away by then; restart it before")
-        is_down = event.do in {"kill", "stop"}
+        if event.node in away and event.do != "restart":
+            raise ValueError(f"{name}: the node is away by then; restart it before")
+        away = set() if event.node is None and event.do else away - {event.node}
+        away |= {event.node} if event.do in {"kill", "stop"} else set()
         free_ns = event.at + event.length
-    if is_down:
-        raise ValueError(f"event: {events[-1].name} leaves the server away, which checks need; add a restart after it")
+    if None in away or len(away) >= server.replicas:
+        last = next(event for event in reversed(events) if event.do in {"kill", "stop"})
+        what = "the server" if last.node is None else "a node without copies"
+        raise ValueError(f"event: {last.name} leaves {what} away, which checks need; add a restart after it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -14,6 +14,13 @@ from tsbench.servers import cgroup
 from tsbench.text import printable
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import Disorder, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tsbench.servers.base import Server
+    from tsbench.targets.target import Target
 
 
 def _many(mode: WriteMode) -> WriteMode:
@@ -28,6 +35,8 @@ MAX_USERS = 1_000_000
 """Maximum number of users; memory and sockets end long before."""
 MAX_RATE = 100_000_000.0
 """Maximum rate of ops per second of all processes; one process reaches a few ten thousand."""
+MAX_NODES = 16
+"""Maximum number of nodes that tsbench starts on this machine."""
 MAX_SEED = 2**63 - 1
 """The largest integer of a TOML file."""
 
@@ -290,12 +299,31 @@ LEAST_BYTES = 4 * 2**20
 
 
 class ServerPart(Part):
-    """[server]: limits on CPU and memory of the server that tsbench starts, up to the end of the measured window."""
+    """[server]: the nodes of the server that tsbench starts, and limits on the CPU and memory of all of them together.
 
+    Limits last up to the end of the measured window.
+    """
+
+    nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = 1
+    """Number of servers that share the data, of a database of which tsbench can start several."""
+    replicas: Annotated[int, Field(ge=1, le=MAX_NODES)] = 1
+    """Number of nodes that store each point."""
     cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False)] | None = None
     """Cores that the server may use, by a control group."""
     memory: Annotated[SizeBytes, Field(ge=LEAST_BYTES)] | None = None
     """Memory that the server may use with its page cache, by a control group; at least 4MiB."""
+
+    @model_validator(mode="after")
+    def _enough_nodes(self) -> ServerPart:
+        if self.replicas > self.nodes:
+            raise ValueError(f"{self.replicas} replicas need as many nodes, not {self.nodes}; set nodes")
+        return self
+
+    def new(
+        self, target: Target, directory: Path, settings: Mapping[str, str], group: cgroup.Group | None = None
+    ) -> Server:
+        """Return the server of a run; see `Target.new_server`."""
+        return target.new_server(directory, settings, group, nodes=self.nodes, replicas=self.replicas)
 
     @property
     def caps(self) -> cgroup.Caps:

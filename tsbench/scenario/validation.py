@@ -94,6 +94,7 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if done and (wanted.endpoint is not None or target.embedded or not target.durable):
         why = "tsbench does not start the server" if wanted.endpoint is not None else f"{target.name} has no server"
         raise UserMistake(f"{place}: event: {why}, so it cannot {done} it; take [[event]] out")
+    _check_nodes(spec, target, place)
     if wanted.endpoint is not None:
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
         with _naming(f"{place}: target.endpoint: "):
@@ -109,7 +110,30 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if wanted.cold and not target.durable:
         raise UserMistake(f"{place}: target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
     with _naming(f"{place}: target."):
-        target.new_server(Path("unused"), wanted.settings)  # nothing is started: the constructor checks the settings
+        spec.server.new(
+            target, Path("unused"), wanted.settings
+        )  # nothing is started: the constructor checks the settings
+
+
+def _check_nodes(spec: RunSpec, target: Target, place: str) -> None:
+    if spec.server.nodes == 1:
+        return
+    several = f"of {spec.server.nodes} nodes"
+    if spec.target.endpoint is not None:
+        raise UserMistake(
+            f"{place}: server.nodes: needs a server that tsbench starts; take target.endpoint or this out"
+        )
+    if not target.cluster:
+        known = ", ".join(name for name, one in TARGETS.items() if one.cluster)
+        raise UserMistake(f"{place}: server.nodes: tsbench starts one node of {target.name}, several of {known}")
+    if spec.queries:
+        why = f"{several}, none asks the others; take queries out, or set server.nodes = 1"
+        raise UserMistake(f"{place}: op: query = '{spec.queries[0].query}': {why}")
+    if spec.target.cold:
+        raise UserMistake(f"{place}: target.cold: is not possible {several}; take it out, or set server.nodes = 1")
+    if spec.world.duplicate:
+        why = f"{several}, copies that the world makes look like those of a point; take it out"
+        raise UserMistake(f"{place}: world.duplicate: {why}")
 
 
 def _check_times(spec: RunSpec, target: Target, place: str) -> None:

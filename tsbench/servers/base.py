@@ -74,6 +74,10 @@ class Server:
         """Return the path of the server's log, None if it has none."""
         return None
 
+    def parts(self) -> Mapping[str, Server]:
+        """Return the servers of which this one consists, by name (`node 1`); empty for a single one."""
+        return {}
+
     def settings(self) -> Mapping[str, str]:
         """Return the server's configuration by tsbench (for the manifest)."""
         return {}

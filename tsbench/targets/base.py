@@ -285,6 +285,10 @@ class Session(Protocol):
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes on disk by part (`table`, `index`, ...) as the server counts; their sum is the total."""
 
+    def deliver(self, timeout_s: float) -> None:  # noqa: ARG002
+        """Wait until all acknowledged points are delivered and visible, if the endpoint `delivers_later`."""
+        return
+
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:  # noqa: ARG002
         """Return the objects of these measurements that exist now; containers come last."""
         return ()

@@ -71,7 +71,7 @@ get_ferretdb() {
     mv "$WORK/ferretdb" "$BIN/ferretdb"
 }
 
-sid="documentdb timescaledb mysql-9 victoria-metrics"
+sid="documentdb timescaledb mysql-9 victoria-metrics vmagent"
 # Packages of Debian's unstable suite: downloaded by apt-get with directories of its own, unpacked and not installed. Of these
 # packages a server's tree keeps what it needs, in a directory that can be copied: its programs look for their libraries
 # beside themselves, and for the C library's loader as `ld.so` in the directory where they are started. That suite changes every
@@ -184,14 +184,18 @@ get_mysql_9() {
     rm -rf "$place"
 }
 
-# VictoriaMetrics: one program of Go, which needs no libraries beside it.
-get_victoria_metrics() {
-    local place=$WORK/victoria-metrics
+# VictoriaMetrics, and vmagent, which spreads points over several of it: programs of Go, which need no libraries beside them.
+get_program_of_victoria_metrics() { # PROGRAM
+    local place=$WORK/$1
     unpack_sid "$place" victoria-metrics
-    install -m 755 "$place/root/usr/bin/victoria-metrics" "$BIN/victoria-metrics"
+    install -m 755 "$place/root/usr/bin/$1" "$BIN/$1"
     chmod -Rf u+w "$place" || true
     rm -rf "$place"
 }
+
+get_victoria_metrics() { get_program_of_victoria_metrics victoria-metrics; }
+
+get_vmagent() { get_program_of_victoria_metrics vmagent; }
 
 # Not a server, and only when it is named: what tests/benchmarks/bench_http.py compares with. Needs root if it is missing.
 get_wrk() {
@@ -217,7 +221,7 @@ lacks() {
         influxd-1.6) tools="apt-get dpkg-deb" ;;
         influxd-1.8 | ferretdb) tools="go" ;;
         influxd-2) tools="go cargo cc" ;;
-        documentdb | timescaledb | mysql-9 | victoria-metrics) tools="apt-get dpkg-deb" ;;
+        documentdb | timescaledb | mysql-9 | victoria-metrics | vmagent) tools="apt-get dpkg-deb" ;;
     esac
     for tool in $tools; do
         if ! command -v "$tool" >/dev/null; then echo "$tool"; fi

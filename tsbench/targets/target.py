@@ -110,6 +110,11 @@ class Endpoint:
         """Age in seconds past which the database deletes points; None if it keeps all."""
         return None
 
+    @property
+    def delivers_later(self) -> bool:
+        """True if what acknowledges points delivers them later to the servers that store them."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -138,6 +143,8 @@ class Target:
     """Place of the function that opens a session; it takes what `connect` does, with a parsed endpoint."""
     server: str = ""
     """Place of the server's class if tsbench can start the database on this machine."""
+    cluster: str = ""
+    """Place of the class of several nodes of the server that tsbench can start; it takes `nodes` and `replicas` too."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Options of its endpoints with their meaning; a driver may know more, each of which LEADS anywhere."""
     driver: Driver | None = None
@@ -176,18 +183,29 @@ class Target:
         return bool(self.server)
 
     def new_server(
-        self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        group: Group | None = None,
+        *,
+        nodes: int = 1,
+        replicas: int = 1,
     ) -> Server:
         """Return a local server that lives in a directory, without starting it.
 
-        Its processes start in `group`; `settings` take precedence over tsbench's own.
+        Its processes start in `group`; `settings` take precedence over tsbench's own. Several `nodes` (only of a target
+        with a `cluster`) keep each point `replicas` times.
 
         Raises
         ------
         tsbench.errors.UserMistake
             If a setting does not exist, or is tsbench's own.
         """
-        found: Server = resolve_name(self.server)(directory, settings or {}, group)
+        found: Server
+        if nodes > 1:
+            found = resolve_name(self.cluster)(directory, settings or {}, group, nodes=nodes, replicas=replicas)
+        else:
+            found = resolve_name(self.server)(directory, settings or {}, group)
         return found
 
     def parse(self, endpoint: str) -> Endpoint:

@@ -1,4 +1,4 @@
-"""The target for VictoriaMetrics, a single node: line protocol to /write, MetricsQL and exports over HTTP."""
+"""The target for VictoriaMetrics, single nodes: line protocol to /write, MetricsQL and exports over HTTP."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ TARGET = Target(
     form="http://user@host:8428/tsbench",
     schemes=("http", "https"),
     schemas={FIELDS.name: FIELDS},
-    options={"gzip": Option.WITHIN, "retention": Option.WITHIN},
+    options={"gzip": Option.WITHIN, "retention": Option.WITHIN, "nodes": Option.LEADS, "replicas": Option.WITHIN},
     parser="tsbench.targets.victoriametrics.session:parse",
-    opener="tsbench.targets.victoriametrics.session:connect",
+    opener="tsbench.targets.victoriametrics.cluster:connect",
     server="tsbench.targets.victoriametrics.server:VictoriaServer",
+    cluster="tsbench.targets.victoriametrics.server:VictoriaCluster",
     secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000_000,
     has_counters=True,
     shows_at_once=False,
     durability="none: points are acknowledged in memory, and on disk some 5 s later (`inmemoryDataFlushInterval`)",
-    requirements=(Requirement("VictoriaMetrics (victoriametrics)", programs=("victoria-metrics",)),),
+    requirements=(
+        Requirement("VictoriaMetrics (victoriametrics)", programs=("victoria-metrics",)),
+        Requirement(
+            "several nodes of VictoriaMetrics (victoriametrics)",
+            how="run tsbench servers install vmagent",
+            programs=("vmagent",),
+        ),
+    ),
 )

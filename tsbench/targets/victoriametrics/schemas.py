@@ -141,6 +141,13 @@ class FieldsSchema(LineSchema):
 FIELDS = FieldsSchema("fields")
 
 
+def export_of_counted(statement: Statement) -> Statement:
+    """Return the request for all points that the statement of a `Count` counts."""
+    found = re.search(rf"\((\{{.*\}})\[{EVER}\]", statement.text)
+    assert found is not None  # noqa: S101 - as `compile` makes it
+    return _export(found[1], None, None, *statement.params)
+
+
 def _check(name: str, column: NDArray[np.generic], *, is_int: bool) -> None:
     """Raise `Unsupported` for a number that would come back as another one."""
     if is_int:

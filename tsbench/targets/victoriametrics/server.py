@@ -1,21 +1,27 @@
-"""VictoriaMetrics as a local process.
+"""VictoriaMetrics as a local process, or as several that vmagent writes to.
 
-The program is `victoria-metrics` in `$TSBENCH_SERVERS/bin` (without that variable in `~/.cache/tsbench-servers/bin`),
-or on PATH; `tsbench servers install` installs it. It listens on 127.0.0.1 only, without log-ins: its data is simulated.
+The programs are `victoria-metrics` and `vmagent` in `$TSBENCH_SERVERS/bin` (without that variable in
+`~/.cache/tsbench-servers/bin`), or on PATH; `tsbench servers install` installs them. They listen on 127.0.0.1 only, without
+log-ins: their data is simulated.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
+from tsbench.servers import unprivileged
+from tsbench.servers.base import Server
 from tsbench.servers.managed import HttpServer
 from tsbench.servers.programs import cached_program, not_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from tsbench.servers.cgroup import Group
 
 _OURS = ("storageDataPath", "httpListenAddr", "httpListenAddr.useProxyProtocol", "http.pathPrefix", "tls")
 
@@ -54,3 +60,137 @@ class VictoriaServer(HttpServer):
 
     def _ready(self) -> None:
         self._expect_answer("/health")
+
+
+# --- several nodes ----------------------------------------------------------------------------------------------------
+
+
+class VictoriaNode(VictoriaServer):
+    """One node of several; `is_away` once it was stopped or killed on purpose."""
+
+    is_away = True
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        super().start()
+        self.is_away = False
+
+    def stop(self) -> None:
+        self.is_away = True
+        super().stop()
+
+    def kill(self) -> None:
+        self.is_away = True
+        super().kill()
+
+
+class VictoriaAgent(HttpServer):
+    """The vmagent that spreads points over the nodes at `addresses`, which is set before it starts."""
+
+    product = "vmagent"
+    log_name = "vmagent.log"
+    addresses: Sequence[str] = ()
+
+    @property
+    def endpoint(self) -> str:
+        """URL without the nodes; it has a port after the first start."""
+        return f"http://127.0.0.1:{self._port}/tsbench"
+
+    def _program(self) -> Path:
+        program = cached_program("vmagent")
+        if program is None:
+            raise UserMistake("vmagent is not installed, which several nodes need; run tsbench servers install vmagent")
+        return program
+
+    def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
+        flags = {
+            "httpListenAddr": f"127.0.0.1:{self._port}",
+            "remoteWrite.tmpDataPath": "data",
+            "remoteWrite.flushInterval": "100ms",
+            # A node that comes back is written to within a second, not within a minute.
+            "remoteWrite.retryMinInterval": "100ms",
+            "remoteWrite.retryMaxInterval": "1s",
+            **self._settings,
+        }
+        urls = [f"-remoteWrite.url=http://{address}/api/v1/write" for address in self.addresses]
+        return [str(program), *urls, *(f"-{name}={value}" for name, value in flags.items())], {}
+
+    def _ready(self) -> None:
+        self._expect_answer("/health")
+
+
+class VictoriaCluster(Server):
+    """Single nodes behind vmagent, which acknowledges points, and sends each to `replicas` of the nodes.
+
+    All fields of a point go to the same nodes: its series are spread by their labels without the metric's name.
+    """
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], group: Group | None, *, nodes: int, replicas: int
+    ) -> None:
+        self._directory = directory.absolute()
+        self._nodes = [VictoriaNode(directory / f"node-{n}", settings, group) for n in range(1, nodes + 1)]
+        shards = {"shardByURL": "true", "shardByURLReplicas": str(replicas), "shardByURL.ignoreLabels": "__name__"}
+        flags = {f"remoteWrite.{name}": value for name, value in shards.items()}
+        self._agent = VictoriaAgent(directory / "vmagent", flags, group)
+        self._replicas = replicas
+
+    @property
+    def endpoint(self) -> str:
+        """URL of vmagent, with the nodes' addresses."""
+        nodes = ",".join(node.address for node in self._nodes)
+        return f"{self._agent.endpoint}?nodes={nodes}&replicas={self._replicas}"
+
+    def parts(self) -> Mapping[str, Server]:
+        return {**{f"node {n}": node for n, node in enumerate(self._nodes, 1)}, self._agent.product: self._agent}
+
+    def start(self) -> None:
+        for node in self._nodes:
+            node.start()
+        self._agent.addresses = [node.address for node in self._nodes]
+        self._agent.start()
+
+    def stop(self) -> None:
+        """Stop vmagent first, which keeps on disk what it has not delivered."""
+        for server in (self._agent, *self._nodes):
+            server.stop()
+
+    def kill(self) -> None:
+        for server in (self._agent, *self._nodes):
+            server.kill()
+
+    def remove(self) -> None:
+        for server in (self._agent, *self._nodes):
+            server.remove()
+        unprivileged.remove(self._directory)
+
+    def alive(self) -> bool:
+        """Return True while vmagent and all nodes run, except those that were stopped or killed on purpose."""
+        return self._agent.alive() and all(node.alive() or node.is_away for node in self._nodes)
+
+    def ended(self) -> str:
+        found = {name: server.ended() for name, server in self.parts().items()}
+        return ", ".join(f"{name} {how}" for name, how in found.items() if how)
+
+    def pids(self) -> Sequence[int]:
+        return [pid for server in self.parts().values() for pid in server.pids()]
+
+    def size(self) -> int:
+        return sum(node.size() for node in self._nodes)
+
+    def log(self) -> Path | None:
+        """Return the path of one file with all logs, each line with the name of its process."""
+        path = self._directory / "cluster.log"
+        with suppress(OSError), path.open("wb") as whole:
+            for name, server in self.parts().items():
+                log = server.log()
+                if log is not None and log.exists():
+                    whole.writelines(name.encode() + b": " + line for line in log.read_bytes().splitlines(True))
+        return path
+
+    def settings(self) -> Mapping[str, str]:
+        return {**self._nodes[0].settings(), **self._agent.settings(), "data_directory": str(self._directory)}

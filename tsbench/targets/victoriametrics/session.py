@@ -3,7 +3,7 @@
 Everything that tsbench stores has the label `db` with the endpoint's path, `tsbench` or a name that begins so; `create`
 deletes the series with that label and no others. An endpoint is `http://user@host:8428/tsbench`, with https for TLS.
 Options after a question mark: `retention`, the server's own (`30d`), past which missing points are no loss; `gzip=1` to
-compress writes.
+compress writes; of several nodes that tsbench started, `nodes` with their addresses, and `replicas`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
 from tsbench.results.panels import Panel
-from tsbench.targets import credentials, http
+from tsbench.targets import http
 from tsbench.targets.base import Inventory, ServerObject, Session, Statement
 from tsbench.targets.session import decoded, not_mine, timed
 from tsbench.targets.victoriametrics import answers
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.http_parser import Response
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload, Schema
+    from tsbench.targets.base import Command, Payload
     from tsbench.targets.target import Target
 
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800, "y": 31_536_000}
@@ -112,13 +112,13 @@ class VictoriaSession(Session):
 
     def ping(self, timeout_s: float) -> None:
         """Verify that the server answers queries."""
-        self._asked("/api/v1/query", [("query", "1")], timeout_s)
+        self.series("/api/v1/query", [("query", "1")], timeout_s)
 
     def _flush(self, timeout_s: float | None = None) -> None:
         self._post("/internal/force_flush", [], timeout_s)
 
     def _merging(self, timeout_s: float) -> float:
-        return answers.metrics(self._page(timeout_s))["vm_active_merges"]
+        return answers.metrics(self.page(timeout_s))["vm_active_merges"]
 
     def write(self, payload: Payload) -> int:
         """Send the payload's bytes; they are acknowledged in memory, and visible some seconds later."""
@@ -137,9 +137,9 @@ class VictoriaSession(Session):
         arguments = [(name, value) for name, _, value in (line.partition("=") for line in lines)]
         if form == "newest":
             return Rows(columns, self._newest_buckets(arguments, columns, measurement, *more))
-        return Rows(columns, list(answers.READERS[form](self._asked(path, arguments), columns, measurement, *more)))
+        return Rows(columns, list(answers.READERS[form](self.series(path, arguments), columns, measurement, *more)))
 
-    def _asked(
+    def series(
         self, path: str, arguments: list[tuple[str, str]], timeout_s: float | None = None
     ) -> list[dict[str, Any]]:
         """Return the series of an answer."""
@@ -165,16 +165,16 @@ class VictoriaSession(Session):
         newest: str,
     ) -> list[tuple[Any, ...]]:
         """Return the newest buckets that have points, asking on from the newest older point where some have none."""
-        found = list(answers.bucket_rows(self._asked("/api/v1/query_range", arguments), columns, measurement, "", size))
+        found = list(answers.bucket_rows(self.series("/api/v1/query_range", arguments), columns, measurement, "", size))
         while len(found) < limit:
-            before = self._asked("/api/v1/query", [("query", newest), ("time", f"{(start - 1) / 1_000:.3f}")])
+            before = self.series("/api/v1/query", [("query", newest), ("time", f"{(start - 1) / 1_000:.3f}")])
             if not before:
                 break
             last = round(float(before[0]["value"][1]) * 1_000) // size
             first = max(0, last - (limit - len(found)) + 1)
             due = [f"{((bucket + 1) * size - 1) / 1_000:.3f}" for bucket in (first, last)]
             times = [("start", due[0]), ("end", due[1]), ("step", f"{size}ms")]
-            series = self._asked("/api/v1/query_range", [("query", whole), *times])
+            series = self.series("/api/v1/query_range", [("query", whole), *times])
             more = list(answers.bucket_rows(series, columns, measurement, "", size))
             if not more or first * size >= start:
                 raise OpError(Outcome.UNKNOWN, "protocol", "VictoriaMetrics: no bucket holds the newest point")
@@ -185,12 +185,12 @@ class VictoriaSession(Session):
 
     @decoded("VictoriaMetrics")
     def facts(self) -> Mapping[str, str]:
-        return answers.facts(self._page())
+        return answers.facts(self.page())
 
     @decoded("VictoriaMetrics")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         del measurements
-        return answers.sizes(self._page())
+        return answers.sizes(self.page())
 
     @decoded("VictoriaMetrics")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
@@ -217,14 +217,15 @@ class VictoriaSession(Session):
     @decoded("VictoriaMetrics")
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters, each the sum of all its kinds."""
-        found = answers.metrics(self._page())
+        found = answers.metrics(self.page())
         if not found:
             raise OpError(Outcome.FAILED, "protocol", "VictoriaMetrics: no counters at /metrics")
         return found
 
     # --- requests
 
-    def _page(self, timeout_s: float | None = None) -> bytes:
+    def page(self, timeout_s: float | None = None) -> bytes:
+        """Return the page of counters."""
         return self._post("/metrics", [], timeout_s).body
 
     def _post(self, path: str, form: list[tuple[str, str]], timeout_s: float | None = None) -> Response:
@@ -281,23 +282,7 @@ def _write_refusal(response: Response, points: int) -> OpError:
     return OpError(Outcome.UNKNOWN, "data" if error.cause == "statement" else error.cause, str(error))
 
 
-# --- opening ----------------------------------------------------------------------------------------------------------
-
-
-def connect(
-    of: VictoriaEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
-) -> VictoriaSession:
-    """Open a session and verify that the server accepts our credentials."""
-    del schema  # the layout is in the statements
-    password = credentials.read_for(of.url, *of.target.secrets)
-
-    def opened(limit_s: float) -> VictoriaSession:
-        session = VictoriaSession(of, password, timeout_s, waiter)
-        with http.claiming(session, of, login="login"):
-            session.ping(limit_s)
-        return session
-
-    return http.opened(opened, connect_timeout_s, of.place, "a VictoriaMetrics server")
+# --- endpoint ---------------------------------------------------------------------------------------------------------
 
 
 class VictoriaEndpoint(http.HttpEndpoint):
@@ -312,6 +297,22 @@ class VictoriaEndpoint(http.HttpEndpoint):
         retention = self.options.get("retention", "")
         return int(retention[:-1]) * _SECONDS[retention[-1]] if retention else None
 
+    @property
+    def nodes(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each of several nodes; empty for a single one."""
+        found = (one.rpartition(":") for one in self.options.get("nodes", "").split(",") if one)
+        return tuple((host, int(port)) for host, _, port in found)
+
+    @property
+    def delivers_later(self) -> bool:
+        """True of several nodes: vmagent acknowledges points."""
+        return bool(self.nodes)
+
+    @property
+    def replicas(self) -> int:
+        """Number of nodes that store each point."""
+        return int(self.options.get("replicas", "1"))
+
 
 def parse(url: str, target: Target) -> VictoriaEndpoint:
     """Parse an endpoint."""
@@ -321,4 +322,8 @@ def parse(url: str, target: Target) -> VictoriaEndpoint:
         raise UserMistake(f"'{found.shown}': {why}; write {target.form}")
     if not re.fullmatch(r"(?:[1-9]\d{0,5}[hdwy])?", found.options.get("retention", "")):
         raise UserMistake(f"retention={found.options['retention']}: write the server's own, such as 30d or 1y")
+    if not re.fullmatch(r"(?:[\w.-]+:\d{1,5},?)*", found.options.get("nodes", "")):
+        raise UserMistake(f"nodes={found.options['nodes']}: write host:port of each, with commas between them")
+    if not re.fullmatch(r"[1-9]\d?", found.options.get("replicas", "1")):
+        raise UserMistake(f"replicas={found.options['replicas']}: write the number of nodes that store each point")
     return found

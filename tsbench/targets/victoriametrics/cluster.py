@@ -1,0 +1,289 @@
+"""A session with several nodes of VictoriaMetrics: vmagent takes the writes, and the nodes are asked one by one.
+
+Single nodes do not ask each other. What all of them answer is merged here: copies of a point count once, and points of
+one time that differ are both kept, so that whoever compares them finds the difference. vmagent acknowledges a write
+before it delivers it: whatever must see all writes waits until it has delivered them. A node that does not answer is
+left out as long as others have copies of its points.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from tsbench.model import OpError, Outcome, Rows
+from tsbench.results.panels import Panel
+from tsbench.targets import credentials, http
+from tsbench.targets.base import Inventory, Session, Statement
+from tsbench.targets.session import decoded, timed
+from tsbench.targets.victoriametrics import answers
+from tsbench.targets.victoriametrics.schemas import Flush, export_of_counted
+from tsbench.targets.victoriametrics.session import VictoriaSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.model import Measurement
+    from tsbench.net.tcp import NewWaiter
+    from tsbench.targets.base import Command, Payload, Schema, ServerObject
+    from tsbench.targets.victoriametrics.session import VictoriaEndpoint
+
+_EVERY_S = 0.05
+_CALM = 2
+"""Seconds for which nodes that answer must have taken no block, so that those that wait are for nodes that are away."""
+_WAITING = "vmagent_remotewrite_pending_data_bytes"
+
+
+class ClusterSession(Session):
+    """A connection to vmagent, and one to each node that is opened when the node is first asked."""
+
+    panels = (
+        *VictoriaSession.panels,
+        Panel("Waiting in vmagent", "bytes", "gauge", {_WAITING: "not delivered"}, explains_stalls=True),
+    )
+
+    def __init__(
+        self, of: VictoriaEndpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
+    ) -> None:
+        self._agent = VictoriaSession(of, password, timeout_s, waiter)
+        self.arrival = self._agent.arrival
+        self._timeout_s, self._replicas = timeout_s, of.replicas
+        alone = {name: value for name, value in of.options.items() if name not in {"nodes", "replicas"}}
+        self._nodes = {
+            number: VictoriaSession(replace(of, host=host, port=port, options=alone), password, timeout_s, waiter)
+            for number, (host, port) in enumerate(of.nodes, 1)
+        }
+
+    def ping(self, timeout_s: float) -> None:
+        """Verify that vmagent answers."""
+        self._agent.page(timeout_s)
+
+    def write(self, payload: Payload) -> int:
+        """Send the payload's bytes; they are acknowledged by vmagent, and delivered some time later."""
+        return self._agent.write(payload)
+
+    # --- administration
+
+    @decoded("VictoriaMetrics")
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute operations in order, each on every node, after all acknowledged points are delivered."""
+        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            for node in self._delivered(left_s).values():
+                node.run([command], timeout_s=left_s)
+
+    def deliver(self, timeout_s: float) -> None:
+        self.run([Flush()], timeout_s=timeout_s)
+
+    def _present(self) -> dict[int, VictoriaSession]:
+        """Return the nodes that answer, by number, if copies make up for those that do not.
+
+        Raises
+        ------
+        tsbench.model.OpError
+            If nobody listens at as many nodes as there are copies, or a node does not answer otherwise.
+        """
+        found, away = {}, []
+        for number, node in self._nodes.items():
+            try:
+                node.ping(self._timeout_s)
+                found[number] = node
+            except OpError as error:
+                away.append(f"node {number}: {error}")
+                if error.cause not in {"refused", "connection"} or len(away) >= self._replicas:
+                    raise OpError(error.outcome, error.cause, "; ".join(away)) from error
+        return found
+
+    def _delivered(self, timeout_s: float | None = None) -> dict[int, VictoriaSession]:
+        """Wait until vmagent has delivered what it acknowledged, and return the nodes that answer.
+
+        What it cannot deliver, because a node is away, stays in its queue.
+        """
+        nodes = self._present()
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline, before, calm = time.monotonic() + limit_s, None, 0
+        page, queue = self._agent.page(limit_s), Queue()  # up to a second old: only those after it know all writes
+        while (left_s := deadline - time.monotonic()) > 0:
+            time.sleep(_EVERY_S)
+            if page == (page := self._agent.page(left_s)):
+                continue
+            queue = Queue.of(page)
+            if not queue.is_flushed or any(queue.bytes_for(number) for number in nodes):
+                continue
+            if not queue.undelivered:
+                return nodes
+            sent = [queue.sent.get(number, 0) for number in nodes]
+            calm, before = (calm + 1 if sent == before else 0), sent
+            if calm >= _CALM and len(nodes) < len(self._nodes):
+                return nodes
+        text = f"vmagent has not delivered all points after {limit_s:g} s ({queue.undelivered:,} blocks wait)"
+        raise OpError(Outcome.UNKNOWN, "timeout", f"VictoriaMetrics: {text}")
+
+    # --- queries
+
+    @decoded("VictoriaMetrics")
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        form, measurement, *more = statement.params or ("",)
+        if form not in {"count", "stored", "rows", "latest"}:
+            text = "several nodes of VictoriaMetrics do not ask each other, so that they have no aggregates"
+            raise OpError(Outcome.FAILED, "unsupported", text)
+        if form in {"count", "stored"}:  # by which the checks compare with what was acknowledged
+            nodes = self._delivered()
+            for node in nodes.values():
+                node.run([Flush()])
+        else:
+            nodes = self._present()
+        if form == "latest":
+            found_by_node = [node.query(statement, columns).records for node in nodes.values()]
+            return Rows(columns, _newest(found_by_node, keyed=bool(more[0])))
+        asked = export_of_counted(statement) if form == "count" else statement
+        path, *lines = asked.text.split("\n")
+        arguments = [(name, value) for name, _, value in (line.partition("=") for line in lines)]
+        found = merged([node.series(path, arguments) for node in nodes.values()])
+        if form == "count":
+            return Rows(columns, [(sum(len(one["timestamps"]) for one in found),)])
+        return Rows(columns, list(answers.READERS[form](found, columns, measurement, *more)))
+
+    # --- facts
+
+    @decoded("VictoriaMetrics")
+    def facts(self) -> Mapping[str, str]:
+        nodes = self._present()
+        numbers = {"nodes": str(len(self._nodes)), "replicas": str(self._replicas)}
+        return {**next(iter(nodes.values())).facts(), **numbers, "acknowledged by": "vmagent, before it delivers"}
+
+    @decoded("VictoriaMetrics")
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Return the bytes of each node by part, and those that wait in vmagent."""
+        found = {
+            f"node {number} {part}": size
+            for number, node in self._present().items()
+            for part, size in node.sizes(measurements).items()
+        }
+        waiting = sum(Queue.of(self._agent.page()).pending.values())
+        return {**found, "waiting in vmagent": waiting} if waiting else found
+
+    @decoded("VictoriaMetrics")
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        return next((found for node in self._delivered().values() if (found := node.objects(measurements))), ())
+
+    @decoded("VictoriaMetrics")
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        found = [node.inventory(measurements, series=series).tables for node in self._delivered().values()]
+        return Inventory(tuple(sorted({name for names in found for name in names})))
+
+    @decoded("VictoriaMetrics")
+    def counters(self) -> Mapping[str, float]:
+        """Return the counters of all nodes together, and the bytes that wait in vmagent."""
+        total = Counter[str]()
+        for node in self._present().values():
+            total.update(node.counters())
+        return {**total, _WAITING: sum(Queue.of(self._agent.page()).pending.values())}
+
+    def close(self) -> None:
+        for session in (self._agent, *self._nodes.values()):
+            session.close()
+
+
+# --- vmagent's queue --------------------------------------------------------------------------------------------------
+
+_FIGURE = re.compile(
+    rb'^vmagent_remotewrite_(\w+)(?:\{(?:[^}\n]*[{,\s])?url="(\d+):[^"\n]*"\})? ([0-9.e+]+)$', re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The points that vmagent has acknowledged and not delivered; nodes are numbered from 1.
+
+    vmagent makes its page of counters once a second.
+
+    Points wait up to a second before they are in a block; `is_flushed` says that all are. `pending` are the bytes of
+    blocks that wait for a node, `sent` the blocks that it has taken. A block that is being sent is in neither; it is
+    one of the `undelivered` ones.
+    """
+
+    is_flushed: bool = False
+    undelivered: int = 0
+    pending: Mapping[int, int] = field(default_factory=dict)
+    sent: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, page: bytes) -> Queue:
+        """Return what a page of vmagent's counters says."""
+        found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for name, number, value in _FIGURE.findall(page):
+            found[name.decode()][int(number or 0)] += int(float(value))
+        total = {name: sum(values.values()) for name, values in found.items()}
+        blocks = total.get("block_size_rows_count", 0)
+        return cls(
+            is_flushed=total.get("rows_pushed_after_relabel_total", 0) <= total.get("block_size_rows_sum", 0),
+            undelivered=max(0, blocks - total.get("blocks_sent_total", 0) - total.get("packets_dropped_total", 0)),
+            pending=found["pending_data_bytes"],
+            sent=found["blocks_sent_total"],
+        )
+
+    def bytes_for(self, number: int) -> int:
+        """Return the bytes that wait for a node."""
+        return self.pending.get(number, 0)
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+def merged(exports: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the series of several nodes' exports, each once, with each pair of time and value once."""
+    parts: dict[tuple[tuple[str, str], ...], list[tuple[list[int], list[Any]]]] = defaultdict(list)
+    for export in exports:
+        own: dict[tuple[tuple[str, str], ...], tuple[list[int], list[Any]]] = {}
+        for line in export:  # several of one series are parts of it
+            times, values = own.setdefault(tuple(sorted(line["metric"].items())), ([], []))
+            times.extend(line["timestamps"])
+            values.extend(line["values"])
+        for labels, points in own.items():
+            parts[labels].append(points)
+    found = []
+    for labels, copies in parts.items():
+        times, values = copies[0]
+        if any(copy != copies[0] for copy in copies) or len({*times}) < len(times):
+            pairs = {pair: None for copy in copies for pair in zip(*copy, strict=True)}
+            ordered = sorted(pairs, key=lambda pair: pair[0])
+            times, values = [pair[0] for pair in ordered], [pair[1] for pair in ordered]
+        found.append({"metric": dict(labels), "timestamps": times, "values": values})
+    return found
+
+
+def _newest(answers_of_nodes: Sequence[Sequence[tuple[Any, ...]]], *, keyed: bool) -> list[tuple[Any, ...]]:
+    """Return the newest row of each series among those of several nodes; rows of one time that differ are all kept."""
+    rows: dict[Any, dict[tuple[Any, ...], None]] = {}
+    for row in chain.from_iterable(answers_of_nodes):
+        series = row[1] if keyed else None
+        kept = rows.setdefault(series, {})
+        newest = next(iter(kept), row)[0]
+        if row[0] > newest:
+            rows[series] = {row: None}
+        elif row[0] == newest:
+            kept[row] = None
+    return [row for kept in rows.values() for row in kept]
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def connect(
+    of: VictoriaEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+) -> VictoriaSession | ClusterSession:
+    """Open a session with one node or several, and verify that the server accepts our credentials."""
+    del schema  # the layout is in the statements
+    password = credentials.read_for(of.url, *of.target.secrets)
+
+    def opened(limit_s: float) -> VictoriaSession | ClusterSession:
+        session = (ClusterSession if of.nodes else VictoriaSession)(of, password, timeout_s, waiter)
+        with http.claiming(session, of, login="login"):
+            session.ping(limit_s)
+        return session
+
+    return http.opened(opened, connect_timeout_s, of.place, "a VictoriaMetrics server")
