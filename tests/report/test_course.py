@@ -95,3 +95,23 @@ def test_a_rate_that_settled_has_its_figures_in_the_page_and_no_remark(results: 
 def test_a_rate_that_could_not_be_judged_says_why(results: Path, figures: dict[str, object], said: str):
     change(results, warmup={**NEVER, **figures})
     assert remarks(load_cells(results)[0]) == [f"the rate never settled within the warm-up's limit of 600 s: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "busy", "is_named"),
+    [(3, 1.9, True), (3, 1.5, False), (1, 1.9, False), (3, None, False), ("3", 1.9, False)],
+)
+def test_cores_that_several_nodes_share_are_named_where_they_were_the_limit(
+    results: Path, nodes: object, busy: float | None, *, is_named: bool
+):
+    run = RunDir(results / SMALL.cell)
+    loaded = {**run.read_json("summary.json")["load"], "cores_busy": busy}
+    change(results, load=loaded)
+    environment = run.read_json("env.json")
+    write_json(run / "env.json", {**environment, "host": {**environment["host"], "cores": 2}})
+    write_json(run / "spec.json", {**run.read_json("spec.json"), "server": {"nodes": nodes}})
+    said = (
+        "1.9 of this machine's 2 cores were at work during the load, which all nodes share: they, and not the number "
+    )
+    found = remarks(load_cells(results)[0])
+    assert found == ([f"{said}of nodes, were the limit"] if is_named else [])

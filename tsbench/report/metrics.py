@@ -39,6 +39,8 @@ FORMATS: dict[Unit, Callable[[Any], str]] = {
     "text": str,
 }
 MISSING = "\N{EN DASH}"
+ALL_BUSY = 0.85
+"""Share of a machine's cores from which on they limit a load: the rest goes to waiting for each other."""
 
 
 def text_of(value: Any, unit: Unit = "count") -> str:
@@ -145,6 +147,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("load.batch", "points per batch"),
     Metric("load.encode_s", "encoding, not in the time", "s"),
     Metric("load.client_cpu_s", "CPU time of the client", "s"),
+    Metric("load.cores_busy", "cores of this machine at work, mean"),
     Metric("reused.points", "points stored when it began"),
     Metric("caps.cpu", "cores"),
     Metric("caps.memory_bytes", "memory", "bytes"),
@@ -256,6 +259,13 @@ def load_texts(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(load_text(cell) for cell in cells if cell.summary.loop))
 
 
+def _nodes(cell: Cell) -> int:
+    """Return the number of nodes that a run asked for; its specification may come from anybody."""
+    server = cell.spec.get("server")
+    nodes = server.get("nodes") if isinstance(server, dict) else None
+    return nodes if isinstance(nodes, int) else 1
+
+
 def remarks(cell: Cell) -> list[str]:
     """Return sentences that help to read a run: a rate that never settled, ops sent in bursts with the cure."""
     found = []
@@ -278,6 +288,11 @@ def remarks(cell: Cell) -> list[str]:
         runs = "that run" if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
         found.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by} and what {runs} wrote")
     found += [event.sentence for event in cell.summary.events]
+    busy = (cell.summary.load.cores_busy if cell.summary.load else None) or 0.0
+    cores = cell.manifest.host.cores if cell.manifest and cell.manifest.host else 0
+    if _nodes(cell) > 1 and cores and busy >= ALL_BUSY * cores:
+        text = f"{busy:.1f} of this machine's {cores} cores were at work during the load, which all nodes share"
+        found.append(f"{text}: they, and not the number of nodes, were the limit")
     if limit is not None and limit.sent_in_bursts and cell.validity.stands:
         cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else "use more processes or fewer users"
         why = "were sent later than the mean time between two, in bursts, which slow the server"

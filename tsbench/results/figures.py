@@ -251,7 +251,10 @@ EVENT_HEADS = ("event", "away", "rate back after", "before", "until it was back"
 
 
 class Load(Part):
-    """The load before the measurement; `encode_s` and `client_cpu_s` are sums over the workers."""
+    """The load before the measurement; `encode_s` and `client_cpu_s` are sums over the workers.
+
+    `cores_busy` is the mean number of the load's machine's cores that were at work, the database's too if it is there.
+    """
 
     points: Count
     values: Count
@@ -259,6 +262,7 @@ class Load(Part):
     duration_s: Number
     encode_s: Number
     client_cpu_s: Number
+    cores_busy: Number | None = None
     points_per_s: Number
     workers: Count
     batch: Count

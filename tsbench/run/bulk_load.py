@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import psutil
+
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.figures import Load
 from tsbench.run.time_limits import Limits
@@ -49,7 +51,10 @@ PATIENCE_S = 10.0
 
 @dataclass(slots=True)
 class Loaded:
-    """Result of a bulk load. `encode_s` and `client_cpu_s` are sums over the workers, within `duration_s`."""
+    """Result of a bulk load. `encode_s` and `client_cpu_s` are sums over the workers, within `duration_s`.
+
+    `cores_busy` is the mean number of this machine's cores that were at work, whoever's.
+    """
 
     points: int = 0
     values: int = 0
@@ -57,6 +62,7 @@ class Loaded:
     duration_s: float = 0.0
     encode_s: float = 0.0
     client_cpu_s: float = 0.0
+    cores_busy: float = 0.0
 
     def figures(self, *, workers: int, batch: int, mode: WriteMode) -> Load:
         """Return the load as a summary has it."""
@@ -291,7 +297,7 @@ def store(
     pairs = zip(sessions, sources, strict=True)
     threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in pairs]
     with _garbage_frozen():
-        started, cpu = time.perf_counter(), time.process_time()
+        started, cpu, busy_s = time.perf_counter(), time.process_time(), _busy_s()
         try:
             for thread in threads:
                 thread.start()
@@ -306,12 +312,19 @@ def store(
             load.end(threads)
             load.total.duration_s = time.perf_counter() - started
             load.total.client_cpu_s = time.process_time() - cpu
+            load.total.cores_busy = (_busy_s() - busy_s) / load.total.duration_s
     if load.failure is not None:
         kind = UserMistake if isinstance(load.failure, Unsupported) else Broken  # data that the database cannot hold
         raise kind(f"the bulk load failed: {caused_line(load.failure)}") from load.failure
     if load.source_failure is not None:
         raise load.source_failure
     return load.total
+
+
+def _busy_s() -> float:
+    """Return the seconds for which cores of this machine have been at work, all together."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice)
 
 
 def _connected(target: Target, schema: Schema, limits: Limits, count: int) -> list[Session]:

@@ -155,7 +155,7 @@ def test_as_many_nodes_may_stay_away_as_others_have_copies_of(tmp_path: Path) ->
 def programs(victoria_server: VictoriaServer) -> None:
     """Skip where vmagent is missing; the other fixture does where VictoriaMetrics is."""
     if cached_program("vmagent") is None:
-        pytest.skip("vmagent is not installed; run .ci/servers vmagent")
+        pytest.skip("vmagent is not installed; run tsbench servers install vmagent")
 
 
 @pytest.fixture
@@ -278,7 +278,8 @@ def killed(tmp_path: Path, at_s: float, *, nodes: int, replicas: int, restart: b
     return run_cell(spec, tmp_path / f"{at_s}", Quiet()).to_json()
 
 
-MOMENTS = [round(random.Random(25).uniform(0.5, 3.5), 3) for _ in range(20)]
+_RANDOM = random.Random(25)
+MOMENTS = [round(_RANDOM.uniform(0.5, 3.5), 3) for _ in range(20)]
 
 
 @pytest.mark.victoria

@@ -8,6 +8,7 @@ left out as long as others have copies of its points.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter, defaultdict
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _EVERY_S = 0.05
 _CALM = 2
 """Seconds for which nodes that answer must have taken no block, so that those that wait are for nodes that are away."""
+_SAME_S = 3.0
+"""Seconds in which several counts of one check need not wait again."""
 _WAITING = "vmagent_remotewrite_pending_data_bytes"
 
 
@@ -52,6 +55,8 @@ class ClusterSession(Session):
         self._agent = VictoriaSession(of, password, timeout_s, waiter)
         self.arrival = self._agent.arrival
         self._timeout_s, self._replicas = timeout_s, of.replicas
+        self._delivered_s = -math.inf
+        """When all that was acknowledged was last found delivered."""
         alone = {name: value for name, value in of.options.items() if name not in {"nodes", "replicas"}}
         self._nodes = {
             number: VictoriaSession(replace(of, host=host, port=port, options=alone), password, timeout_s, waiter)
@@ -64,6 +69,7 @@ class ClusterSession(Session):
 
     def write(self, payload: Payload) -> int:
         """Send the payload's bytes; they are acknowledged by vmagent, and delivered some time later."""
+        self._delivered_s = -math.inf
         return self._agent.write(payload)
 
     # --- administration
@@ -102,6 +108,7 @@ class ClusterSession(Session):
 
         What it cannot deliver, because a node is away, stays in its queue.
         """
+        self._delivered_s = -math.inf
         nodes = self._present()
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline, before, calm = time.monotonic() + limit_s, None, 0
@@ -114,6 +121,7 @@ class ClusterSession(Session):
             if not queue.is_flushed or any(queue.bytes_for(number) for number in nodes):
                 continue
             if not queue.undelivered:
+                self._delivered_s = time.monotonic()
                 return nodes
             sent = [queue.sent.get(number, 0) for number in nodes]
             calm, before = (calm + 1 if sent == before else 0), sent
@@ -130,12 +138,12 @@ class ClusterSession(Session):
         if form not in {"count", "stored", "rows", "latest"}:
             text = "several nodes of VictoriaMetrics do not ask each other, so that they have no aggregates"
             raise OpError(Outcome.FAILED, "unsupported", text)
-        if form in {"count", "stored"}:  # by which the checks compare with what was acknowledged
-            nodes = self._delivered()
+        # Checks begin with counts, by which they compare with what was acknowledged, when nobody writes any more.
+        waits = form == "count" and time.monotonic() - self._delivered_s > _SAME_S
+        nodes = self._delivered() if waits else self._present()
+        if form in {"count", "stored"}:
             for node in nodes.values():
                 node.run([Flush()])
-        else:
-            nodes = self._present()
         if form == "latest":
             found_by_node = [node.query(statement, columns).records for node in nodes.values()]
             return Rows(columns, _newest(found_by_node, keyed=bool(more[0])))

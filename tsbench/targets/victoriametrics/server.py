@@ -1,8 +1,8 @@
 """VictoriaMetrics as a local process, or as several that vmagent writes to.
 
 The programs are `victoria-metrics` and `vmagent` in `$TSBENCH_SERVERS/bin` (without that variable in
-`~/.cache/tsbench-servers/bin`), or on PATH; `tsbench servers install` installs them. They listen on 127.0.0.1 only, without
-log-ins: their data is simulated.
+`~/.cache/tsbench-servers/bin`), or on PATH; `tsbench servers install` installs them. They listen on 127.0.0.1 only,
+without log-ins: their data is simulated.
 """
 
 from __future__ import annotations
