@@ -238,10 +238,9 @@ class Event(Part):
     def row(self) -> tuple[str, ...]:
         """The event's row in a table with the heads EVENT_HEADS."""
         spans = ("no whole second" if one is None else one.text for one in (self.before, self.during, self.after))
-        did = f"{self.did} at {self.at_s:.1f} s"
-        if self.away_s is None:
-            return (did, "", "", *spans)
-        return (did, format_duration(self.away_s * NS_PER_S), self._again or "not in this run", *spans)
+        away_s, again = self.away_s, self._again or "not in this run"
+        server = ("", "") if away_s is None else (format_duration(away_s * NS_PER_S), again)
+        return (f"{self.did} at {self.at_s:.1f} s", *server, *spans)
 
 
 EVENT_HEADS = ("event", "away", "rate back after", "before", "until it was back", "after")
@@ -251,10 +250,7 @@ EVENT_HEADS = ("event", "away", "rate back after", "before", "until it was back"
 
 
 class Load(Part):
-    """The load before the measurement; `encode_s` and `client_cpu_s` are sums over the workers.
-
-    `cores_busy` is the mean number of the load's machine's cores that were at work, the database's too if it is there.
-    """
+    """The load before the measurement: times are sums over workers, `cores_busy` the mean of cores at work here."""
 
     points: Count
     values: Count
