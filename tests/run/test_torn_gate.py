@@ -35,7 +35,7 @@ def checked(tmp_path: Path, *, torn: str, key: str = "host_0") -> Any:
                 rows.append([int(batch.time_ns[i]), world.keys()[int(batch.series[i])], *values])
     rows = [[*row[:3], *[None] * (len(row) - 3)] if row[1] == key else row for row in rows]
 
-    def drive(spec: Any, run: Any, endpoint: str, *, tick: Any, alive: Any) -> None:
+    def drive(spec: Any, run: Any, endpoint: str, **_watched: Any) -> None:
         leave_an_op(run.path)
         recorder = Recorder(run.path, "writer", start_ns=0)
         recorder.wrote(0, 0, 0, 10, Outcome.FAILED)  # so that the newest rows might have been others

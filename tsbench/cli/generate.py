@@ -1,22 +1,23 @@
-"""The command `tsbench generate`: a world's points in a file or pipe."""
+"""The commands that write a world's points, and queries about it, into a file or pipe: generate, queries."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path  # noqa: TC003 - typer evaluates the annotations
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from tsbench import units
-from tsbench.cli.output import stderr
+from tsbench.cli.output import stderr, stdout
 from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import UserMistake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from tsbench.workload.world import WorldSpec
+    from tsbench.model import Window
+    from tsbench.workload.world import World, WorldSpec
 
 T = TypeVar("T")
 
@@ -112,3 +113,125 @@ def parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
         return parse(text)
     except ValueError as error:
         raise UserMistake(f"{option} {text}: {error}") from None
+
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
+Kinds = Annotated[list[str], typer.Option("--type", help="A kind of `tsbench list queries`; of several in turn.")]
+
+
+def queries(
+    kind: Kinds,
+    use_case: Annotated[str, typer.Option(help="The world that is loaded.")] = "cpu-only",
+    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
+    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
+    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
+    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
+    seed: Annotated[int, typer.Option(min=0, help="The world's seed, and that of the queries.")] = 1,
+    form: Annotated[str, typer.Option(help="As of `generate`.")] = "bounded",
+    count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of queries.")] = 1_000,
+    query_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the queries, if not the world's.")] = None,
+    show: Annotated[str | None, typer.Option(metavar="TARGET", help="Print what the first queries compile to.")] = None,
+    out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")] = "-",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    file_format: Annotated[
+        str, typer.Option("--format", help="tsbench; or as text for TSBS's runner (docs/coming-from-tsbs.md).")
+    ] = "tsbench",
+) -> None:
+    """Write queries into a file that serves every database, or show what they compile to."""
+    from tsbench.model import Window
+    from tsbench.run.generate import output
+    from tsbench.scenario.parts import WorldPart
+    from tsbench.workload.queries import Misfit, fit
+    from tsbench.workload.query_files import MS, head_line, made
+    from tsbench.workload.world import World
+
+    keys = world_of(use_case, scale, start, end, interval, seed, form)
+    window_ns = keys.pop("window")
+    try:
+        world = World(WorldPart.model_validate(keys).spec(MS))
+        loaded = Window(world.time_ns(0), world.time_ns(world.ticks(window_ns)))
+        for one in kind:
+            fit(one, world, loaded)
+    except Misfit as error:
+        raise UserMistake(str(error)) from None
+    except ValueError as error:
+        raise UserMistake(str(error).splitlines()[0]) from None
+    lines = made(kind, count, world, loaded, seed if query_seed is None else query_seed)
+    if show is not None:
+        _show(show, world, [next(lines) for _ in range(min(count, len(kind)))])
+        return
+    if file_format != "tsbench":
+        lines = _for_runner(file_format, kind, count, world, loaded, seed if query_seed is None else query_seed)
+    with output(out, force=force) as file:
+        if file_format == "tsbench":
+            file.write(head_line(keys, window_ns))
+        for line in lines:
+            file.write(line)
+
+
+def _for_runner(
+    file_format: str, kinds: Sequence[str], count: int, world: World, loaded: Window, seed: int
+) -> Iterator[bytes]:
+    """Return the parts of a file for TSBS's runner; refuse kinds that its database cannot be asked."""
+    from tsbench.run import peer_queries
+    from tsbench.targets.base import Unsupported
+    from tsbench.targets.registry import TARGETS
+    from tsbench.workload.queries import make
+
+    able = [(one, one.peer_queries) for one in TARGETS.values() if one.peer_queries is not None]
+    found = next(((one, of) for one, of in able if of.form == file_format), None)
+    if found is None:
+        known = ", ".join(dict.fromkeys(of.form for _, of in able))
+        raise UserMistake(f"--format {file_format}: there are tsbench, {known}")
+    target, of = found
+    schema = next(iter(target.schemas.values()))
+    for kind in kinds:
+        try:
+            schema.compile(make(kind, world, loaded, seed, 0))
+        except Unsupported as why:
+            raise UserMistake(f"--type {kind}: {target.label} cannot be asked: {why}") from None
+    return peer_queries.written(of, schema, kinds, count, world, loaded, seed)
+
+
+def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
+    """Print what queries compile to on a target, in each of its schemas that can express them."""
+    from tsbench.targets import registry
+    from tsbench.targets.base import Unsupported
+    from tsbench.workload.query_files import Parser
+
+    parser = Parser(world.measurements)
+    for schema in registry.get(name).schemas.values():
+        for number, line in enumerate(lines):
+            asked = parser.parse(line, number)
+            try:
+                statement = schema.compile(asked.query)
+            except Unsupported as why:
+                stdout.print(f"-- {name} {schema.name}, {asked.kind}: cannot be asked: {why}\n", markup=False)
+                continue
+            stdout.print(f"-- {name} {schema.name}, {asked.kind}", markup=False, highlight=False)
+            stdout.print(statement.text, markup=False, highlight=False, soft_wrap=True)
+            if statement.params:
+                stdout.print(f"-- {statement.params}", markup=False, highlight=False, soft_wrap=True)
+            stdout.print()
+
+
+def world_of(use_case: str, scale: int, start: str, end: str, interval: str, seed: int, form: str) -> dict[str, Any]:
+    """Return [world] as `tsbench generate` has it from the same options, and the `window` that is loaded, in ns."""
+    now_ns = time.time_ns()
+    start_ns = parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
+    end_ns = parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
+    interval_ns = parsed("--interval", interval, units.parse_duration_ns)
+    if end_ns <= start_ns:
+        raise UserMistake("the end is not after the start: there is nothing to load; give a later --end")
+    return {
+        "use_case": use_case,
+        "scale": scale,
+        "start": start_ns,
+        "interval": interval_ns,
+        "seed": seed,
+        "form": form,
+        "streams": 1,
+        "window": end_ns - start_ns,
+    }

@@ -19,10 +19,10 @@ import typer
 from typer.exceptions import TyperException
 
 from tsbench import __version__
-from tsbench.cli.generate import Yes, generate
+from tsbench.cli.generate import Yes, generate, queries
 from tsbench.cli.listing import scenario_names, target_names
 from tsbench.cli.output import fail, say, stderr, stdout
-from tsbench.cli.phases import found_place, load, queries, query, validate
+from tsbench.cli.phases import found_place, load, query, validate
 from tsbench.cli.reporting import Json, Junit, Markdown, compare, export, report
 from tsbench.cli.setup import init, servers
 from tsbench.errors import Broken, UserMistake

@@ -1,4 +1,4 @@
-"""The commands for single phases of a benchmark, joined by files and pipes: load, queries, query, validate."""
+"""The commands for single phases of a benchmark, joined by files and pipes: load, query, validate."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import typer
 from pydantic import ValidationError
 
 from tsbench import units
-from tsbench.cli.generate import Yes, parsed
+from tsbench.cli.generate import Yes, parsed, world_of
 from tsbench.cli.listing import target_names
-from tsbench.cli.output import fail, say, stderr, stdout
+from tsbench.cli.output import fail, say, stderr
 from tsbench.errors import UserMistake
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from tsbench.results.summary import Summary
-    from tsbench.workload.world import World
+    from tsbench.workload.query_files import Asked, AskedText
 
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A database of `tsbench list targets`.", autocompletion=target_names)
@@ -103,76 +103,8 @@ def _loaded_line(summary: Summary) -> str:
     )
 
 
-Kinds = Annotated[list[str], typer.Option("--type", help="A kind of `tsbench list queries`; of several in turn.")]
-
 Queries = Annotated[str, typer.Argument(metavar="FILE", help="A file of `tsbench queries`; - is standard input.")]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Connections that ask at the same time.")]
-
-
-def queries(
-    kind: Kinds,
-    use_case: Annotated[str, typer.Option(help="The world that is loaded.")] = "cpu-only",
-    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
-    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
-    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
-    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
-    seed: Annotated[int, typer.Option(min=0, help="The world's seed, and that of the queries.")] = 1,
-    form: Annotated[str, typer.Option(help="As of `generate`.")] = "bounded",
-    count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of queries.")] = 1_000,
-    query_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the queries, if not the world's.")] = None,
-    show: Annotated[str | None, typer.Option(metavar="TARGET", help="Print what the first queries compile to.")] = None,
-    out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")] = "-",
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
-) -> None:
-    """Write queries into a file that serves every database, or show what they compile to."""
-    from tsbench.model import Window
-    from tsbench.run.generate import output
-    from tsbench.scenario.parts import WorldPart
-    from tsbench.workload.queries import Misfit, fit
-    from tsbench.workload.query_files import MS, head_line, made
-    from tsbench.workload.world import World
-
-    keys = world_of(use_case, scale, start, end, interval, seed, form)
-    window_ns = keys.pop("window")
-    try:
-        world = World(WorldPart.model_validate(keys).spec(MS))
-        loaded = Window(world.time_ns(0), world.time_ns(world.ticks(window_ns)))
-        for one in kind:
-            fit(one, world, loaded)
-    except Misfit as error:
-        raise UserMistake(str(error)) from None
-    except ValueError as error:
-        raise UserMistake(str(error).splitlines()[0]) from None
-    lines = made(kind, count, world, loaded, seed if query_seed is None else query_seed)
-    if show is not None:
-        _show(show, world, [next(lines) for _ in range(min(count, len(kind)))])
-        return
-    with output(out, force=force) as file:
-        file.write(head_line(keys, window_ns))
-        for line in lines:
-            file.write(line)
-
-
-def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
-    """Print what queries compile to on a target, in each of its schemas that can express them."""
-    from tsbench.targets import registry
-    from tsbench.targets.base import Unsupported
-    from tsbench.workload.query_files import Parser
-
-    parser = Parser(world.measurements)
-    for schema in registry.get(name).schemas.values():
-        for number, line in enumerate(lines):
-            asked = parser.parse(line, number)
-            try:
-                statement = schema.compile(asked.query)
-            except Unsupported as why:
-                stdout.print(f"-- {name} {schema.name}, {asked.kind}: cannot be asked: {why}\n", markup=False)
-                continue
-            stdout.print(f"-- {name} {schema.name}, {asked.kind}", markup=False, highlight=False)
-            stdout.print(statement.text, markup=False, highlight=False, soft_wrap=True)
-            if statement.params:
-                stdout.print(f"-- {statement.params}", markup=False, highlight=False, soft_wrap=True)
-            stdout.print()
 
 
 def query(
@@ -190,19 +122,32 @@ def query(
     out: Out = Path("results"),
 ) -> int:
     """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
+    from itertools import chain
+
     from tsbench.cli.progress import CellProgress
+    from tsbench.run import peer_queries
     from tsbench.run.asking import How, ask, read_queries
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.run.point_files import opened
+    from tsbench.scenario.spec import FilePart, FileSpec, RunSpec
+    from tsbench.targets import registry
 
     place = found_place(target, endpoint, schema)
     how = How(burn_in, limit, rate, None if duration is None else parsed("--duration", duration, _seconds))
-    with read_queries(file) as (world, window_ns, asked):
-        results = new_results(out, f"query-{target}")
-        drive = {"users": workers, "loop": "closed" if rate is None else "open", "rate": rate}
-        spec = RunSpec.model_validate({
-            "id": f"query-{target}", "scenario": f"query-{target}", "labels": {"target": target}, "target": place,
-            "world": world, "load": {"window": window_ns}, "drive": drive,
-        })  # fmt: skip
+    drive = {"users": workers, "loop": "closed" if rate is None else "open", "rate": rate}
+    name = f"query-{target}"
+    about = {"id": name, "scenario": name, "labels": {"target": target}, "target": place, "drive": drive}
+    with opened(file) as blocks:
+        first = next(blocks, b"")
+        whole = chain([first], blocks)
+        asked: Iterator[Asked | AskedText]
+        spec: RunSpec | FileSpec
+        if peer_queries.are_theirs(first):
+            asked = peer_queries.read(file, whole, registry.get(target))
+            spec = FileSpec.model_validate({**about, "file": FilePart(name=file)})
+        else:
+            world, window_ns, asked = read_queries(file, whole)
+            spec = RunSpec.model_validate({**about, "world": world, "load": {"window": window_ns}})
+        results = new_results(out, name)
         with CellProgress(stderr, f"query {target}", "queries") as progress:
             summary, times = ask(spec, asked, results, progress, how, lambda text: setattr(progress, "note", text))
     return ended(results, summary, *_query_lines(summary, times, workers))
@@ -223,6 +168,7 @@ def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], wor
         few = {name for name in ("p95", "p99") if found["count"] < values_needed(float(name[1:]))}
         texts = ", ".join(f"{key}: {'-' if of in few else f'{found[of] / 1e6:,.2f}ms'}" for key, of in order.items())
         lines.append(f"{name:<{width}} : {texts}, count: {found['count']:,.0f}, rate: {found['per_s']:,.2f}/s")
+    lines += [f"{count:,} queries failed: {text}" for text, count in [*summary.failures.items()][:3]]
     return [*lines, f"wall clock time: {summary.measured.duration_s:.6f}sec"]
 
 
@@ -237,6 +183,7 @@ def validate(
 
     from tsbench.run.asking import read_queries
     from tsbench.run.asking import validate as compared
+    from tsbench.run.point_files import opened
     from tsbench.run.time_limits import Limits
     from tsbench.scenario.parts import DEFAULTS
     from tsbench.targets import registry
@@ -247,7 +194,8 @@ def validate(
     if not names or not len(names) == len(endpoint) == len(schemas):
         raise UserMistake("give TARGET... FILE, and as many --endpoint (and --schema, if any) as targets")
     places = [found_place(*one) for one in zip(names, endpoint, schemas, strict=True)]
-    with read_queries(file) as (world, window_ns, asked):
+    with opened(file) as blocks:
+        world, window_ns, asked = read_queries(file, blocks)
         chosen = list(islice(asked, limit))
     wrong = 0
     for place in places:
@@ -305,26 +253,6 @@ def found_place(target: str, endpoint: str | None, schema: str | None) -> dict[s
     if schema is not None and schema not in found.schemas:
         raise UserMistake(f"{target} has no schema '{schema}'; there are {', '.join(found.schemas)}")
     return {"name": target, "schema": schema, "endpoint": endpoint}
-
-
-def world_of(use_case: str, scale: int, start: str, end: str, interval: str, seed: int, form: str) -> dict[str, Any]:
-    """Return [world] as `tsbench generate` has it from the same options, and the `window` that is loaded, in ns."""
-    now_ns = time.time_ns()
-    start_ns = parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
-    end_ns = parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
-    interval_ns = parsed("--interval", interval, units.parse_duration_ns)
-    if end_ns <= start_ns:
-        raise UserMistake("the end is not after the start: there is nothing to load; give a later --end")
-    return {
-        "use_case": use_case,
-        "scale": scale,
-        "start": start_ns,
-        "interval": interval_ns,
-        "seed": seed,
-        "form": form,
-        "streams": 1,
-        "window": end_ns - start_ns,
-    }
 
 
 def expect_loadable(spec: Any) -> None:

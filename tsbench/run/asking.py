@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.clock import Timebase
 from tsbench.errors import Broken, UserMistake
+from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.gates import percents_of_gates
 from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals, merge
@@ -27,14 +28,14 @@ from tsbench.run import assessment, cleanup
 from tsbench.run.figures import by_kind, failed
 from tsbench.run.findings import Findings
 from tsbench.run.lifecycle import naming_death, real_parts, run_steps
-from tsbench.run.point_files import opened, read_lines
+from tsbench.run.point_files import read_lines
 from tsbench.run.preparation import is_durable, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import WorldPart
 from tsbench.targets.base import Unsupported
 from tsbench.targets.session import MEANT
 from tsbench.units import NS_PER_S
-from tsbench.workload.query_files import MS, Parser, parse_head
+from tsbench.workload.query_files import MS, AskedText, Parser, parse_head
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
@@ -42,12 +43,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.measure.hist import SparseHistogram
+    from tsbench.measure.op_times import Timed
+    from tsbench.model import Rows
+    from tsbench.net.stamps import Arrival
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import Summary
     from tsbench.run.lifecycle import Parts
     from tsbench.run.phases import Phases, Progress
-    from tsbench.scenario.spec import RunSpec
-    from tsbench.targets.base import Schema, Session, Statement
+    from tsbench.scenario.spec import Job
+    from tsbench.targets.base import Schema, Session
     from tsbench.targets.target import Target
     from tsbench.workload.query_files import Asked
 
@@ -56,24 +60,22 @@ _GONE = {"connection", "refused", "timeout"}
 PERCENTS = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 
-@contextmanager
-def read_queries(path: str) -> Iterator[tuple[WorldPart, int, Iterator[Asked]]]:
-    """Open a file of `tsbench queries` and yield its world, the loaded time in ns, and the queries.
+def read_queries(path: str, blocks: Iterator[bytes]) -> tuple[WorldPart, int, Iterator[Asked]]:
+    """Return the world of a file of `tsbench queries`, the loaded time in ns, and the queries.
 
     Raises
     ------
     UserMistake
-        If the file cannot be read or is another one; while queries are read, with the number of the line.
+        If it is another file; while queries are read, with the number of the line.
     """
-    with opened(path) as blocks:
-        lines = (line for some in read_lines(blocks, 1_000) for line in some.split())
-        try:
-            world, window_ns = parse_head(next(lines, b""))
-            part = WorldPart.model_validate(world)
-            measurements = _world_of(part).measurements
-        except ValueError as error:
-            raise UserMistake(f"'{path}', line 1: {str(error).splitlines()[0]}") from None
-        yield part, window_ns, _parsed(path, lines, Parser(measurements))
+    lines = (line for some in read_lines(blocks, 1_000) for line in some.split())
+    try:
+        world, window_ns = parse_head(next(lines, b""))
+        part = WorldPart.model_validate(world)
+        measurements = _world_of(part).measurements
+    except ValueError as error:
+        raise UserMistake(f"'{path}', line 1: {str(error).splitlines()[0]}") from None
+    return part, window_ns, _parsed(path, lines, Parser(measurements))
 
 
 def _parsed(path: str, lines: Iterator[bytes], parser: Parser) -> Iterator[Asked]:
@@ -102,7 +104,12 @@ class How:
 
 
 def ask(
-    spec: RunSpec, queries: Iterator[Asked], results: Path, progress: Progress, how: How, seen: Callable[[str], None]
+    spec: Job,
+    queries: Iterator[Asked | AskedText],
+    results: Path,
+    progress: Progress,
+    how: How,
+    seen: Callable[[str], None],
 ) -> tuple[Summary, dict[str, dict[str, float]]]:
     """Ask queries with `spec.drive.users` workers; return the summary, and the service times by kind in ns.
 
@@ -117,8 +124,8 @@ def ask(
 class _Steps:
     """The steps of a run that asks."""
 
-    spec: RunSpec
-    queries: Iterator[Asked]
+    spec: Job
+    queries: Iterator[Asked | AskedText]
     how: How
     seen: Callable[[str], None]
     times: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -171,7 +178,8 @@ class _Steps:
         counts = {"histograms": merged.recorded, "counters": merged.counted, "asked": asking.done}
         agree = Verdict(len({*counts.values()}) == 1, "" if len({*counts.values()}) == 1 else "counts differ", counts)
         some = Verdict(True) if asking.done else Verdict(None, "no query was asked after the burn-in")
-        return Findings({"measured": measured}, {"counts": agree, "ops": some}, (failed(everything, 0.0),))
+        parts = {"measured": measured, "failures": asking.errors.most_common(20)}
+        return Findings(parts, {"counts": agree, "ops": some}, (failed(everything, 0.0),))
 
 
 def _times(totals: OpTotals, duration_s: float) -> dict[str, float]:
@@ -185,7 +193,7 @@ class _Asking:
 
     def __init__(
         self,
-        queries: Iterator[Asked],
+        queries: Iterator[Asked | AskedText],
         schema: Schema,
         run: RunDir,
         how: How,
@@ -203,6 +211,7 @@ class _Asking:
         self._over, self._ended = threading.Event(), threading.Event()
         self.done = 0
         """Number of recorded queries."""
+        self.errors = ErrorTexts()
         self.failure: Exception | None = None
 
     def run(self, sessions: list[Session]) -> None:
@@ -240,7 +249,7 @@ class _Asking:
     def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
         """Ignore the counters."""
 
-    def _next(self) -> tuple[Asked, int] | None:
+    def _next(self) -> tuple[Asked | AskedText, int] | None:
         """Return the next query and its place among all that are asked; None at the end."""
         how = self._how
         with self._lock:
@@ -264,16 +273,21 @@ class _Asking:
                 if not self._working:
                     self._ended.set()
 
-    def _ask(self, session: Session, asked: Asked, place: int) -> None:
-        try:
-            statement: Statement = self._schema.compile(asked.query)
-        except Unsupported as why:
-            raise Broken(f"{asked.kind} (line {asked.number + 2}) cannot be asked: {why}") from None
+    def _ask(self, session: Session, asked: Asked | AskedText, place: int) -> None:
+        call: Callable[[Arrival | None], Timed[Rows]]
+        if isinstance(asked, AskedText):
+            call = partial(Direct.call, function=session.ask, args=(asked.text,))
+        else:
+            try:
+                statement = self._schema.compile(asked.query)
+            except Unsupported as why:
+                raise Broken(f"{asked.kind} (line {asked.number + 2}) cannot be asked: {why}") from None
+            call = partial(Direct.call, function=session.query, args=(statement, asked.query.columns))
         place -= self._how.burn_in
         due_ns = self._due_ns(place)
         if due_ns is None:
             return
-        found = Direct.call(session.arrival, session.query, (statement, asked.query.columns))
+        found = call(session.arrival)
         if place < 0:
             self._expect_answer(found.error, asked)
             return
@@ -287,6 +301,8 @@ class _Asking:
         with self._lock:
             due_ns = due_ns or found.began_ns + origin_ns
             self._recorder.op(asked.kind, due_ns, end_ns, service_ns, 0, outcome, cause, 0, found.source)
+            if found.error is not None:
+                self.errors.add(found.error)
             self.done += 1
             self.ended_ns = max(self.ended_ns, end_ns)
         self._progress(1)
@@ -312,7 +328,7 @@ class _Asking:
             return None
         return due_ns
 
-    def _expect_answer(self, error: Exception | None, asked: Asked) -> None:
+    def _expect_answer(self, error: Exception | None, asked: Asked | AskedText) -> None:
         if error is not None:
             cause = f"{error.cause}: " if isinstance(error, OpError) else ""
             raise OpError(Outcome.UNKNOWN, "query", f"query {asked.number + 1} ({asked.kind}): {cause}{error}")

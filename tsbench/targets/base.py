@@ -301,6 +301,10 @@ class Session(Protocol):
         """
         return Inventory()
 
+    def ask(self, text: str) -> Rows:  # noqa: ARG002
+        """Execute a query that another program wrote and fetch every row; of targets with `peer_queries` only."""
+        raise Unsupported("this database takes no queries as text")
+
     def explain(self, statement: Statement) -> Plan | None:  # noqa: ARG002
         """Execute a compiled query and return how the database did that; None if it does not report it."""
         return None

@@ -85,6 +85,24 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerQueries:
+    """How a file of TSBS's holds queries for a database: the struct of each, and where its text is.
+
+    `form` names the format, `product` begins the labels of TSBS's own, `path` is how the paths begin that are asked
+    for, where the struct has paths. `written` is the place of the function that returns a query's fields from its
+    label, its measurement and its compiled statement.
+    """
+
+    form: str
+    product: str
+    struct: str
+    fields: Mapping[str, int]
+    text: str
+    written: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """The parts of an endpoint, without secrets: they come from the environment, or from a file that an option names.
 
@@ -169,6 +187,8 @@ class Target:
     """Whether it may refuse some points of a write and store the others; if not, it stores all or none."""
     has_counters: bool = False
     """Whether its sessions have the server's own counters."""
+    peer_queries: PeerQueries | None = None
+    """How TSBS's files of queries are for it; None if none are."""
     requirements: tuple[Requirement, ...] = ()
     """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
 

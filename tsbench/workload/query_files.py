@@ -34,6 +34,15 @@ class Asked:
     query: Query
 
 
+@dataclass(frozen=True, slots=True)
+class AskedText:
+    """A query that another program wrote for one database: its label, its number (from 0) and its text."""
+
+    kind: str
+    number: int
+    text: str
+
+
 def head_line(world: Mapping[str, Any], window_ns: int) -> bytes:
     """Return the first line of a file: the keys of [world] of a scenario, and the time that is loaded."""
     return orjson.dumps({"tsbench": "queries", "format": FORMAT, "world": {**world}, "window_ns": window_ns}) + b"\n"

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
+from tsbench.encode.gob import BYTES, INT
 from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, Count, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
@@ -28,7 +29,7 @@ from tsbench.targets.http import HttpEndpoint
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
 from tsbench.targets.session import decoded, statement_of, timed
-from tsbench.targets.target import Option, Requirement, Target
+from tsbench.targets.target import Option, PeerQueries, Requirement, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,6 +132,11 @@ class Influx1Session(Session):
         if not records and columns == Count.columns:  # InfluxQL has no row for a count of zero
             records = [(0,)]
         return Rows(columns, records)
+
+    @decoded("InfluxDB")
+    def ask(self, text: str) -> Rows:
+        series = self._execute(text)
+        return Rows((), [(*one.get("tags", {}).values(), *row) for one in series for row in one["values"]])
 
     @decoded("InfluxDB")
     def facts(self) -> Mapping[str, str]:
@@ -343,6 +349,16 @@ TARGET = http_api.influxdb_target(
     parser="tsbench.targets.influxdb.v1:parse",
     opener="tsbench.targets.influxdb.v1:connect",
     server="tsbench.targets.influxdb.server:InfluxServer1",
+    peer_queries=PeerQueries(
+        "tsbs-influx",
+        "Influx",
+        "HTTP",
+        dict.fromkeys(("HumanLabel", "HumanDescription", "Method", "Path", "Body", "RawQuery"), BYTES)
+        | dict.fromkeys(("StartTimestamp", "EndTimestamp"), INT),
+        text="RawQuery",
+        written="tsbench.targets.influxdb.influxql:peer_fields",
+        path="/query?",
+    ),
     requirements=tuple(
         Requirement(f"InfluxDB {version} (influxdb1)", programs=(f"influxd-{version}",)) for version in ("1.6", "1.8")
     ),

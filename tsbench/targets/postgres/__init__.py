@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tsbench.encode.gob import BYTES
 from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
-from tsbench.targets.target import Driver, Option, Requirement, Target
+from tsbench.targets.target import Driver, Option, PeerQueries, Requirement, Target
 
 TARGET = Target(
     name="postgres",
@@ -22,6 +23,14 @@ TARGET = Target(
     resolution_ns=1_000,
     durability="`fsync = on`, `synchronous_commit = on`",
     has_counters=True,
+    peer_queries=PeerQueries(
+        "tsbs-timescaledb",
+        "TimescaleDB",
+        "TimescaleDB",
+        dict.fromkeys(("HumanLabel", "HumanDescription", "Hypertable", "SqlQuery"), BYTES),
+        text="SqlQuery",
+        written="tsbench.targets.postgres.schemas:peer_fields",
+    ),
     requirements=(
         Requirement(
             "embedded PostgreSQL",

@@ -153,13 +153,13 @@ class Statements:
         """
         converter = Transformer(self._connection)
         values = converter.dump_sequence(params, [PyFormat.AUTO] * len(params))
-        result = self._run(text, converter.types or (), values, converter.formats or ())
-        if result.status != _ROWS:
-            raise _error(result)
-        converter.set_pgresult(result)
-        if result.ntuples > _PIECE_ROWS:
-            return _ManyRows(converter, result.ntuples)
-        return converter.load_rows(0, result.ntuples, tuple)
+        return _converted(converter, self._run(text, converter.types or (), values, converter.formats or ()))
+
+    def fetch_once(self, text: str) -> Sequence[tuple[Any, ...]]:
+        """Execute a query that is not kept prepared; return its rows as `fetch` does."""
+        self._arrival.sending()
+        self._pgconn.send_query_params(text.encode(), None, result_format=_BINARY)
+        return _converted(Transformer(self._connection), self._result())
 
     def copy_in(self, text: str, data: bytearray) -> int:
         """Execute a COPY FROM STDIN with this data; return the number of rows."""
@@ -252,6 +252,15 @@ class Statements:
             self._arrival.look()
             self._is_seen = False
             self._pgconn.consume_input()
+
+
+def _converted(converter: abc.Transformer, result: PGresult) -> Sequence[tuple[Any, ...]]:
+    if result.status != _ROWS:
+        raise _error(result)
+    converter.set_pgresult(result)
+    if result.ntuples > _PIECE_ROWS:
+        return _ManyRows(converter, result.ntuples)
+    return converter.load_rows(0, result.ntuples, tuple)
 
 
 def _rows(result: PGresult) -> int:

@@ -154,6 +154,10 @@ class PostgresSession(NetworkSession[Connection]):
         with self._op() as connection:
             return Rows(columns, connection.statements.fetch(statement.text, statement.params))
 
+    def ask(self, text: str) -> Rows:
+        with self._op() as connection:
+            return Rows((), connection.statements.fetch_once(text))
+
     def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Return rows with all columns of their table; unprepared: a column may have been added to it since."""
         with self._op() as connection, connection.cursor(binary=True) as cursor:

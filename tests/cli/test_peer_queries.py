@@ -1,0 +1,153 @@
+"""TSBS's files of queries: asked of the databases that they are for, and written for its own runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from tests.cli.support import complaint, says
+from tests.cli.test_load import TARGETS, loaded, place
+from tests.cli.test_query_files import KINDS, WORLD
+from tests.encode.test_gob import FILES
+from tsbench.cli.main import main
+from tsbench.encode import gob
+from tsbench.results.rundir import find_runs
+from tsbench.results.summary import Summary
+from tsbench.run.asking import read_queries
+from tsbench.targets.registry import get
+
+__all__ = ["place"]
+
+SERVED = TARGETS[2:4]
+FORMS = {"postgres": "tsbs-timescaledb", "influxdb1": "tsbs-influx"}
+RUNNERS = {"postgres": "tsbs_run_queries_timescaledb", "influxdb1": "tsbs_run_queries_influx"}
+
+
+def written(path: Path, form: str, *words: str) -> Path:
+    assert main(["queries", *WORLD, "--format", form, "--out", str(path), *words]) == 0
+    return path
+
+
+@pytest.mark.parametrize("place", SERVED, indirect=True)
+def test_their_queries_are_asked_and_reported_under_their_labels(
+    place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, endpoint = place
+    assert loaded(tmp_path, target, "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0
+    capsys.readouterr()
+    words = ("--endpoint", endpoint, "--out", str(tmp_path / "asked"), "--burn-in", "1")
+    assert main(["query", target, str(FILES[target]), *words]) == 0
+    label = f"{get(target).peer_queries.product}_1_cpu_metric_s_random_1_hosts_random_1h0m0s_by_1m"  # type: ignore[union-attr]
+    assert f"{label} : min: " in capsys.readouterr().out
+    (run,) = find_runs(next((tmp_path / "asked").iterdir()))
+    summary = Summary.read(run)
+    assert summary.measured is not None
+    assert {name: (op.count, op.ok) for name, op in summary.measured.ops.items()} == {label: (2, 2)}
+
+
+@pytest.mark.parametrize("place", SERVED, indirect=True)
+def test_what_is_written_for_their_runner_is_the_same_question(
+    place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, endpoint = place
+    assert loaded(tmp_path, target, "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0
+    types = [word for kind in KINDS for word in ("--type", kind)]
+    theirs = written(tmp_path / "q.gob", FORMS[target], "--count", str(len(KINDS)), *types)
+    assert main(["queries", *WORLD, "--out", str(tmp_path / "q"), "--count", str(len(KINDS)), *types]) == 0
+    blocks = iter([(tmp_path / "q").read_bytes()])
+    *_, own = read_queries("q", blocks)
+    of, schema = get(target).peer_queries, next(iter(get(target).schemas.values()))
+    assert of is not None
+    found = [fields for _, fields in gob.structs(iter([theirs.read_bytes()]))]
+    with closing(get(target).connect(endpoint, schema)) as session:
+        for asked, fields in zip(own, found, strict=True):
+            rows = session.query(schema.compile(asked.query), asked.query.columns).records
+            answered = session.ask(str(fields[of.text], "utf-8")).records  # type: ignore[arg-type]
+            assert len(answered) == len(rows), asked.kind
+            if target == "postgres":
+                assert list(answered) == list(rows), asked.kind
+
+
+@pytest.mark.parametrize("place", SERVED, indirect=True)
+def test_their_runner_takes_what_is_written_for_it(place: tuple[str, str], tmp_path: Path) -> None:
+    target, endpoint = place
+    program = shutil.which(RUNNERS[target], path=os.environ.get("TSBS_BIN"))
+    if program is None:
+        pytest.skip("TSBS's runner is not in $TSBS_BIN")
+    assert loaded(tmp_path, target, "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0
+    types = [word for kind in KINDS for word in ("--type", kind)]
+    file = written(tmp_path / "q.gob", FORMS[target], "--count", "20", *types)
+    at = urlsplit(endpoint)
+    if target == "postgres":
+        options = dict(parse_qsl(at.query))
+        login = Path(options["passfile"]).read_text(encoding="utf-8").strip().split(":")
+        tables = options["options"].rpartition("=")[2]  # the tests' own namespace
+        words = ["--hosts", at.hostname, "--port", str(at.port), "--user", at.username, "--pass", login[-1]]
+        words += ["--db-name", at.path[1:], "--postgres", f"sslmode=disable search_path={tables}"]
+    else:
+        words = ["--urls", f"http://{at.hostname}:{at.port}", "--db-name", at.path[1:]]
+    command = [program, "--file", str(file), *map(str, words)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "Run complete after 20 queries" in ended.stdout, ended.stderr
+
+
+@pytest.mark.postgres
+def test_files_of_another_database_and_damaged_ones_are_named(
+    postgres_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = FILES["postgres"].read_bytes()
+    cut, spoilt = tmp_path / "cut", tmp_path / "spoilt"
+    cut.write_bytes(content[:-9])
+    spoilt.write_bytes(content.replace(b"SELECT", b"SEL\xffCT", 1))
+    for file, why in (
+        (FILES["influxdb1"], "query 1: it is not for PostgreSQL"),
+        (cut, "query 3: the file ends within a message: it was cut"),
+        (spoilt, "query 1: its SqlQuery is no text"),
+    ):
+        assert (
+            main(["query", "postgres", str(file), "--endpoint", postgres_endpoint, "--out", str(tmp_path / "r")]) == 2
+        )
+        says(complaint(capsys.readouterr().err), str(file), why)
+        shutil.rmtree(tmp_path / "r", ignore_errors=True)
+    assert main(["validate", "postgres", str(cut), "--endpoint", postgres_endpoint]) == 2
+    says(complaint(capsys.readouterr().err), "this is no file of `tsbench queries`")
+    assert (
+        main(["query", "sqlite", str(cut), "--endpoint", f"sqlite://{tmp_path / 'x.db'}", "--out", str(tmp_path)]) == 2
+    )
+    says(complaint(capsys.readouterr().err), "sqlite takes no text of other programs (these do: postgres, ")
+
+
+def test_formats_and_kinds_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ("--out", str(tmp_path / "q"))
+    assert main(["queries", "--type", "lastpoint", "--format", "tsbs", *out]) == 2
+    says(complaint(capsys.readouterr().err), "--format tsbs: there are tsbench, tsbs-timescaledb, tsbs-influx")
+    words = ["--use-case", "iot", "--scale", "4", "--type", "high-load", "--format", "tsbs-influx"]
+    assert main(["queries", *words, *out]) == 2
+    says(complaint(capsys.readouterr().err), "--type high-load: InfluxDB 1.x cannot be asked: ")
+    assert not (tmp_path / "q").exists()
+
+
+@pytest.mark.postgres
+def test_a_query_that_the_database_refuses_is_a_failed_op(
+    postgres_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = get("postgres").peer_queries
+    assert of is not None
+    file = tmp_path / "q.gob"
+    rows = [(b"good", b"", b"", b"SELECT 1"), (b"bad", b"", b"", b"SELECT nothing"), (b"good", b"", b"", b"SELECT 2")]
+    file.write_bytes(gob.head(of.struct, of.fields) + b"".join(map(gob.message, rows)))
+    assert main(["query", "postgres", str(file), "--endpoint", postgres_endpoint, "--out", str(tmp_path / "r")]) == 1
+    assert '1 queries failed: PostgreSQL: column "nothing" does not exist' in capsys.readouterr().out
+    (path,) = (tmp_path / "r").glob("*/summary.json")
+    (cell,) = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert {name: (op["ok"], op["failed"]) for name, op in cell["measured"]["ops"].items()} == {
+        "good": (2, 0),
+        "bad": (0, 1),
+    }
