@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Yes = Annotated[bool, typer.Option("--yes", help="Run it although it would take days or much memory.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+Scale = Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")]
+Start = Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")]
+End = Annotated[str, typer.Option(help="End, not included.")]
+Interval = Annotated[str, typer.Option(help="Time between two readings of a series.")]
+Form = Annotated[str, typer.Option(help="As of `generate`.")]
 
 
 def generate(
@@ -35,10 +41,10 @@ def generate(
     ] = None,
     override: Annotated[list[str] | None, typer.Option("--set", help="As of `run`: world.scale=1000")] = None,
     use_case: Annotated[str, typer.Option(help="See `tsbench list use-cases`.")] = "cpu-only",
-    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
-    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
-    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
-    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
+    scale: Scale = 100,
+    start: Start = "2016-01-01T00:00:00Z",
+    end: End = "2016-01-02T00:00:00Z",
+    interval: Interval = "10s",
     seed: Annotated[
         int, typer.Option(min=0, help="The same options make the same points. A scenario's depend on more: --scenario.")
     ] = 1,
@@ -46,7 +52,7 @@ def generate(
     devops: Annotated[str, typer.Option("--form", help="bounded, peer (as TSBS), uniform or pareto.")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; csv and pgcopy hold a single one.")] = None,
     yes: Yes = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Force = False,
 ) -> None:
     """Generate a use case's points, or those of a scenario, into a file or pipe."""
     from tsbench.cli.progress import CellProgress
@@ -124,17 +130,17 @@ Kinds = Annotated[list[str], typer.Option("--type", help="A kind of `tsbench lis
 def queries(
     kind: Kinds,
     use_case: Annotated[str, typer.Option(help="The world that is loaded.")] = "cpu-only",
-    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
-    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
-    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
-    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
+    scale: Scale = 100,
+    start: Start = "2016-01-01T00:00:00Z",
+    end: End = "2016-01-02T00:00:00Z",
+    interval: Interval = "10s",
     seed: Annotated[int, typer.Option(min=0, help="The world's seed, and that of the queries.")] = 1,
-    form: Annotated[str, typer.Option(help="As of `generate`.")] = "bounded",
+    form: Form = "bounded",
     count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of queries.")] = 1_000,
     query_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the queries, if not the world's.")] = None,
     show: Annotated[str | None, typer.Option(metavar="TARGET", help="Print what the first queries compile to.")] = None,
     out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")] = "-",
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    force: Force = False,
     file_format: Annotated[
         str, typer.Option("--format", help="tsbench; or as text for TSBS's runner (docs/coming-from-tsbs.md).")
     ] = "tsbench",

@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from tsbench import units
-from tsbench.cli.generate import Yes, parsed, world_of
+from tsbench.cli.generate import End, Form, Interval, Scale, Start, Yes, parsed, world_of
 from tsbench.cli.listing import target_names
 from tsbench.cli.output import fail, say, stderr
 from tsbench.errors import UserMistake
@@ -39,12 +39,12 @@ def load(
     endpoint: Endpoint = None,
     schema: Schema = None,
     use_case: Annotated[str | None, typer.Option(help="Simulate this world on the fly instead of a file.")] = None,
-    scale: Annotated[int, typer.Option(min=1, max=10_000_000, help="Hosts or devices.")] = 100,
-    start: Annotated[str, typer.Option(help="First time: ISO 8601, now, or now-6h.")] = "2016-01-01T00:00:00Z",
-    end: Annotated[str, typer.Option(help="End, not included.")] = "2016-01-02T00:00:00Z",
-    interval: Annotated[str, typer.Option(help="Time between two readings of a series.")] = "10s",
+    scale: Scale = 100,
+    start: Start = "2016-01-01T00:00:00Z",
+    end: End = "2016-01-02T00:00:00Z",
+    interval: Interval = "10s",
     seed: Annotated[int, typer.Option(min=0, help="The same options make the points of `generate`.")] = 1,
-    form: Annotated[str, typer.Option(help="As of `generate`.")] = "bounded",
+    form: Form = "bounded",
     workers: Annotated[int, typer.Option(min=1, max=64, help="Connections that load at the same time.")] = 1,
     batch: Annotated[int, typer.Option(min=1, max=1_000_000, help="Points per request.")] = 10_000,
     mode: Annotated[str, typer.Option(help="bulk, or multi: ordinary writes of many points.")] = "bulk",

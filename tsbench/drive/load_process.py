@@ -196,13 +196,14 @@ class LoadProcess:
         else:
             result = self._call(kind, turn, None, session.arrival, session.query, (statement, query.columns))
         first_ns = None
-        if result.value is not None and len(result.value) >= MANY_ROWS:
+        is_large = result.value is not None and len(result.value) >= MANY_ROWS
+        if is_large:
             first_ns = session.arrival.first_ns() if session.arrival is not None else None
             _convert(result)
         if self.closed:
             return result
         self._record(kind, turn, result)
-        if result.value is not None and len(result.value) >= MANY_ROWS:
+        if is_large and result.value is not None:
             self.recorder.large_answer(kind, turn.due_ns, result.began_ns, first_ns, result.ended_ns + result.lain_ns)
         if result.value is not None and self._is_measured(turn):
             origin_ns = self.timebase.origin_ns

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tsbench.encode import gob
 from tsbench.errors import UserMistake
 from tsbench.text import shortened
-from tsbench.workload import queries
-from tsbench.workload.query_files import AskedText
+from tsbench.workload.query_files import AskedText, in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,9 +93,7 @@ def written(
     fields_of = resolve_name(of.written)
     labels = {kind: f"{of.product} {_label(kind)}".encode() for kind in kinds}
     yield gob.head(of.struct, of.fields)
-    for number in range(count):
-        kind = kinds[number % len(kinds)]
-        query = queries.make(kind, world, loaded, seed, number // len(kinds))
+    for kind, query in in_turn(kinds, count, world, loaded, seed):
         found = {_LABEL: labels[kind], "HumanDescription": labels[kind] + b": " + str(query).encode()}
         found |= fields_of(query.measurement.name, schema.compile(query))
         yield gob.message(found.get(name, b"") for name in of.fields)

@@ -71,10 +71,15 @@ def parse_head(line: bytes) -> tuple[dict[str, Any], int]:
 
 
 def made(kinds: Sequence[str], count: int, world: World, loaded: Window, seed: int) -> Iterator[bytes]:
-    """Yield the lines of `count` queries, of the kinds in turn; they are those of a run's of the same numbers."""
+    """Return the lines of `count` queries, of the kinds in turn; they are those of a run's of the same numbers."""
+    return starmap(line_of, in_turn(kinds, count, world, loaded, seed))
+
+
+def in_turn(kinds: Sequence[str], count: int, world: World, loaded: Window, seed: int) -> Iterator[tuple[str, Query]]:
+    """Yield `count` queries, each with its kind, as `made`."""
     for number in range(count):
         kind = kinds[number % len(kinds)]
-        yield line_of(kind, queries.make(kind, world, loaded, seed, number // len(kinds)))
+        yield kind, queries.make(kind, world, loaded, seed, number // len(kinds))
 
 
 def line_of(kind: str, query: Query) -> bytes:
