@@ -13,6 +13,7 @@ from tsbench.study.claims import Claim, Figure, expect_cells, read_claims, read_
 from tsbench.study.verdicts import evaluate, shown_figures
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 RUNGS = {"c25": 25, "c50": 50, "c60": 60, "c75": 75}
@@ -65,8 +66,13 @@ def growth(**more: Any) -> Claim:
     return Claim(**{"text": "t", "kind": "growth", "figure": "points/s", "rungs": RUNGS, "published": 2.0, **more})
 
 
+def once(summaries: Mapping[str, Summary]) -> dict[str, list[Summary]]:
+    """Return cells that were not repeated."""
+    return {cell: [run] for cell, run in summaries.items()}
+
+
 def verdict(claim: Claim, **summaries: Summary) -> tuple[str, str]:
-    (row,) = evaluate([claim], summaries)
+    (row,) = evaluate([claim], once(summaries))
     return row.verdict, row.reason
 
 
@@ -88,7 +94,7 @@ def test_a_ratio_below_one_says_who_is_smaller():
     smaller = ratio(published=0.25)
     assert verdict(smaller, a=summary(30), b=summary(100))[0] == "reproduced"
     assert verdict(smaller, a=summary(110), b=summary(100))[0] == "not reproduced"
-    (row,) = evaluate([smaller], {"a": summary(30), "b": summary(100)})
+    (row,) = evaluate([smaller], once({"a": summary(30), "b": summary(100)}))
     assert (row.published, row.reproduced_if, row.measured) == (
         "0.25 times",
         "0.0625 to 0.5 times",
@@ -100,7 +106,7 @@ def test_a_ratio_of_two_figures_takes_each_from_its_own_run():
     both = ratio(figure="write:p50", over_figure="write:service:p50", published=2.0)
     assert verdict(both, a=summary(p50_ms=20), b=summary(p50_ms=10)) == ("reproduced", "")
     rates = ratio(figure="points/s", over_figure="bytes/point", published=4.0)
-    assert evaluate([rates], {"a": summary(120), "b": summary(500)})[0].measured == "4 times"
+    assert evaluate([rates], once({"a": summary(120), "b": summary(500)}))[0].measured == "4 times"
     with pytest.raises(ValueError, match="over_figure: a time has no ratio to a figure that is none"):
         ratio(figure="write:p50", over_figure="bytes/point")
     with pytest.raises(ValueError, match="over_figure: is not a key of a 'growth'"):
@@ -109,7 +115,7 @@ def test_a_ratio_of_two_figures_takes_each_from_its_own_run():
 
 def test_a_run_that_the_study_has_not_is_shown_without_a_published_figure():
     figure = Figure(figure="write:p50", published={"a": "10ms", "b": ""})
-    rows = shown_figures([figure], {"a": summary(), "b": summary(p50_ms=20)})
+    rows = shown_figures([figure], once({"a": summary(), "b": summary(p50_ms=20)}))
     assert [(row.published, row.measured) for row in rows] == [("10.0 ms", "10.0 ms"), ("", "20.0 ms")]
 
 
@@ -176,7 +182,7 @@ def test_a_break_is_the_first_rung_that_misses_the_gate(runs: dict[str, Summary]
 
 
 def test_a_break_shows_the_last_calm_rung_and_the_broken_one():
-    (row,) = evaluate([breaks()], ramp(c60=3))
+    (row,) = evaluate([breaks()], once(ramp(c60=3)))
     assert row.measured == "c50: 0 %; c60: 0.3 %"
     assert row.reproduced_if == "write:failures<=0.1% is first missed at 60 to 75"
 
@@ -191,7 +197,7 @@ def test_a_ramp_that_nothing_broke_is_reproduced_where_nothing_breaks():
 def test_a_growth_is_the_factor_per_doubled_load():
     runs = {cell: summary(100.0 * load) for cell, load in RUNGS.items()}
     assert verdict(growth(), **runs)[0] == "reproduced"
-    (row,) = evaluate([growth()], runs)
+    (row,) = evaluate([growth()], once(runs))
     assert row.measured == "2 times per doubling"
     flat = {cell: summary(5000.0) for cell in RUNGS}
     assert verdict(growth(), **flat)[0] == "not reproduced"
@@ -214,7 +220,7 @@ def test_a_claim_about_another_product_is_not_judged():
 
 def test_figures_are_shown_beside_the_measured_ones_without_a_verdict():
     figure = Figure(figure="write:service:p50", published={"a": "9ms", "b": "7ms"})
-    assert [row.model_dump() for row in shown_figures([figure], {"a": summary()})] == [
+    assert [row.model_dump() for row in shown_figures([figure], once({"a": summary()}))] == [
         {"figure": "write:service:p50", "cell": "a", "published": "9.00 ms", "measured": "10.0 ms"},
         {"figure": "write:service:p50", "cell": "b", "published": "7.00 ms", "measured": "not run"},
     ]
@@ -322,3 +328,22 @@ def test_a_run_of_a_study_ends_with_its_findings(tmp_path: Path):
     assert content["figures"][0]["published"] == "615 ms"
     assert "Findings of the published study" in (results / "report.html").read_text(encoding="utf-8")
     assert "kilobyte" in command.stdout
+
+
+def test_of_repeats_the_medians_of_those_that_are_valid_are_judged() -> None:
+    runs = {"a": [summary(380), summary(20), summary(400), summary(9, state="invalid")], "b": [summary(100)]}
+    (row,) = evaluate([ratio()], runs)
+    assert (row.verdict, row.measured) == ("reproduced", "3.8 times")
+    (row,) = evaluate([ratio()], runs | {"b": [summary(100, state="invalid")] * 2})
+    assert (row.verdict, row.reason) == ("not judged", "b: the run is invalid")
+    (shown,) = shown_figures([Figure(figure="points/s", published={"a": 500.0})], runs)
+    assert shown.measured == "380 points/s (median of 3, 20 points/s to 400 points/s)"
+
+
+@pytest.mark.parametrize(
+    ("failed", "said"), [((2, 3), "reproduced"), ((0, 0), "not reproduced"), ((0, 3), "not judged")]
+)
+def test_a_rung_breaks_if_all_its_repeats_do(failed: tuple[int, int], said: str) -> None:
+    runs = once(ramp(c75=0)) | {"c60": [summary(failed=one) for one in failed], "c75": [summary(failed=0)]}
+    (row,) = evaluate([breaks(published=[60, 60])], runs)
+    assert row.verdict == said

@@ -84,7 +84,10 @@ def _words(texts: Sequence[str]) -> str:
 
 
 def _median_text(column: Column, cells: Sequence[Cell]) -> str:
-    """Return the median of runs with its interval, if they are enough for one; of counts their sum."""
+    """Return the median of runs with its interval, if they are enough for one; of counts their sum.
+
+    A figure that only some runs have says so, or its p99 would lie above the largest time of all.
+    """
     metrics = [COMPARED[key] for key in column.keys]
     found = [[value for cell in cells if (value := metric.value(cell)) is not None] for metric in metrics]
     if not all(found):
@@ -93,4 +96,6 @@ def _median_text(column: Column, cells: Sequence[Cell]) -> str:
         return " / ".join(text_of(sum(values), metric.unit) for metric, values in zip(metrics, found, strict=True))
     interval, unit = median_interval(found[0]), metrics[0].unit
     text = text_of(float(np.median(found[0])), unit)
-    return text if interval is None else f"{text} ({text_of(interval.least, unit)} to {text_of(interval.most, unit)})"
+    if interval is not None:
+        text = f"{text} ({text_of(interval.least, unit)} to {text_of(interval.most, unit)})"
+    return text if len(found[0]) == len(cells) else f"{text}, of {len(found[0])} runs"

@@ -30,7 +30,7 @@ from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
 from tsbench.run.standing import Standing, load_key
 from tsbench.scenario.file import scenario_file
-from tsbench.scenario.spec import Scenario, select
+from tsbench.scenario.spec import ROUND, Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
 from tsbench.study.claims import expect_cells, read_claims, read_figures
 from tsbench.study.reuse import in_groups
@@ -327,12 +327,15 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
 def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
     cells = {summary.cell: summary for summary in [*_earlier(results).cells, *summaries]}
+    repeats: dict[str, list[Summary]] = {}
+    for summary in cells.values():
+        repeats.setdefault(summary.cell.partition(ROUND)[0], []).append(summary)
     SetSummary(
         scenario=scenario.name,
         question=next((summary.question for summary in cells.values() if summary.question), ""),
         cells=tuple(sorted(cells.values(), key=_place_in(scenario))),
-        claims=tuple(evaluate(read_claims(scenario.path), cells)),
-        figures=tuple(shown_figures(read_figures(scenario.path), cells)),
+        claims=tuple(evaluate(read_claims(scenario.path), repeats)),
+        figures=tuple(shown_figures(read_figures(scenario.path), repeats)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
     ).write(results)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -29,34 +30,46 @@ class ClaimVerdict:
     reason: str = ""
 
 
-def evaluate(claims: Sequence[Claim], summaries: Mapping[str, Summary]) -> list[ClaimRow]:
-    """Return the claims table of a result set, as in its summary.json.
+def evaluate(claims: Sequence[Claim], runs: Mapping[str, Sequence[Summary]]) -> list[ClaimRow]:
+    """Return the claims table of a result set, as in its summary.json; `runs` are the repeats of each cell.
 
     A claim about a run that is missing, not valid, or of another product than the study's is not judged. A run whose
-    gate failed is valid: its figures were measured right.
+    gate failed is valid: its figures were measured right. Of repeats the median is judged.
     """
-    return [_row(claim, _verdict(claim, summaries)) for claim in claims]
+    return [_row(claim, _verdict(claim, runs)) for claim in claims]
 
 
-def shown_figures(figures: Sequence[Figure], summaries: Mapping[str, Summary]) -> list[FigureRow]:
+def shown_figures(figures: Sequence[Figure], runs: Mapping[str, Sequence[Summary]]) -> list[FigureRow]:
     """Return the published figures beside the measured ones, as in a result set's summary.json."""
     return [
         FigureRow(
             figure=one.figure,
             cell=cell,
             published="" if (value := one.value(cell)) is None else gates.figure_text(one.figure, value),
-            measured=_shown(one.figure, summaries.get(cell)),
+            measured=_shown(one.figure, runs.get(cell, ())),
         )
         for one in figures
         for cell in one.published
     ]
 
 
-def _shown(figure: str, summary: Summary | None) -> str:
-    if summary is None:
+def _shown(figure: str, runs: Sequence[Summary]) -> str:
+    if not runs:
         return "not run"
-    value, why = gates.believed_figure(figure, summary)
-    return gates.figure_text(figure, value) if value is not None else why
+    values, why = _believed(figure, runs)
+    if not values:
+        return why
+    text = gates.figure_text(figure, median(values))
+    if len(runs) == 1:
+        return text
+    least, most = (gates.figure_text(figure, value) for value in (min(values), max(values)))
+    return f"{text} (median of {len(values)}, {least} to {most})"
+
+
+def _believed(figure: str, runs: Sequence[Summary]) -> tuple[list[float], str]:
+    """Return the figures of the runs that have one that can be compared, and why one has not, else ""."""
+    found = [gates.believed_figure(figure, run) for run in runs]
+    return [value for value, _ in found if value is not None], next((why for _, why in found if why), "")
 
 
 def _row(claim: Claim, verdict: ClaimVerdict) -> ClaimRow:
@@ -93,21 +106,21 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _verdict(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdict:
-    if claim.product and (why := _other_product(claim, summaries)):
+def _verdict(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdict:
+    if claim.product and (why := _other_product(claim, runs)):
         return ClaimVerdict("not judged", reason=why)
-    return _break(claim, summaries) if claim.kind == "break" else _amount_found(claim, summaries)
+    return _break(claim, runs) if claim.kind == "break" else _amount_found(claim, runs)
 
 
-def _amount_found(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdict:
+def _amount_found(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdict:
     """Judge a ratio, a value or a growth: whether it lies within the claim's limits."""
     values: list[float] = []
     for cell in claim.cells:
         figure = claim.over_figure if cell == claim.over and claim.over_figure else claim.figure
-        value, why = _figure(figure or "", cell, summaries)
-        if value is None:
+        of_runs, why = _believed(figure or "", runs[cell]) if cell in runs else ([], "was not run")
+        if not of_runs:
             return ClaimVerdict("not judged", reason=f"{cell}: {why}")
-        values.append(value)
+        values.append(median(of_runs))
     if claim.kind != "value" and min(values) <= 0:
         shown = " and ".join(gates.figure_text(claim.figure or "", value) for value in values)
         return ClaimVerdict("not judged", shown, "there is no ratio to 0")
@@ -117,21 +130,13 @@ def _amount_found(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdic
     return _within(claim, values[0] / values[1] if claim.kind == "ratio" else values[0])
 
 
-def _other_product(claim: Claim, summaries: Mapping[str, Summary]) -> str:
+def _other_product(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> str:
     """Return the reason if one of the claim's runs measured another product than the study's."""
-    for cell in claim.cells:
-        if cell in summaries:
-            version = summaries[cell].server_version
-            if not any(version.casefold().startswith(one) for one in claim.product.casefold().split(" or ")):
-                return f"not {claim.product}, but {version or 'a server of unknown version'}"
+    for run in (run for cell in claim.cells for run in runs.get(cell, ())):
+        version = run.server_version
+        if not any(version.casefold().startswith(one) for one in claim.product.casefold().split(" or ")):
+            return f"not {claim.product}, but {version or 'a server of unknown version'}"
     return ""
-
-
-def _figure(figure: str, cell: str, summaries: Mapping[str, Summary]) -> tuple[float | None, str]:
-    if cell not in summaries:
-        return None, "was not run"
-    summary = summaries[cell]
-    return gates.believed_figure(figure, summary)
 
 
 def _within(claim: Claim, measured: float) -> ClaimVerdict:
@@ -139,7 +144,7 @@ def _within(claim: Claim, measured: float) -> ClaimVerdict:
     return ClaimVerdict("reproduced" if low <= measured <= high else "not reproduced", _amount(claim, measured))
 
 
-def _break(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdict:
+def _break(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdict:
     """Judge where a ramp breaks: at the first rung that misses the gate, after calm ones.
 
     A rung that could not be judged may have been calm or not. The claim is judged all the same if both lead to the same
@@ -149,7 +154,7 @@ def _break(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdict:
     possible: list[float | None] = []  # loads at which the ramp may have broken; None: it never did
     unknown, texts = [], []
     for cell, load in claim.rungs.items():
-        state, text = _judged(gate, summaries.get(cell))
+        state, text = _judged(gate, runs.get(cell, ()))
         texts.append(f"{cell}: {text}")
         if state != "pass":
             possible.append(load)
@@ -166,12 +171,14 @@ def _break(claim: Claim, summaries: Mapping[str, Summary]) -> ClaimVerdict:
     return ClaimVerdict("reproduced" if found == {True} else "not reproduced", measured)
 
 
-def _judged(gate: gates.Gate, summary: Summary | None) -> tuple[str, str]:
-    """Return whether a rung passed the gate, and its figure or the reason."""
-    if summary is None:
+def _judged(gate: gates.Gate, runs: Sequence[Summary]) -> tuple[str, str]:
+    """Return whether a rung's run passed the gate, and its figure or the reason; `undecided` if repeats differ."""
+    if not runs:
         return "not judged", "was not run"
-    (result,) = gates.evaluate_gates([gate], summary)
-    return result.state, f"{result.text}" if result.state == "not judged" else f"{result.text.partition(' (')[0]}"
+    results = [gates.evaluate_gates([gate], run)[0] for run in runs]
+    texts = [one.text if one.state == "not judged" else one.text.partition(" (")[0] for one in results]
+    states = {one.state for one in results}
+    return states.pop() if len(states) == 1 else "undecided", " or ".join(dict.fromkeys(texts))
 
 
 def _in_range(claim: Claim, load: float | None) -> bool:
