@@ -3,13 +3,22 @@
 The figures of runs are simulated, so that the truth is known: a machine that drifts as a random walk, and noise from
 run to run. What is measured is all that `tsbench compare` does with them. `python tests/benchmarks/bench_compare.py
 [COMPARISONS]` prints counts; it takes a minute for 200.
+
+`python tests/benchmarks/bench_compare.py TARGET SCHEMA COMPARISONS ROUNDS [SLOWER]` measures real runs of 5 s instead,
+both sides alike, or the second one's writes slower by that share (0.05, on SQLite): `tsbench run` and `tsbench compare`
+as users call them, 9 s a run. Other processes may come and go meanwhile.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +40,7 @@ MS = 1e6
 PLANTED = 1.05
 RUNS = 100
 PLACE = Path("simulated")
+TSBENCH = str(Path(sys.executable).with_name("tsbench"))
 
 
 def cell(name: str, slowdown: float, level: float, noise: np.ndarray) -> Cell:
@@ -101,8 +111,81 @@ def covered(rng: np.random.Generator, runs: int, seconds: int, memory: float) ->
     return found
 
 
+SCENARIO = """
+question = "Do two equal sides differ?"
+world = {{ use_case = "cpu-only", scale = 20, seed = 1 }}
+load = {{ window = "70m" }}
+drive = {{ users = 2, wait = "10ms", warmup = "1s", duration = "5s" }}
+op = [{{ write = 10, weight = 1 }}, {{ query = "single-groupby-1-1-1", weight = 1 }}]
+check = {{ answers = 5 }}
+matrix.target = [{{ name = "{target}", schema = "{schema}" }}]
+matrix.case = [{{ name = "a", "drive.users" = 2 }}, {{ name = "b", "drive.users" = 2 }}]
+"""
+HOOK = """
+import os
+import time
+from tsbench.targets.sqlite.session import SqliteSession
+
+write = SqliteSession.write
+
+
+def slower(self, payload):
+    began = time.perf_counter()
+    written = write(self, payload)
+    if "-b-round=" in str(self._path):
+        until = time.perf_counter() + {slower} * (time.perf_counter() - began)
+        while time.perf_counter() < until:
+            pass
+    return written
+
+
+SqliteSession.write = slower
+"""
+"""Runs at the start of every Python process."""
+
+
+def real(target: str, schema: str, comparisons: int, rounds: int, slower: float) -> None:
+    """Print in how many comparisons of real runs a figure was called better or worse, and in how many a write's was.
+
+    The six usual figures are compared; of writes that are slower their median.
+    """
+    different, worse = 0, 0
+    with TemporaryDirectory() as place:
+        (Path(place) / "aa.toml").write_text(SCENARIO.format(target=target, schema=schema))
+        if slower:
+            (Path(place) / "sitecustomize.py").write_text(HOOK.format(slower=slower))
+        here = os.environ | {"PYTHONPATH": place}
+        for number in range(1, comparisons + 1):
+            out = Path(place) / f"{number}"
+            command = [TSBENCH, "run", "aa.toml", "--repeat", f"{rounds}", "--out", str(out)]
+            ran = subprocess.run(command, cwd=place, env=here, capture_output=True, check=False, timeout=60 * rounds)
+            if not out.exists():
+                sys.exit(ran.stderr.decode())
+            (found,) = out.iterdir()
+            base, new = (str(found / f"{target}-{schema}-{side}") for side in "ab")
+            command = [TSBENCH, "compare", base, new, "--json", f"{out}.json"]
+            command += ["--figure", "write:p50"] if slower else []
+            subprocess.run(command, cwd=place, capture_output=True, check=False, timeout=60)
+            (compared,) = json.loads(Path(f"{out}.json").read_text())
+            words = {name: one["difference"] for name, one in compared["figures"].items()}
+            called = {figure: word for figure, word in words.items() if word in {"better", "worse"}}
+            different += bool(called)
+            worse += any(word == "worse" and figure.startswith("write:") for figure, word in called.items())
+            print(f"{number}: {called or 'no difference'} ({', '.join(words)})", flush=True)
+            shutil.rmtree(out)
+    print(
+        f"{target}-{schema}, slower by {slower:.0%}: {different} of {comparisons} with a figure better or worse, ",
+        end="",
+    )
+    print(f"{worse} with writes worse, {rounds} rounds")
+
+
 def main() -> None:
     """Print all counts."""
+    if len(sys.argv) > 2:
+        target, schema, comparisons, rounds, *slower = sys.argv[1:]
+        real(target, schema, int(comparisons), int(rounds), float(*slower))
+        return
     comparisons = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     started = time.monotonic()
     rng = np.random.default_rng(22)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 TARGETS = ("PostgreSQL", "InfluxDB 1.8", "SQLite", "DuckDB", "MariaDB")
 WORDS = ("--set", "load.window=24h", "--set", "drive.duration=2s", "--set", "check.answers=1000000")
 """The checks last until they are interrupted."""
-LONGEST_S = {"": 0.5, "start": 1.5, "load": 1.0, "settle": 0.5, "measure": 4.0, "check": 2.5}
+COLD = "cold start"
+LONGEST_S = {"": 0.5, "start": 1.5, "load": 1.0, "settle": 0.5, COLD: 2.0, "measure": 4.0, "check": 2.5}
 """The phases of a run ("": before the first), and how long after the beginning of one Ctrl-C may come.
 
 A phase and not the time since the start, so that a slow machine is interrupted in all of them, too.
@@ -65,6 +66,8 @@ def interrupt(moment: Moment, place: Path) -> tuple[int, list[str]]:
     try:
         with nothing_left():
             words = (*WORDS, "--set", f"target.name={DATABASES[moment.database].target}")
+            if moment.phase == COLD:
+                words += ("--set", "target.cold=true")
             command = started(place, *words, env={"TMPDIR": str(place / "tmp")})
             try:
                 if moment.phase:

@@ -43,12 +43,18 @@ def _backend(stand: Stand) -> psutil.Process:
     return next(child for child in stand.served().children() if "127.0.0.1" in "".join(child.cmdline()))
 
 
-def _killed_at_start(stand: Stand) -> None:
-    def appeared() -> bool:
-        return any(child.name() == "postgres" for child in psutil.Process(stand.command.process.pid).children())
+def _killed_at_start(stand: Stand, before: frozenset[int] = frozenset()) -> None:
+    def appeared() -> list[psutil.Process]:
+        children = psutil.Process(stand.command.process.pid).children()
+        return [child for child in children if child.name() == "postgres" and child.pid not in before]
 
     stand.command.wait_until(appeared)
-    stand.served().kill()
+    appeared()[0].kill()
+
+
+def _killed_at_cold_start(stand: Stand) -> None:
+    stand.until("load")
+    _killed_at_start(stand, frozenset([stand.served().pid]))
 
 
 def _sql(moment: str, *texts: str) -> Callable[[Stand], None]:
@@ -139,6 +145,7 @@ DIED = r"the server died during the run"
 SETTLE = (r"settling", r"took longer than 2\.00 s", r'VACUUM \(ANALYZE\) "cpu"', r"--set timeout\.settle=4s")
 NO_ROOM = (r"[Nn]o space left on ", r"results/", r"free some room")
 NO_DEATHS = "server deaths<=0"
+COLD = (*FIVE_SECONDS, "--set", "target.cold=true")
 FAULTS = (
     Fault("server killed while it starts", _killed_at_start, (r"postgres ended at start \(killed by SIGKILL\)",)),
     Fault("a setting that does not exist", nothing,
@@ -150,6 +157,10 @@ FAULTS = (
           (DIED, r"killed by SIGKILL")),
     Fault("server killed while it settles", signalled(server, signal.SIGKILL, "settle"), (DIED, r"killed by SIGKILL"),
           words=("--set", "load.window=100h"), quick=True),
+    Fault("server killed as it stops for a cold start", signalled(server, signal.SIGKILL, "cold start"),
+          (r"did not stop in order for the cold start \(killed by SIGKILL\)",), words=COLD),
+    Fault("server killed at its cold start", _killed_at_cold_start, (r"postgres ended at start \(killed by SIGKILL\)",),
+          words=COLD),
     Fault("server killed in the measurement", signalled(server, signal.SIGKILL, "measured"),
           (r"postgres", DIED, r"killed by SIGKILL"), validity="valid", holds=gate_failed(NO_DEATHS, "the server died"),
           quick=True),

@@ -39,7 +39,7 @@ def test_few_repeats_have_no_interval_and_single_runs_are_rows_of_their_own(tmp_
     cells = load_cells(few)
     part = cells[0].summary.model_copy(update={"measured": None})
     (row,) = repeats_table([replace(cells[0], summary=part), *cells[1:]]).rows
-    assert any(str(entry).endswith(" ms, of 2 runs") for entry in row)
+    assert any(str(entry).endswith(" ms (2 of 3 runs)") for entry in row)
     single = load_cells(make_set(tmp_path / "single", {"a": 10, "b": 10}))
     assert repeats_table(single) == summary_table(single)
 

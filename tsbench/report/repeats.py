@@ -98,4 +98,4 @@ def _median_text(column: Column, cells: Sequence[Cell]) -> str:
     text = text_of(float(np.median(found[0])), unit)
     if interval is not None:
         text = f"{text} ({text_of(interval.least, unit)} to {text_of(interval.most, unit)})"
-    return text if len(found[0]) == len(cells) else f"{text}, of {len(found[0])} runs"
+    return text if len(found[0]) == len(cells) else f"{text} ({len(found[0])} of {len(cells)} runs)"

@@ -138,6 +138,9 @@ class ManagedServer(Server, ABC):
 
     def cold(self) -> Residency:
         self.stop()
+        if (how := self.ended()) and "SIGKILL" in how:
+            text = "its next start would repair its files, and so read them into the page cache before the first query"
+            raise Broken(f"the server did not stop in order for the cold start ({how}): {text}; run the cell again")
         found = evict(self.data)
         self.start()
         return found
