@@ -183,8 +183,8 @@ def real(target: str, schema: str, comparisons: int, rounds: int, slower: float)
 def main() -> None:
     """Print all counts."""
     if len(sys.argv) > 2:
-        target, schema, comparisons, rounds, *slower = sys.argv[1:]
-        real(target, schema, int(comparisons), int(rounds), float(*slower))
+        target, schema, *numbers = sys.argv[1:]
+        real(target, schema, int(numbers[0]), int(numbers[1]), float(*numbers[2:]))
         return
     comparisons = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     started = time.monotonic()

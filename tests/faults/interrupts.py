@@ -65,9 +65,8 @@ def interrupt(moment: Moment, place: Path) -> tuple[int, list[str]]:
     code = 0
     try:
         with nothing_left():
-            words = (*WORDS, "--set", f"target.name={DATABASES[moment.database].target}")
-            if moment.phase == COLD:
-                words += ("--set", "target.cold=true")
+            cold = ("--set", "target.cold=true") if moment.phase == COLD else ()
+            words = (*WORDS, *cold, "--set", f"target.name={DATABASES[moment.database].target}")
             command = started(place, *words, env={"TMPDIR": str(place / "tmp")})
             try:
                 if moment.phase:
