@@ -4,8 +4,9 @@ The figures of runs are simulated, so that the truth is known: a machine that dr
 run to run. What is measured is all that `tsbench compare` does with them. `python tests/benchmarks/bench_compare.py
 [COMPARISONS]` prints counts; it takes a minute for 200.
 
-`python tests/benchmarks/bench_compare.py TARGET SCHEMA COMPARISONS ROUNDS [SLOWER]` measures real runs of 5 s instead,
-both sides alike, or the second one's writes slower by that share (0.05, on SQLite): `tsbench run` and `tsbench compare`
+`python tests/benchmarks/bench_compare.py TARGET SCHEMA SETS ROUNDS [SLOWER]` measures real runs of 5 s instead: sets of
+five equal sides, of which each pair is compared (ten comparisons a set, which share runs), or with SLOWER (0.05, on
+SQLite) each of four sides whose writes are slower by that share with the first one. `tsbench run` and `tsbench compare`
 as users call them, 9 s a run. Other processes may come and go meanwhile.
 """
 
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -119,7 +121,7 @@ drive = {{ users = 2, wait = "10ms", warmup = "1s", duration = "5s" }}
 op = [{{ write = 10, weight = 1 }}, {{ query = "single-groupby-1-1-1", weight = 1 }}]
 check = {{ answers = 5 }}
 matrix.target = [{{ name = "{target}", schema = "{schema}" }}]
-matrix.case = [{{ name = "a", "drive.users" = 2 }}, {{ name = "b", "drive.users" = 2 }}]
+matrix.case = [{cases}]
 """
 HOOK = """
 import os
@@ -132,7 +134,7 @@ write = SqliteSession.write
 def slower(self, payload):
     began = time.perf_counter()
     written = write(self, payload)
-    if "-b-round=" in str(self._path):
+    if "-slow" in str(self._path):
         until = time.perf_counter() + {slower} * (time.perf_counter() - began)
         while time.perf_counter() < until:
             pass
@@ -144,40 +146,48 @@ SqliteSession.write = slower
 """Runs at the start of every Python process."""
 
 
-def real(target: str, schema: str, comparisons: int, rounds: int, slower: float) -> None:
+def real(target: str, schema: str, sets: int, rounds: int, slower: float) -> None:
     """Print in how many comparisons of real runs a figure was called better or worse, and in how many a write's was.
 
     The six usual figures are compared; of writes that are slower their median.
     """
-    different, worse = 0, 0
+    sides = ["a", "slow-1", "slow-2", "slow-3", "slow-4"] if slower else [*"abcde"]
+    cases = ", ".join(f'{{ name = "{side}", "drive.users" = 2 }}' for side in sides)
+    chosen = [pair for pair in combinations(sides, 2) if not slower or pair[0] == "a"]
     with TemporaryDirectory() as place:
-        (Path(place) / "aa.toml").write_text(SCENARIO.format(target=target, schema=schema))
+        (Path(place) / "aa.toml").write_text(SCENARIO.format(target=target, schema=schema, cases=cases))
         if slower:
             (Path(place) / "sitecustomize.py").write_text(HOOK.format(slower=slower))
         here = os.environ | {"PYTHONPATH": place}
-        for number in range(1, comparisons + 1):
+        found: list[dict[str, str]] = []
+        for number in range(1, sets + 1):
             out = Path(place) / f"{number}"
             command = [TSBENCH, "run", "aa.toml", "--repeat", f"{rounds}", "--out", str(out)]
-            ran = subprocess.run(command, cwd=place, env=here, capture_output=True, check=False, timeout=60 * rounds)
+            ran = subprocess.run(command, cwd=place, env=here, capture_output=True, check=False, timeout=300 * rounds)
             if not out.exists():
                 sys.exit(ran.stderr.decode())
-            (found,) = out.iterdir()
-            base, new = (str(found / f"{target}-{schema}-{side}") for side in "ab")
-            command = [TSBENCH, "compare", base, new, "--json", f"{out}.json"]
-            command += ["--figure", "write:p50"] if slower else []
-            subprocess.run(command, cwd=place, capture_output=True, check=False, timeout=60)
-            (compared,) = json.loads(Path(f"{out}.json").read_text())
-            words = {name: one["difference"] for name, one in compared["figures"].items()}
-            called = {figure: word for figure, word in words.items() if word in {"better", "worse"}}
-            different += bool(called)
-            worse += any(word == "worse" and figure.startswith("write:") for figure, word in called.items())
-            print(f"{number}: {called or 'no difference'} ({', '.join(words)})", flush=True)
+            (results,) = out.iterdir()
+            for pair in chosen:
+                found.append(
+                    _differing(*(results / f"{target}-{schema}-{side}" for side in pair), medians=bool(slower))
+                )
+                print(f"set {number}, {' and '.join(pair)}: {found[-1] or 'no difference'}", flush=True)
             shutil.rmtree(out)
-    print(
-        f"{target}-{schema}, slower by {slower:.0%}: {different} of {comparisons} with a figure better or worse, ",
-        end="",
-    )
-    print(f"{worse} with writes worse, {rounds} rounds")
+    different = sum(bool(one) for one in found)
+    worse = sum(one.get("write:p50") == "worse" for one in found)
+    print(f"{target}-{schema}, {rounds} rounds: {different} of {len(found)} with a figure better or worse", end="")
+    print(f", {worse} with the median of writes worse by {slower:.0%}" if slower else "")
+
+
+def _differing(base: Path, new: Path, *, medians: bool) -> dict[str, str]:
+    """Return which figures differ, and how; of `medians` only that of writes."""
+    file = base.parent / "compared.json"
+    command = [TSBENCH, "compare", str(base), str(new), "--json", str(file)]
+    command += ["--figure", "write:p50"] if medians else []
+    subprocess.run(command, capture_output=True, check=False, timeout=60)
+    (compared,) = json.loads(file.read_text())
+    words = {name: one["difference"] for name, one in compared["figures"].items()}
+    return {name: word for name, word in words.items() if word in {"better", "worse"}}
 
 
 def main() -> None:
