@@ -499,3 +499,43 @@ case = [{ name = "cold", "target.cold" = true, drive = { warmup = 0 } }, { name 
     )
     (tmp_path / "s.toml").write_text(text.replace('name = "sqlite"\n', "", 1))
     assert [cell.target.cold for cell in Scenario.load(tmp_path / "s.toml").expand()] == [True, False]
+
+
+SHORT = """
+[short]
+"drive.duration" = "2s"
+"world.scale" = 3
+only = ["users=1"]
+"""
+
+
+def test_a_short_look_changes_what_the_file_says_and_choices_of_the_command_win(tmp_path: Path) -> None:
+    text = PLAIN + SHORT
+    assert only_cell(tmp_path, text).drive.duration == 5 * NS_PER_S
+    asked = load(tmp_path, text, "drive.duration=3s", "short=true")
+    (cell,) = asked.expand()
+    assert (cell.drive.duration, cell.world.scale) == (3 * NS_PER_S, 3)
+    assert (asked.name, asked.only) == ("plain-short", ["users=1"])
+    assert load(tmp_path, text).name == "plain"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "said"),
+    [
+        (PLAIN, "short=true", "has no [short]; change its keys one by one"),
+        (PLAIN, "short=yes", "short: unknown key"),
+        (PLAIN.replace("[world]", "short = 3\n[world]", 1), "drive.users=1", "short: must be a table of the keys that"),
+        (PLAIN + "[short]\nonly = 'a'\n", "drive.users=1", "short.only: must be a list of patterns of cells"),
+        (PLAIN + "[short]\n'question.a' = 'b'\n", "short=true", "short.question.a: 'question' is not a table"),
+        (PLAIN + "[short]\n'drive.durtion' = '2s'\n", "short=true", "drive.durtion"),
+    ],
+)
+def test_a_short_look_that_cannot_be_is_refused(tmp_path: Path, text: str, asked: str, said: str) -> None:
+    assert said in mistake(tmp_path, text, asked)
+
+
+@pytest.mark.parametrize("path", sorted(Path("scenarios/studies").glob("*.toml")), ids=lambda path: path.stem)
+def test_each_study_has_a_short_look_at_its_own_cells(path: Path) -> None:
+    asked = Scenario.load(path, overrides=["short=true"])
+    assert {cell.id for cell in asked.expand()} <= {cell.id for cell in Scenario.load(path).expand()}
+    assert select(asked.expand(), asked.only)

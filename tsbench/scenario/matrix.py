@@ -27,6 +27,8 @@ MAX_NAME = 100
 """Most characters of a scenario's name, which is in the name of the result set."""
 MAX_ID = 200
 """Most characters of a cell's id, which is the name of a directory."""
+SHORT = "short=true"
+"""Override that applies a file's table `short`."""
 CASE = "case"
 """Name of the axis whose values are tables of keys that change together."""
 
@@ -108,6 +110,41 @@ def override(document: dict[str, Any], text: str) -> None:
         put(document, key.strip(), chosen)
     except ValueError as error:
         raise UserMistake(f"--set {key.strip()}: {error}") from None
+
+
+def taken_short(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Take the table `short` out of a document and return it; empty without one.
+
+    Raises
+    ------
+    UserMistake
+        If it is not a table, or its `only` not a list of texts.
+    """
+    short = document.pop("short", {})
+    if not isinstance(short, dict):
+        raise UserMistake(f"{path}: short: must be a table of the keys that --set {SHORT} changes")
+    only = short.get("only", [])
+    if not isinstance(only, list) or not all(isinstance(one, str) for one in only):
+        raise UserMistake(f"{path}: short.only: must be a list of patterns of cells")
+    return short
+
+
+def shorten(document: dict[str, Any], short: Mapping[str, Any], path: Path) -> None:
+    """Change what the table `short` says, for a quick look at a scenario.
+
+    Raises
+    ------
+    UserMistake
+        If the table is empty, or a key leads through something that is not a table.
+    """
+    if not short:
+        raise UserMistake(f"--set {SHORT}: {path} has no [short]; change its keys one by one, as in docs/scenarios.md")
+    for key, value in short.items():
+        if key != "only":
+            try:
+                put(document, key, copied(value))
+            except ValueError as error:
+                raise UserMistake(f"{path}: short.{key}: {error}") from None
 
 
 def refuse_secrets(override: str) -> None:

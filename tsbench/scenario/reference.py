@@ -44,6 +44,9 @@ class FileKeys(Part):
     reuse: bool = False
     """If true, cells that differ only in [drive], [[op]], [[event]], [check] and gates share one load, and run one
     after the other on what those before stored: in an order drawn from the seed; with `knee`, in the matrix's."""
+    short: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(default_factory=dict)
+    """What `--set short=true` changes for a quick look, by dotted key: `"drive.duration" = "5s"`. `only` lists patterns
+    of the cells that then run."""
     knee: bool = False
     """If true, the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 

@@ -206,6 +206,8 @@ class Scenario:
         self.reuse = document.get("reuse") is True
         self.repeat = document.get("repeat", 1)
         self.name = matrix.file_name(str(document.get("name", path.stem))) or "scenario"
+        self.only: Sequence[str] = ()
+        """Patterns of the cells that run if none are asked for."""
         self._document = document
 
     @classmethod
@@ -222,11 +224,17 @@ class Scenario:
             matrix.refuse_secrets(override)
         text, document = read_document(path)
         matrix.refuse_secrets_in_file(document, text, path)
-        for override in overrides:
+        short, wanted = matrix.taken_short(document, path), matrix.SHORT in overrides
+        if wanted:
+            matrix.shorten(document, short, path)
+        for override in (one for one in overrides if one != matrix.SHORT):
             matrix.override(document, override)
         if odd := odd_text(document):
             raise UserMistake(f"{path}: {odd}")
-        return cls(path, document)
+        found = cls(path, document)
+        if wanted:
+            found.name, found.only = f"{found.name}-short", short.get("only", [])
+        return found
 
     def demand(self, gates: Sequence[str]) -> None:
         """Add gates to the file's own."""

@@ -135,7 +135,7 @@ def planned(
         raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
     path = scenario_file(scenario)
     asked = _asked(path, [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])], gates, repeat)
-    cells = asked.repeated(select(asked.expand(), only))
+    cells = asked.repeated(select(asked.expand(), only or asked.only))
     if asked.reuse:
         cells = in_groups(path, cells, keep_order=asked.knee or asked.repeat > 1)
     if not expensive:
