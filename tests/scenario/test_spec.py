@@ -523,7 +523,7 @@ def test_a_short_look_changes_what_the_file_says_and_choices_of_the_command_win(
     ("text", "asked", "said"),
     [
         (PLAIN, "short=true", "has no [short]; change its keys one by one"),
-        (PLAIN, "short=yes", "short: unknown key"),
+        (PLAIN, "short=yes", "--set short: write --set short=true, or leave it out"),
         (PLAIN.replace("[world]", "short = 3\n[world]", 1), "drive.users=1", "short: must be a table of the keys that"),
         (PLAIN + "[short]\nonly = 'a'\n", "drive.users=1", "short.only: must be a list of patterns of cells"),
         (PLAIN + "[short]\n'question.a' = 'b'\n", "short=true", "short.question.a: 'question' is not a table"),

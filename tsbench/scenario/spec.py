@@ -229,6 +229,8 @@ class Scenario:
             matrix.shorten(document, short, path)
         for override in (one for one in overrides if one != matrix.SHORT):
             matrix.override(document, override)
+        if "short" in document:
+            raise UserMistake(f"--set short: write --set {matrix.SHORT}, or leave it out; its table is part of the file")
         if odd := odd_text(document):
             raise UserMistake(f"{path}: {odd}")
         found = cls(path, document)
@@ -388,7 +390,7 @@ def world(use_case: str, **keys: Any) -> World:
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}
 """Fields of a RunSpec that files cannot set."""
-SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat", "reuse"}
+SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat", "reuse", "short"}
 """Keys of a file that concern all cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,
