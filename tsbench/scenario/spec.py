@@ -230,7 +230,7 @@ class Scenario:
         for override in (one for one in overrides if one != matrix.SHORT):
             matrix.override(document, override)
         if "short" in document:
-            raise UserMistake(f"--set short: write --set {matrix.SHORT}, or leave it out; its table is part of the file")
+            raise UserMistake(f"--set short: write --set {matrix.SHORT}, or leave it out")
         if odd := odd_text(document):
             raise UserMistake(f"{path}: {odd}")
         found = cls(path, document)
