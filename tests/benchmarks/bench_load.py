@@ -35,13 +35,15 @@ START_NS = 1_451_606_400 * 10**9
 
 OURS = """
 import json, sys
+from dataclasses import replace
 from tsbench.targets import registry
 from tsbench.run.bulk_load import bulk_load
 from tsbench.model import WriteMode
 from tsbench.workload.world import World, WorldSpec
 endpoint, workers = sys.argv[1], int(sys.argv[2])
 world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
-target = registry.get("postgres"); schema = target.schemas["btree"]
+target = registry.get("postgres")
+schema = replace(target.schemas["btree"], time_index='("time" DESC)', order=" DESC")  # as the peer's
 session = target.connect(endpoint, schema)
 session.run(schema.create(world.measurements, world.tags()))
 mode = WriteMode.BULK

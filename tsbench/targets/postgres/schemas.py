@@ -89,15 +89,18 @@ class PostgresText(SqlText):
 class PostgresSchema(SqlSchema):
     """TSBS's tables for plain PostgreSQL: `tags`, and one wide table per measurement without a key.
 
-    `btree` has TSBS's indexes, (tags_id, time DESC) and (time DESC). `brin` replaces the second by a BRIN index on
-    time, a few kilobytes if points arrive in the order of time; the first remains if the measurement has tags, since
-    without it every query for a host would read all hosts. A measurement without tags then has BRIN alone, as in the
-    published comparison (study D). BRIN knows only the block ranges that VACUUM summarised: `settle` does that, and
-    rows written afterwards are read completely until autovacuum runs.
+    `btree` has TSBS's indexes on (tags_id, time) and time, but ascending ones: points come in the order of time, and
+    pages of an index that grows at its end are left full, those of a descending one half empty. `brin` replaces the
+    second by a BRIN index on time, a few kilobytes if points arrive in the order of time; the first remains if the
+    measurement has tags, since without it every query for a host would read all hosts. A measurement without tags then
+    has BRIN alone, as in the published comparison (study D). BRIN knows only the block ranges that VACUUM summarised:
+    `settle` does that, and rows written afterwards are read completely until autovacuum runs.
     """
 
     name: str
     time_index: str
+    order: str = ""
+    """Order of the time in the index that begins with the series: "" (ascending) or " DESC"."""
     keeps_duplicates: bool = True
     dialect: ClassVar[type[PostgresText]] = PostgresText
     types: ClassVar = ColumnTypes(
@@ -114,7 +117,7 @@ class PostgresSchema(SqlSchema):
         table = quoted(m.name)
         made = [f"CREATE TABLE {table} ({self.columns(m, own_tags=True)})"]
         if m.tags:
-            made.append(f'CREATE INDEX ON {table} ("tags_id", "time" DESC)')
+            made.append(f'CREATE INDEX ON {table} ("tags_id", "time"{self.order})')
         return [*made, f"CREATE INDEX ON {table} {self.time_index}"]
 
     def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
@@ -178,13 +181,16 @@ class TimescaleText(PostgresText):
 
 @dataclass(frozen=True, slots=True)
 class HypertableSchema(PostgresSchema):
-    """TSBS's tables for TimescaleDB: those of `btree`, as hypertables with chunks of `tsbench.chunk_interval`.
+    """TSBS's tables for TimescaleDB: hypertables with chunks of `tsbench.chunk_interval`, and its indexes.
+
+    They are descending, as those that TimescaleDB makes by itself.
 
     With `is_compressed`, settling compresses all chunks, by series and in the order of time: later writes to them are
     compressed when it settles again. Only the community build of TimescaleDB can do that.
     """
 
     time_index: str = '("time" DESC)'
+    order: str = " DESC"
     is_compressed: bool = False
     dialect: ClassVar[type[PostgresText]] = TimescaleText
 
@@ -272,7 +278,7 @@ def peer_fields(measurement: str, statement: Statement) -> dict[str, bytes]:
     return {"Hypertable": measurement.encode(), "SqlQuery": text.encode()}
 
 
-BTREE = PostgresSchema("btree", '("time" DESC)')
+BTREE = PostgresSchema("btree", '("time")')
 BRIN = PostgresSchema("brin", 'USING brin ("time")')
 HYPERTABLE = HypertableSchema("hypertable")
 COMPRESSED = HypertableSchema("hypertable-compressed", is_compressed=True)
