@@ -23,6 +23,7 @@ from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 from tsbench.targets.postgres.server import PostgresServer, TimescaleServer
+from tsbench.targets.questdb.server import QuestServer
 from tsbench.targets.victoriametrics.server import VictoriaServer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ SERVER_MARKS = (
     "mongodb",
     "mongodb-timeseries",
     "victoria",
+    "questdb",
     "netns",
     "cgroup",
     "sysstat",
@@ -204,6 +206,14 @@ def influxdb_server(
 def victoria_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VictoriaServer]:
     """VictoriaMetrics, one for all tests."""
     with _started(VictoriaServer(tmp_path_factory.mktemp("victoria"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def questdb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuestServer]:
+    """QuestDB, one for all tests; durability is off, since nobody pulls the plug on it."""
+    small = {"shared.worker.count": "2", "cairo.commit.mode": "nosync", "dev.mode.enabled": "true"}
+    with _started(QuestServer(tmp_path_factory.mktemp("questdb"), small)) as server:
         yield server
 
 

@@ -38,6 +38,7 @@ SHARED_BY_TARGETS = {
     "credentials",
     "endpoint",
     "http",
+    "pgwire",
     "session",
     "sql",
     "sql_session",

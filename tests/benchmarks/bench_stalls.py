@@ -36,7 +36,7 @@ from tests.drive.support import document
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
-from tsbench.targets.postgres.login import parameters
+from tsbench.targets.pgwire.login import parameters
 from tsbench.targets.postgres.schemas import NAMESPACE
 from tsbench.targets.registry import TARGETS
 

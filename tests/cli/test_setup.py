@@ -95,6 +95,7 @@ def test_what_lacks_its_tool_is_named_in_one_line_and_the_rest_is_installed(
     assert main(["servers", "install"]) == 0
     said = capfd.readouterr()
     assert "influxd-2 is left out: this machine lacks cargo, cc" in said.err
+    assert "questdb is left out: this machine lacks java, mvn" in said.err
     assert "victoria-metrics is left out: this machine lacks apt-get, dpkg-deb" in said.err
     assert {path.name for path in (servers / "bin").iterdir()} == {"influxd-1.8", "ferretdb"}
     assert f"{servers}/bin/ferretdb" in said.out
@@ -111,7 +112,7 @@ def test_every_server_that_a_target_names_is_one_that_the_script_gets() -> None:
     text = SCRIPT.read_text(encoding="utf-8")
     wanted = [r for target in TARGETS.values() for r in target.requirements if not r.how]
     names = {name for requirement in wanted for name in requirement.programs}
-    assert len(names) == 8
+    assert len(names) == 9
     assert [name for name in names if f"get_{re.sub('[.-]', '_', name)}()" not in text] == []
     assert os.access(SCRIPT, os.X_OK)
 

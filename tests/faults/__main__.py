@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.faults import damage, influxdb, interrupts, postgres, processes, sqlite, victoria
+from tests.faults import damage, influxdb, interrupts, postgres, processes, questdb, sqlite, victoria
 from tests.faults.bench import carry_out
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ ALL: tuple[tuple[str, tuple[Fault, ...]], ...] = (
     ("PostgreSQL", postgres.FAULTS),
     ("InfluxDB 1.8", influxdb.FAULTS),
     ("VictoriaMetrics", victoria.FAULTS),
+    ("QuestDB", questdb.FAULTS),
 )
 DAMAGED = 30
 """Damaged runs of each database."""

@@ -22,6 +22,7 @@ from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 from tsbench.targets.postgres.server import PostgresServer
+from tsbench.targets.questdb.server import QuestServer
 from tsbench.targets.victoriametrics.server import VictoriaServer
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ class Database:
     server: Callable[[Path], Server] | None = None
 
 
+def _questdb(place: Path) -> Server:
+    return QuestServer(place, {"cairo.commit.mode": "nosync", "dev.mode.enabled": "true"})
+
+
 DATABASES = {
     "PostgreSQL": Database(
         "PostgreSQL",
@@ -110,6 +115,7 @@ DATABASES = {
     "MySQL": Database("MySQL", "mysql", "mysqld", MysqlServer),
     "FerretDB": Database("FerretDB", "mongodb", "ferretdb", FerretdbServer),
     "VictoriaMetrics": Database("VictoriaMetrics", "victoriametrics", "victoria-metrics", VictoriaServer),
+    "QuestDB": Database("QuestDB", "questdb", "java", _questdb),
     "SQLite": Database("SQLite", "sqlite"),
     "DuckDB": Database("DuckDB", "duckdb"),
 }

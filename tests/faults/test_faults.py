@@ -26,6 +26,7 @@ MARKS = {
     "PostgreSQL": (pytest.mark.postgres,),
     "InfluxDB 1.8": (getattr(pytest.mark, "influxdb-1.8"),),
     "VictoriaMetrics": (pytest.mark.victoria,),
+    "QuestDB": (pytest.mark.questdb,),
 }
 
 

@@ -36,6 +36,7 @@ PROTOCOLS: dict[str, ModuleType] = {
     "influxdb1": http,
     "influxdb2": http,
     "victoriametrics": http,
+    "questdb": http,
 }
 CONNECT_S, OP_S = 1.0, 0.5
 GRACE_S = 4.0

@@ -1,4 +1,4 @@
-"""An InfluxDB or VictoriaMetrics server that attacks its client: takes any login, sends it elsewhere, says anything."""
+"""A server of line protocol over HTTP that attacks its client: takes any login, sends it elsewhere, says anything."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from tests.hostile.doors import Certificates, Channel
 
 TITLE = "HTTP"
-_PRODUCTS = {"InfluxDB 1.x": "influxdb1", "InfluxDB 2.x": "influxdb2", "VictoriaMetrics": "victoriametrics"}
+_PRODUCTS = {
+    "InfluxDB 1.x": "influxdb1",
+    "InfluxDB 2.x": "influxdb2",
+    "VictoriaMetrics": "victoriametrics",
+    "QuestDB": "questdb",
+}
 MODES = tuple(f"{product} at {scheme}://" for product in _PRODUCTS for scheme in ("http", "https"))
 ENDPOINTS = {
     "influxdb1": f"http://{USER}@127.0.0.1:{{port}}/tsbench",
     "influxdb2": "http://127.0.0.1:{port}/?org=o&bucket=b",
     "victoriametrics": f"http://{USER}@127.0.0.1:{{port}}/tsbench",
+    "questdb": f"http://{USER}@127.0.0.1:{{port}}/?pg={{port}}",
 }
 NOTHING = b'{"results": [{}], "buckets": [], "status": "success", "data": {"result": []}}'
 """What all of them take for the answer of an empty server."""

@@ -82,7 +82,7 @@ DIGITS = "9" * 5_000
 SCHEMES = {
     "memory": "memory", "null": "null", "sqlite": "sqlite", "duckdb": "duckdb", "postgres": "postgresql",
     "influxdb1": "http", "influxdb2": "http", "mongodb": "mongodb", "mariadb": "mariadb", "mysql": "mysql",
-    "victoriametrics": "http",
+    "victoriametrics": "http", "questdb": "http",
 }  # fmt: skip
 OPTIONS = (
     "sslmode=", "sslmode=verify-full", "sslrootcert=/nonexistent", "sslrootcert=/etc/passwd", "connect_timeout=",

@@ -24,7 +24,7 @@ from tsbench.encode import line_protocol, pgcopy
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.generate import generate, loaded_by, output
 from tsbench.scenario.spec import Scenario
-from tsbench.targets.postgres.login import parameters
+from tsbench.targets.pgwire.login import parameters
 from tsbench.workload.world import World, WorldSpec
 
 START_NS = 1_451_606_400 * 10**9

@@ -125,7 +125,7 @@ class TargetContract(ContractBase):
             if self.has_doubles_only:
                 with pytest.raises(Unsupported, match="cannot express 9007199254740993"):
                     schema.encode(batches.pop(0), mode)
-            session.write(schema.encode(batches[0], mode))
+            self.write(session, schema, batches[:1], mode)
             names, key = m.field_names, self.key(schema, batches[:1])
             asked: list[Query] = [Raw(m, names, window), Latest(m, names), Stored(m)]
             for how in ("max", "min"):
@@ -176,7 +176,7 @@ class TargetContract(ContractBase):
         times = (START_NS + np.arange(6_000) * S).tolist()
         batch = data.batch(WIDE, data.shared_tags(), time_ns=times)
         if WriteMode.MULTI in schema.modes:
-            assert session.write(schema.encode(batch, WriteMode.MULTI)) == 6_000
+            assert self.write(session, schema, [batch], WriteMode.MULTI) == 6_000
             everything = Raw(WIDE, WIDE.field_names, Window(START_NS, START_NS + 9_999 * S))
             self.agrees(session, schema, everything, self.key(schema, [batch]))
 

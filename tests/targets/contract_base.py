@@ -129,11 +129,14 @@ class ContractBase:
     # --- helpers
 
     @staticmethod
-    def write(session: Session, schema: Schema, batches: list[Batch], mode: WriteMode | None = None) -> None:
+    def write(session: Session, schema: Schema, batches: list[Batch], mode: WriteMode | None = None) -> int:
+        """Write batches, and return the number of points acknowledged; queries see them then."""
         how = mode or (WriteMode.BULK if WriteMode.BULK in schema.modes else WriteMode.MULTI)
-        for batch in batches:
-            for payload in schema.encode_each(batch, 1 if how is WriteMode.SINGLE else len(batch), how):
-                session.write(payload)
+        return sum(
+            session.write(payload)
+            for batch in batches
+            for payload in schema.encode_each(batch, 1 if how is WriteMode.SINGLE else len(batch), how)
+        )
 
     def scattered(self, measurement: Measurement, points: int, seed: int) -> list[Batch]:
         """Batches of points as close in time as the target tells apart."""

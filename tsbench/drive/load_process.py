@@ -153,7 +153,7 @@ class LoadProcess:
         payload, stream, block, offset = write.payload, write.stream, write.block, write.offset
         place = stream, block, offset, payload.points
         try:
-            result = self._call(name, turn, place, session.arrival, session.write, (payload,))
+            result = self._call(name, turn, place, session.write_arrival, session.write, (payload,))
         except BaseException:  # the user is killed while it waits: nobody knows whether the points arrived
             if not self.closed:
                 self.recorder.wrote(*place, Outcome.UNKNOWN, None, turn.due_ns, self.timebase.now_ns())

@@ -11,6 +11,7 @@ _RECENT = 200
 # An ERROR of PostgreSQL's is a statement's, after which it goes on; so are its FATALs that end one session.
 _ERROR = re.compile(
     r"""\b(FATAL|PANIC):|\[ERROR\]|\b(lvl|level)=(error|fatal|panic)\b|"level":"(error|fatal)"|\t(error|fatal)\t"""
+    r"""|^(Caused\ by:\ )?[\w.$]+Exception:\ |^\*\ [\w.]+$"""
     r"""|^flag\ provided\ but\ not\ defined:|^(run|panic|fatal\ error|Error|error|[\w.-]+:\ error):\ """,
     re.VERBOSE | re.IGNORECASE,
 )

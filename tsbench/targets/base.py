@@ -249,6 +249,12 @@ class Session(Protocol):
 
     arrival: Arrival | None = None
     """When the last answer arrived; None if the database runs in our process, where nothing arrives."""
+
+    @property
+    def write_arrival(self) -> Arrival | None:
+        """When the answer to the last write arrived, where writes have a connection of their own."""
+        return self.arrival
+
     panels: Sequence[Panel] = ()
     """How the report plots the counters that mean something to its readers."""
 

@@ -147,6 +147,7 @@ _PRODUCTS = (
     (re.compile(rb"...\0\xff[\s\S]*MariaDB", re.DOTALL), "a MariaDB server"),
     (re.compile(rb"...\0\xff..(?:Host|#\d)", re.DOTALL), "a MySQL server"),
     (re.compile(rb"HTTP/1\.\d [\s\S]*MongoDB", re.DOTALL), "a MongoDB server"),
+    (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nServer: questDB", re.DOTALL | re.IGNORECASE), "a QuestDB server"),
     (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Influxdb-", re.DOTALL | re.IGNORECASE), "an InfluxDB server"),
     (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Server-Hostname:", re.DOTALL | re.IGNORECASE), "a VictoriaMetrics server"),
     (re.compile(rb"HTTP/1\.\d 400 [\s\S]*HTTPS (?:server|port)", re.DOTALL), "an HTTPS (?:server|port)"),

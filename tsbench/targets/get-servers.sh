@@ -6,9 +6,9 @@
 #   get-servers.sh                           all of them
 #   get-servers.sh influxd-1.8 influxd-2     these
 #
-# Programs, and the directories documentdb, timescaledb and mysql-9, are put into $TSBENCH_SERVERS/bin (default
+# Programs, and the directories documentdb, timescaledb, mysql-9 and questdb, are put into $TSBENCH_SERVERS/bin (default
 # ~/.cache/tsbench-servers/bin), where tsbench looks for them, and where TSBENCH_SERVERS is not set, on PATH. Needs apt-get
-# (and no root), Go, and for influxd-2 cargo with a C compiler.
+# (and no root), Go, for influxd-2 cargo with a C compiler, and for questdb Maven and Java 17.
 set -euo pipefail
 
 CACHE=${TSBENCH_SERVERS:-$HOME/.cache/tsbench-servers}
@@ -197,6 +197,19 @@ get_victoria_metrics() { get_program_of_victoria_metrics victoria-metrics; }
 
 get_vmagent() { get_program_of_victoria_metrics vmagent; }
 
+# QuestDB: one jar, for a Java runtime that the machine has, in a directory with its version.
+get_questdb() {
+    local version=9.3.4 tree=$WORK/questdb.new
+    mvn -q dependency:get -Dartifact=org.questdb:questdb:$version -Dtransitive=false >&2
+    rm -rf "$tree"
+    mkdir -p "$tree"
+    mvn -q dependency:copy -Dartifact=org.questdb:questdb:$version -DoutputDirectory="$tree" -Dmdep.stripVersion=true >&2
+    test -s "$tree/questdb.jar"
+    echo "$version" >"$tree/version"
+    rm -rf "${BIN:?}/questdb"
+    mv "$tree" "$BIN/questdb"
+}
+
 # Not a server, and only when it is named: what tests/benchmarks/bench_http.py compares with. Needs root if it is missing.
 get_wrk() {
     command -v wrk >/dev/null || apt-get -qq install -y wrk >&2
@@ -210,7 +223,7 @@ version_of() {
         influxd-2) "$BIN/$1" version 2>/dev/null | sed -n 's/^InfluxDB v\?\([^ ]*\).*/\1/p' ;;
         victoria-metrics) "$BIN/victoria-metrics" -version 2>/dev/null | sed -n 's/^victoria-metrics-\([0-9.]*\).*/\1/p' ;;
         ferretdb) "$BIN/$1" --version 2>/dev/null | sed -n 's/^version: v\?\(.*\)/\1/p' ;;
-        documentdb | timescaledb | mysql-9) cat "$BIN/$1/version" ;;
+        documentdb | timescaledb | mysql-9 | questdb) cat "$BIN/$1/version" ;;
     esac
 }
 
@@ -221,6 +234,7 @@ lacks() {
         influxd-1.6) tools="apt-get dpkg-deb" ;;
         influxd-1.8 | ferretdb) tools="go" ;;
         influxd-2) tools="go cargo cc" ;;
+        questdb) tools="java mvn" ;;
         documentdb | timescaledb | mysql-9 | victoria-metrics | vmagent) tools="apt-get dpkg-deb" ;;
     esac
     for tool in $tools; do
@@ -247,7 +261,7 @@ get() { # NAME: gets it, says what it does, and fails if it cannot be had
     echo "$name $(version_of "$name") $BIN/$name"
 }
 
-all="influxd-1.6 influxd-1.8 influxd-2 ferretdb $sid"
+all="influxd-1.6 influxd-1.8 influxd-2 ferretdb questdb $sid"
 missing=0
 for name in ${@:-$all}; do
     if ! declare -F "get_$(tr '.-' '__' <<<"$name")" >/dev/null; then

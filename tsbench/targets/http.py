@@ -61,6 +61,12 @@ class LineSchema(Schema):
     keeps_duplicates = False
     takes_lines = True
     request: ClassVar[str] = "POST /write"
+    prefix: ClassVar[str] = ""
+    """What the names of measurements begin with in the database."""
+
+    def prefixed(self, measurement: Measurement) -> Measurement:
+        """Return a measurement with its name in the database."""
+        return replace(measurement, name=self.prefix + measurement.name)
 
     def encode_lines(self, lines: bytes, points: int) -> Payload:
         return Payload(WriteMode.BULK, "", self.request, lines, points, len(lines))
@@ -73,6 +79,8 @@ class LineSchema(Schema):
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the batch as lines, the same in all modes but that a single one has no line feed."""
         name = batch.measurement.name
+        if self.prefix:
+            batch = replace(batch, measurement=self.prefixed(batch.measurement))
         with expressible():
             if mode is WriteMode.SINGLE:
                 single = line_protocol.encode_singles(batch)
@@ -102,10 +110,10 @@ class Writer:
         self._connection = connection
         self._compressed, self._refusal = compressed, refusal
 
-    def write(self, payload: Payload) -> int:
+    def write(self, payload: Payload, timeout_s: float | None = None) -> int:
         """Send the payload's bytes; only status 204 acknowledges them."""
         data = gzip.compress(payload.data, 1) if self._compressed else payload.data
-        response = self._connection.send(self._request, data)
+        response = self._connection.send(self._request, data, timeout_s=timeout_s)
         if response.status == 204:
             return payload.points
         raise self._refusal(response, payload.points)
@@ -164,6 +172,20 @@ def settle(busy: Callable[[float], float], timeout_s: float, product: str) -> No
             raise OpError(Outcome.UNKNOWN, "timeout", f"{product} still compacts after {timeout_s:g} s")
         quiet = 0 if busy(left_s) else quiet + 1
         time.sleep(_QUIET_S)
+
+
+BY_STATUS = {
+    401: (Outcome.FAILED, "permission"),
+    403: (Outcome.FAILED, "permission"),
+    404: (Outcome.FAILED, "server"),  # no such path: another server, perhaps
+    405: (Outcome.FAILED, "server"),
+    408: (Outcome.UNKNOWN, "timeout"),
+    413: (Outcome.FAILED, "too large"),
+    429: (Outcome.FAILED, "busy"),
+    503: (Outcome.FAILED, "busy"),
+    504: (Outcome.UNKNOWN, "timeout"),
+}
+"""Outcomes and causes that follow from a response's status alone."""
 
 
 def error_text(response: Response) -> str:

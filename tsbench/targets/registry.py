@@ -50,6 +50,7 @@ TARGETS: Mapping[str, Target] = _Targets({
     "mariadb": "tsbench.targets.mysql:MARIADB",
     "mysql": "tsbench.targets.mysql:MYSQL",
     "victoriametrics": "tsbench.targets.victoriametrics:TARGET",
+    "questdb": "tsbench.targets.questdb:TARGET",
 })  # fmt: skip
 
 

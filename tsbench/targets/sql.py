@@ -178,6 +178,8 @@ class SqlText(ABC):
 
     unique = '"time"'
     """The column by which the newest row of a series is looked up."""
+    tag_table = "t"
+    """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
     def mark(self, number: int) -> str:
         """Return the placeholder for a parameter by its number, from 1."""
@@ -194,6 +196,10 @@ class SqlText(ABC):
     @abstractmethod
     def number_of(self, bucket_ns: int) -> str:
         """Return the expression for the number of the bucket that contains the column `m.time`, from the epoch on."""
+
+    def by_bucket(self, bucket_ns: int) -> str:  # noqa: ARG002 - for dialects that need it
+        """Return the clause that groups rows by their buckets, which are the answer's first column."""
+        return "GROUP BY 1"
 
     def number(self, column: str) -> str:
         """Return the expression for a text as a double precision number."""
@@ -235,7 +241,7 @@ class SqlText(ABC):
             case Bucketed():
                 text = self._bucketed(query)
             case Grouped():
-                text = self._grouped(query) if query.measurement.key else self._bucketed(query)
+                text = self.grouped(query) if query.measurement.key else self._bucketed(query)
             case Latest():
                 text = self.latest(query) if query.measurement.key else self._newest(query)
             case LatestBuckets():
@@ -268,19 +274,19 @@ class SqlText(ABC):
         """
         if keys is None or measurement.key is None:
             return []
-        if tag_table:
+        if tag_table := "m" if self.tag_table == "m" else tag_table:
             return [self.among(f"{tag_table}.{quoted(measurement.key)}", keys)]
         condition = self.among(quoted(measurement.key), keys)
         return [f'm."tags_id" IN (SELECT "id" FROM "tags" WHERE {condition})']
 
     def _rows(self, query: Raw | Above, above: Above | None) -> str:
         m = query.measurement
-        where = self._window(query)
+        where = self.window(query)
         if above is not None:
             where.append(f"m.{quoted(above.field)} > {self.arg(above.threshold)}")
-        where += self.chosen(m, query.keys, tag_table="t")
-        key = f", t.{quoted(m.key)}" if m.key else ""
-        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key else ""
+        where += self.chosen(m, query.keys, tag_table=self.tag_table)
+        key = f", {self.tag_table}.{quoted(m.key)}" if m.key else ""
+        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key and self.tag_table == "t" else ""
         return (
             f'SELECT m."time"{key}, {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m{join}\n"
@@ -289,21 +295,22 @@ class SqlText(ABC):
 
     def _bucketed(self, query: Bucketed | Grouped) -> str:
         m = query.measurement
-        where = self._window(query) + self.chosen(m, query.keys)
+        where = self.window(query) + self.chosen(m, query.keys)
         return (
-            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self._aggregates(query)}\n'
+            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self.aggregates(query)}\n'
             f"FROM {quoted(m.name)} m\n"
             f"WHERE {' AND '.join(where)}\n"
-            "GROUP BY 1 ORDER BY 1"
+            f"{self.by_bucket(query.bucket_ns)} ORDER BY 1"
         )
 
-    def _grouped(self, query: Grouped) -> str:
+    def grouped(self, query: Grouped) -> str:
+        """Return the text for aggregates by bucket and series; only with tags."""
         m = query.measurement
-        where = self._window(query) + self.chosen(m, query.keys)
+        where = self.window(query) + self.chosen(m, query.keys)
         return (
             f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b", query.fields)}\n'
             "FROM (\n"
-            f'  SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", m."tags_id", {self._aggregates(query)}\n'
+            f'  SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", m."tags_id", {self.aggregates(query)}\n'
             f"  FROM {quoted(m.name)} m\n"
             f"  WHERE {' AND '.join(where)}\n"
             "  GROUP BY 1, 2\n"
@@ -322,10 +329,10 @@ class SqlText(ABC):
 
     def _latest_buckets(self, query: LatestBuckets) -> str:
         return (
-            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self._aggregates(query)}\n'
+            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self.aggregates(query)}\n'
             f"FROM {quoted(query.measurement.name)} m\n"
             f'WHERE m."time" < {self.arg(self.bound(query.before_ns))}\n'
-            f"GROUP BY 1 ORDER BY 1 DESC LIMIT {int(query.limit)}"
+            f"{self.by_bucket(query.bucket_ns)} ORDER BY 1 DESC LIMIT {int(query.limit)}"
         )
 
     def _stored(self, query: Stored) -> str:
@@ -337,21 +344,24 @@ class SqlText(ABC):
             before = f"{_TIME} < {self.arg(self.bound(query.end_ns))}"
             where.append(before if where else f"({before} OR {_TIME} IS NULL)")
         where += self.any_series(query.measurement) if where else []
-        tags = f", NULL AS {quoted(TAGS_FOLLOW)}, t.*" if query.measurement.tags else ""
+        is_apart = query.measurement.tags and self.tag_table == "t"
+        tags = f", NULL AS {quoted(TAGS_FOLLOW)}, t.*" if is_apart else ""
         join = ' LEFT JOIN "tags" t ON t."id" = m."tags_id"' if tags else ""
         lines = [f"SELECT m.*{tags}", f"FROM {quoted(query.measurement.name)} m{join}"]
         lines += [f"WHERE {' AND '.join(where)}"] if where else []
         lines += [f"LIMIT {int(query.limit)}"] if query.limit is not None else []
         return "\n".join(lines)
 
-    def _aggregates(self, query: Bucketed | Grouped | LatestBuckets) -> str:
+    def aggregates(self, query: Bucketed | Grouped | LatestBuckets) -> str:
+        """Return the columns with the aggregates of a query's fields."""
         function = _FUNCTION[query.aggregate]
         kinds = {field.name: field.kind for field in query.measurement.fields}
         return ", ".join(
             f"{self.aggregate(function, f'm.{quoted(name)}', kinds[name])} AS {quoted(name)}" for name in query.fields
         )
 
-    def _window(self, query: Raw | Above | Bucketed | Grouped) -> list[str]:
+    def window(self, query: Raw | Above | Bucketed | Grouped) -> list[str]:
+        """Return the conditions that a row's time is in the window."""
         start = self.arg(self.bound(query.window.start_ns))
         end = self.arg(self.bound(query.window.end_ns))
         return [f'm."time" >= {start}', f'm."time" < {end}']

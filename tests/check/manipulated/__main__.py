@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.check.manipulated import hands, influxdb, mongodb, postgres, sql, victoria
+from tests.check.manipulated import hands, influxdb, mongodb, postgres, questdb, sql, victoria
 from tests.check.manipulated.bench import Bench, Result
 from tests.check.manipulated.controls import CONTROLS
 from tsbench.errors import UserMistake
@@ -54,6 +54,10 @@ DATABASES: dict[str, tuple[Callable[[Path], Server], str, Layouts, Any]] = {
     "VictoriaMetrics": (
         lambda place: TARGETS["victoriametrics"].new_server(place, {}), "victoriametrics",
         [("fields", victoria.MANIPULATIONS)], victoria.hand,
+    ),
+    "QuestDB": (
+        lambda place: TARGETS["questdb"].new_server(place, {"cairo.commit.mode": "nosync"}), "questdb",
+        [("wide", (*questdb.MANIPULATIONS, *questdb.DUPLICATES)), ("dedup", questdb.MANIPULATIONS)], questdb.hand,
     ),
 }  # fmt: skip
 """Per database: how it is started, target, layouts with their manipulations, and who carries them out."""

@@ -19,8 +19,8 @@ from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
 from tsbench.targets.base import Statement, Unsupported
+from tsbench.targets.pgwire.login import parameters
 from tsbench.targets.postgres import TARGET, TIMESCALE
-from tsbench.targets.postgres.login import parameters
 from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
 
 if TYPE_CHECKING:

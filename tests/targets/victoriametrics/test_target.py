@@ -13,7 +13,7 @@ import pytest
 
 from tests.targets import data
 from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, LAG, START_NS, WIDE, S
+from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import (
     Above,
@@ -94,10 +94,11 @@ class TestVictoriaMetrics(TargetContract):
         deleted(url, "")
 
     @staticmethod
-    def write(session: Session, schema: Schema, batches: list[Batch], mode: WriteMode | None = None) -> None:
+    def write(session: Session, schema: Schema, batches: list[Batch], mode: WriteMode | None = None) -> int:
         """Write, and wait until queries see it: that is not declared of an acknowledged write."""
-        TargetContract.write(session, schema, batches, mode)
+        acknowledged = TargetContract.write(session, schema, batches, mode)
         session.run([Flush()])
+        return acknowledged
 
     @staticmethod
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:
@@ -146,13 +147,6 @@ class TestVictoriaMetrics(TargetContract):
         post(url, "/internal/force_flush")
 
     # --- what is otherwise here
-
-    def test_a_batch_larger_than_a_statement_may_be_is_stored_whole(self, session: Session, schema: Schema) -> None:
-        batch = data.batch(WIDE, data.shared_tags(), time_ns=(START_NS + np.arange(6_000) * S).tolist())
-        assert session.write(schema.encode(batch, WriteMode.MULTI)) == 6_000
-        session.run([Flush()])
-        everything = Raw(WIDE, WIDE.field_names, Window(START_NS, START_NS + 9_999 * S))
-        self.agrees(session, schema, everything, self.key(schema, [batch]))
 
     def test_dropping_is_harmless_where_nothing_is(self, session: Session, schema: Schema) -> None:
         """There are no tables: what is dropped has no points."""

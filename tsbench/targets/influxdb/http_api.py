@@ -86,17 +86,6 @@ def write_refusal(response: Response, points: int) -> OpError:
     return PartialWrite(str(error), acknowledged=acknowledged, refused=dropped)
 
 
-_BY_STATUS = {
-    401: (Outcome.FAILED, "permission"),
-    403: (Outcome.FAILED, "permission"),
-    404: (Outcome.FAILED, "server"),  # no such path: another server, perhaps
-    405: (Outcome.FAILED, "server"),
-    408: (Outcome.UNKNOWN, "timeout"),
-    413: (Outcome.FAILED, "too large"),
-    429: (Outcome.FAILED, "busy"),
-    503: (Outcome.FAILED, "busy"),
-    504: (Outcome.UNKNOWN, "timeout"),
-}
 _BY_WORDS = (
     (re.compile("partial write"), Outcome.UNKNOWN, "partial write"),
     (re.compile("(database|retention policy|bucket).* not found|could not find bucket"), Outcome.FAILED, "no table"),
@@ -116,8 +105,8 @@ def meaning(status: int, message: str, *, write: bool) -> tuple[Outcome, str]:
     for words, outcome, cause in _BY_WORDS:
         if words.search(text):
             return outcome, cause
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
+    if status in http.BY_STATUS:
+        return http.BY_STATUS[status]
     outcome = Outcome.UNKNOWN if status < 400 or (write and status >= 500) else Outcome.FAILED
     if _RESOURCES.search(text):
         return outcome, "resources"

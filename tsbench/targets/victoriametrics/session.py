@@ -244,23 +244,13 @@ class VictoriaSession(Session):
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
-_CAUSES = {
-    401: (Outcome.FAILED, "permission"),
-    403: (Outcome.FAILED, "permission"),
-    404: (Outcome.FAILED, "server"),  # no such path: another server, perhaps
-    405: (Outcome.FAILED, "server"),
-    413: (Outcome.FAILED, "too large"),
-    422: (Outcome.FAILED, "statement"),
-    429: (Outcome.FAILED, "busy"),
-    503: (Outcome.FAILED, "busy"),
-    504: (Outcome.UNKNOWN, "timeout"),
-}
-
 
 def _refusal(response: Response) -> OpError:
     """Return the error for the response to anything but a write."""
     text = http.error_text(response)
-    outcome, cause = _CAUSES.get(response.status, (Outcome.FAILED, "statement" if response.status < 500 else "server"))
+    outcome, cause = http.BY_STATUS.get(
+        response.status, (Outcome.FAILED, "statement" if response.status < 500 else "server")
+    )
     if response.status < 400:
         outcome, cause = Outcome.UNKNOWN, "protocol"
     elif re.search("timeout|too slow|maxQueryDuration", text):

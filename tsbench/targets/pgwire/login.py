@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
     from tsbench.targets.target import Target
 
-_NOTHING = {
+NOTHING = {
     "password": "",  # overrides PGPASSWORD
     "passfile": f"{credentials.NOWHERE}/passfile",  # and this ~/.pgpass
     "sslcertmode": "disable",
     "gssencmode": "disable",
     "require_auth": "none",  # a server that asks for anything is left, whatever libpq might have found
 }
+"""Parameters with which libpq sends none of its own secrets."""
 _UNREACHABLE = "is the server running there?"
 _MOST = 300
 _ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
@@ -82,7 +83,7 @@ def parameters(endpoint: str) -> dict[str, Any]:
     elif not found.get("user"):  # libpq would send the name of whoever runs tsbench
         raise UserMistake(f"{endpoint}: name the user, as in postgresql://user@host:5432/db")
     else:
-        return found | _NOTHING
+        return found | NOTHING
     return _kept_from_listeners(found) | found | ({"password": password} if password is not None else {})
 
 
