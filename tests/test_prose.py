@@ -45,9 +45,9 @@ VERBS = set(
     compile compute concatenate configure connect consume convert copy count create cut decide decode decorate
     decrypt delete derive describe detach disable discard discover divide do draw drop enable encode encrypt end
     enqueue ensure enter escape estimate evaluate exchange exclude execute exit expand export extract feed fill filter
-    find finish flush forget format forward free generate get grow handle hash hold ignore import increment
+    find finish flush follow forget format forward free generate get grow handle hash hold ignore import increment
     initialise insert install interrupt iterate join judge keep kill label launch leave let limit list load locate
-    log look make map mark match measure merge move notify open pack pair parse pass plot pop prepare print produce
+    log look make map mark match measure merge move notify open pack pair parse pass plot pop prepare print produce promote
     publish push put quote raise read receive record recover redirect refill reflect refuse regenerate register
     release reload remove render repeat replace reply report request require reserve reset resolve restart restore
     resume return reuse round run sample save schedule search select send serve set settle show shut sign skip sleep

@@ -58,6 +58,8 @@ class Done:
     """True if the load changed and nothing was done to the server."""
     node: Count | None = None
     """The node, if it was done to one."""
+    note: Text = ""
+    """What the other nodes did about it, such as `node 2 took over`."""
 
 
 @dataclass(frozen=True, slots=True)

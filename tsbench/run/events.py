@@ -65,16 +65,18 @@ class Events:
         self._start_ns = read_part(self._run / WINDOW, MeasuredFrom).start_s * NS_PER_S
         while self._due and epoch_ns() >= self._start_ns + self._due[0][0]:
             at_ns, do, node = self._due.pop(0)
-            began_s = self._passed_s()
+            began_s, note = self._passed_s(), ""
             try:
                 self._do(do, node)
+                if node is not None and do in {"kill", "stop", "restart"}:
+                    note = self._server.regroup()
             except (Broken, UserMistake) as error:
                 name = do if node is None else f"{do} node {node}"
                 raise Broken(
                     f"event {name} at {at_ns / NS_PER_S:g} s: the server did not come back: {error}"
                 ) from error
             finally:
-                self._done.append(Done(do, began_s, self._passed_s(), node=node))
+                self._done.append(Done(do, began_s, self._passed_s(), node=node, note=note))
                 self._run.write_json(EVENTS, asdict(DoneEvents(tuple(self._done))))
 
     def _passed_s(self) -> float:
@@ -162,9 +164,10 @@ def around(done: Sequence[Done], counts: NDArray[np.int64], latency: dict[int, H
             since_s = back_s if group[0].node is None else at_s  # others may go on without one node
             recovered = _recovered(int(np.ceil(since_s)), end_s, counts, before.ops_per_s if before else 0.0)
         until_s = min(end_s, int(np.ceil(back_s))) if is_load else end_s if recovered is None else recovered
+        did = " and ".join(one.do for one in group) + ("" if group[0].node is None else f" node {group[0].node}")
         found.append(
             Event(
-                did=" and ".join(one.do for one in group) + ("" if group[0].node is None else f" node {group[0].node}"),
+                did=", ".join((did, *(one.note for one in group if one.note))),
                 at_s=at_s,
                 away_s=None if is_load else back_s - at_s,
                 recovered_s=None if recovered is None else max(0.0, recovered - at_s),

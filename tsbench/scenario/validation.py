@@ -126,12 +126,12 @@ def _check_nodes(spec: RunSpec, target: Target, place: str) -> None:
     if not target.cluster:
         known = ", ".join(name for name, one in TARGETS.items() if one.cluster)
         raise UserMistake(f"{place}: server.nodes: tsbench starts one node of {target.name}, several of {known}")
-    if spec.queries:
-        why = f"{several}, none asks the others; take queries out, or set server.nodes = 1"
-        raise UserMistake(f"{place}: op: query = '{spec.queries[0].query}': {why}")
     if spec.target.cold:
         raise UserMistake(f"{place}: target.cold: is not possible {several}; take it out, or set server.nodes = 1")
-    if spec.world.duplicate:
+    if spec.queries and not target.nodes_are_copies:
+        why = f"{several}, none asks the others; take queries out, or set server.nodes = 1"
+        raise UserMistake(f"{place}: op: query = '{spec.queries[0].query}': {why}")
+    if spec.world.duplicate and not target.nodes_are_copies:
         why = f"{several}, copies that the world makes look like those of a point; take it out"
         raise UserMistake(f"{place}: world.duplicate: {why}")
 

@@ -78,6 +78,16 @@ class Server:
         """Return the servers of which this one consists, by name (`node 1`); empty for a single one."""
         return {}
 
+    def regroup(self) -> str:
+        """Let the other nodes take over after one was stopped, killed or started; return what they did, as a note.
+
+        Raises
+        ------
+        tsbench.errors.Broken
+            If they cannot go on.
+        """
+        return ""
+
     def settings(self) -> Mapping[str, str]:
         """Return the server's configuration by tsbench (for the manifest)."""
         return {}

@@ -36,6 +36,10 @@ class ManagedServer(Server, ABC):
     """
 
     log_name: str
+    start_limit_s = 60.0
+    """Time limit for its first answer, in seconds."""
+    is_away = True
+    """Whether it was not started yet, or was stopped or killed on purpose."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
         self._group = group
@@ -63,9 +67,10 @@ class ManagedServer(Server, ABC):
         self._port = self._port or free_port()
         try:
             self._process = self._prepare(programs)
-            self._process.start(self._ready, group=self._group)
+            self._process.start(self._ready, group=self._group, timeout_s=self.start_limit_s)
         except Broken as error:
             raise self._blamed(error) from error
+        self.is_away = False
 
     def _blamed(self, error: Broken) -> Broken | UserMistake:
         """Return the error of a start that failed: the user's mistake if the server names one of our settings."""
@@ -125,10 +130,12 @@ class ManagedServer(Server, ABC):
 
     def stop(self) -> None:
         """Shut down in order; open sessions are ended."""
+        self.is_away = True
         if self._process is not None:
             self._process.stop()
 
     def kill(self) -> None:
+        self.is_away = True
         if self._process is not None:
             self._process.kill()
 

@@ -94,6 +94,8 @@ def parse(
     if odd := sorted(options.keys() - target.options.keys()):
         known = f"there are {', '.join(target.options)}"
         raise UserMistake(f"'{shown}': the option '{shortened(odd[0])}' does not exist; {known}")
+    if not re.fullmatch(r"(?:[\w.-]+:\d{1,5},?)*", options.get("nodes", "")):
+        raise UserMistake(f"nodes={shortened(options['nodes'])}: write host:port of each, with commas between them")
     user, path = unquote(url.username or ""), unquote(url.path.removeprefix("/"))
     return kind(endpoint, target, url.hostname or "", port, user, path, options, url.scheme)
 

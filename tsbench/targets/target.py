@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from tsbench.servers.programs import cached_program, install_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from tsbench.net.tcp import NewWaiter
     from tsbench.servers.base import Server
@@ -55,7 +55,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A Python module, or programs, without which a target's server cannot be started on this machine.
+    """A Python module, programs or files, without which a target's server cannot be started on this machine.
 
     `part` is what it is to people, `how` says how to install it: "" if `tsbench servers install` does. An installation
     is whole without an optional one: the target then needs the endpoint of a server that runs.
@@ -65,18 +65,21 @@ class Requirement:
     how: str = ""
     modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
     is_optional: bool = True
 
     @property
     def is_met(self) -> bool:
-        """Whether all modules and programs are installed; nothing is imported."""
-        return all(map(find_spec, self.modules)) and all(map(cached_program, self.programs))
+        """Whether all of them are installed; nothing is imported."""
+        there = (*map(find_spec, self.modules), *map(cached_program, self.programs), *map(Path.exists, self.files))
+        return all(there)
 
     @property
     def places(self) -> list[str]:
-        """The modules that are installed, and the paths of the programs that are."""
+        """The modules that are installed, and the paths of the programs and files that are."""
         modules = [f"Python module {name}" for name in self.modules if find_spec(name)]
-        return [*modules, *(str(path) for path in map(cached_program, self.programs) if path is not None)]
+        files = [path for path in self.files if path.exists()]
+        return [*modules, *(str(path) for path in (*map(cached_program, self.programs), *files) if path is not None)]
 
     @property
     def cure(self) -> str:
@@ -129,6 +132,12 @@ class Endpoint:
         return None
 
     @property
+    def nodes(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each of several nodes, which the option `nodes` has; empty for a single one."""
+        found = (one.rpartition(":") for one in self.options.get("nodes", "").split(",") if one)
+        return tuple((host, int(port)) for host, _, port in found)
+
+    @property
     def delivers_later(self) -> bool:
         """True if what acknowledges points delivers them later to the servers that store them."""
         return False
@@ -163,6 +172,8 @@ class Target:
     """Place of the server's class if tsbench can start the database on this machine."""
     cluster: str = ""
     """Place of the class of several nodes of the server that tsbench can start; it takes `nodes` and `replicas` too."""
+    nodes_are_copies: bool = False
+    """Whether each of several nodes comes to have all points, and answers queries by itself."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Options of its endpoints with their meaning; a driver may know more, each of which LEADS anywhere."""
     driver: Driver | None = None

@@ -5,6 +5,9 @@ They are two targets, since figures belong to a product: a session verifies whic
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from tsbench.targets.mysql.endpoint import OPTIONS
 from tsbench.targets.mysql.schemas import SCHEMAS
 from tsbench.targets.target import Driver, Requirement, Target
@@ -16,6 +19,12 @@ _DRIVER = Requirement(
 )
 _MARIADB = Requirement(
     "MariaDB (mariadb)", "install the package mariadb-server, or give --endpoint", programs=("mariadbd",)
+)
+_GALERA = Requirement(
+    "several nodes of MariaDB by Galera (mariadb)",
+    "install the packages galera-4 and rsync",
+    programs=("rsync",),
+    files=(Path("/usr/lib/galera/libgalera_smm.so"),),
 )
 _MYSQL = Requirement("MySQL (mysql)", programs=("mysql-9",))
 
@@ -40,5 +49,9 @@ def _target(name: str, product: str, *requirements: Requirement) -> Target:
     )
 
 
-MARIADB = _target("mariadb", "MariaDB", _DRIVER, _MARIADB)
+MARIADB = replace(
+    _target("mariadb", "MariaDB", _DRIVER, _MARIADB, _GALERA),
+    cluster="tsbench.targets.mysql.cluster:GaleraCluster",
+    nodes_are_copies=True,
+)
 MYSQL = _target("mysql", "MySQL", _MYSQL)

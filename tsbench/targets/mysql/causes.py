@@ -26,12 +26,20 @@ PERMISSION = frozenset({1044, 1142, 1143, 1227, 1410, 4166})
 _NEEDS_TLS = 3159
 _UNKNOWN_ERROR, _PLUGIN_REFUSED = 2000, 5010
 """The client library's; the first one is also all that it says where it has no key to encrypt a password with."""
-_TIMEOUT = frozenset({1969, 3024})
+_TIMEOUT = (1969, 3024)
 """The server's own time limit for a statement."""
 _CONNECTION = frozenset(
     {1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2000, 2006, 2013, 2014, 2027, 2055}
 ) | {3169, 4031}
+_UNSURE = {
+    **dict.fromkeys(_TIMEOUT, "timeout"),
+    **dict.fromkeys(_CONNECTION, "connection"),
+    1180: "commit",  # that failed: other nodes may have stored it all the same
+}
+NOT_READY = "not ready"
+"""A node of Galera that is not in touch with most of the others refuses all statements."""
 _CAUSES = {
+    1047: NOT_READY,
     1040: "connections",
     1203: "connections",
     1226: "connections",
@@ -84,10 +92,8 @@ def text_of(error: MySQLdb.Error) -> str:
 def meaning(error: MySQLdb.Error) -> tuple[Outcome, str]:
     """Return the outcome of a failed statement (FAILED or UNKNOWN) and its cause."""
     code = code_of(error)
-    if code in _TIMEOUT:
-        return Outcome.UNKNOWN, "timeout"
-    if code in _CONNECTION:
-        return Outcome.UNKNOWN, "connection"
+    if code in _UNSURE:
+        return Outcome.UNKNOWN, _UNSURE[code]
     if not code:
         return Outcome.FAILED, "driver"
     if code in PERMISSION:

@@ -28,6 +28,7 @@ OPTIONS = {
     SSL_CA: Option.LEADS,
     AUTH_PLUGINS: Option.LEADS,
     PUBLIC_KEY: Option.LEADS,
+    "nodes": Option.LEADS,
 }
 _SSL_MODES = (DISABLED, REQUIRED, VERIFIED)
 _CHALLENGES = ("mysql_native_password", "client_ed25519", "parsec", "caching_sha2_password")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
-from tsbench.model import Kind, WriteMode
+from tsbench.model import Kind, OpError, Outcome, WriteMode
 from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import (
     ColumnTypes,
@@ -249,3 +249,26 @@ SCHEMAS = tuple(
     )
     for by_time in (False, True)
 )
+
+
+def statements_within(head: bytes, pieces: Sequence[bytes], limit: int) -> list[bytes]:
+    """Return the pieces as statements that are as long as the server takes them.
+
+    Raises
+    ------
+    OpError
+        FAILED `too large` if a single piece is longer.
+    """
+    found: list[bytes] = []
+    chosen: list[bytes] = []
+    length = len(head)
+    for piece in pieces:
+        if len(head) + len(piece) >= limit:
+            text = f"{len(piece):,} bytes of rows are more than the server's max_allowed_packet ({limit:,} bytes)"
+            raise OpError(Outcome.FAILED, "too large", text)
+        if chosen and length + len(piece) + 1 >= limit:
+            found.append(head + b",".join(chosen))
+            chosen, length = [], len(head)
+        chosen.append(piece)
+        length += len(piece) + 1
+    return [*found, head + b",".join(chosen)] if chosen else found

@@ -79,10 +79,20 @@ class _Server(ManagedServer):
         if not self._password_file.exists():
             self._password_file.touch(mode=0o600)
             self._password_file.write_text(f"{secrets.token_hex(32)}\n", encoding="utf-8")
+        command = [*self._command(programs), *(f"--{name}={value}" for name, value in self._options().items())]
+        return ServerProcess(
+            command,
+            log=self._directory / self.log_name,
+            directory=self.place,
+            environment=self._environment(programs),
+            user=unprivileged.user(),
+        )
+
+    def _options(self) -> dict[str, str]:
         accounts = self.place / "accounts.sql"
         accounts.unlink(missing_ok=True)
         unprivileged.write_once(accounts, self._accounts())
-        options = {
+        return {
             **self._settings,
             "datadir": str(self.data),
             "port": str(self._port),
@@ -94,13 +104,6 @@ class _Server(ManagedServer):
             "skip_name_resolve": "1",
             "local_infile": "1",
         }
-        return ServerProcess(
-            [*self._command(programs), *(f"--{name}={value}" for name, value in options.items())],
-            log=self._directory / self.log_name,
-            directory=self.place,
-            environment=self._environment(programs),
-            user=unprivileged.user(),
-        )
 
     def _accounts(self) -> str:
         """Return the statements that the server executes when it starts."""

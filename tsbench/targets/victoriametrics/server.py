@@ -8,12 +8,10 @@ without log-ins: their data is simulated.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.servers import unprivileged
-from tsbench.servers.base import Server
+from tsbench.servers.cluster import Cluster, directories
 from tsbench.servers.managed import HttpServer
 from tsbench.servers.programs import cached_program, not_installed
 
@@ -36,6 +34,11 @@ class VictoriaServer(HttpServer):
     def endpoint(self) -> str:
         """URL with the name of the data; it has a port after the first start."""
         return f"http://127.0.0.1:{self._port}/tsbench"
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._port}"
 
     def settings(self) -> Mapping[str, str]:
         """Return the settings by tsbench; the others are the server's defaults."""
@@ -63,29 +66,6 @@ class VictoriaServer(HttpServer):
 
 
 # --- several nodes ----------------------------------------------------------------------------------------------------
-
-
-class VictoriaNode(VictoriaServer):
-    """One node of several; `is_away` once it was stopped or killed on purpose."""
-
-    is_away = True
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        super().start()
-        self.is_away = False
-
-    def stop(self) -> None:
-        self.is_away = True
-        super().stop()
-
-    def kill(self) -> None:
-        self.is_away = True
-        super().kill()
 
 
 class VictoriaAgent(HttpServer):
@@ -123,21 +103,22 @@ class VictoriaAgent(HttpServer):
         self._expect_answer("/health")
 
 
-class VictoriaCluster(Server):
+class VictoriaCluster(Cluster[VictoriaServer]):
     """Single nodes behind vmagent, which acknowledges points, and sends each to `replicas` of the nodes.
 
-    All fields of a point go to the same nodes: its series are spread by their labels without the metric's name.
+    All fields of a point go to the same nodes: its series are spread by their labels without the metric's name. vmagent
+    is stopped first, which keeps on disk what it has not delivered.
     """
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str], group: Group | None, *, nodes: int, replicas: int
     ) -> None:
-        self._directory = directory.absolute()
-        self._nodes = [VictoriaNode(directory / f"node-{n}", settings, group) for n in range(1, nodes + 1)]
         shards = {"shardByURL": "true", "shardByURLReplicas": str(replicas), "shardByURL.ignoreLabels": "__name__"}
         flags = {f"remoteWrite.{name}": value for name, value in shards.items()}
         self._agent = VictoriaAgent(directory / "vmagent", flags, group)
         self._replicas = replicas
+        servers = [VictoriaServer(place, settings, group) for place in directories(directory, nodes)]
+        super().__init__(directory, servers, {self._agent.product: self._agent})
 
     @property
     def endpoint(self) -> str:
@@ -145,52 +126,11 @@ class VictoriaCluster(Server):
         nodes = ",".join(node.address for node in self._nodes)
         return f"{self._agent.endpoint}?nodes={nodes}&replicas={self._replicas}"
 
-    def parts(self) -> Mapping[str, Server]:
-        return {**{f"node {n}": node for n, node in enumerate(self._nodes, 1)}, self._agent.product: self._agent}
-
     def start(self) -> None:
         for node in self._nodes:
             node.start()
         self._agent.addresses = [node.address for node in self._nodes]
         self._agent.start()
 
-    def stop(self) -> None:
-        """Stop vmagent first, which keeps on disk what it has not delivered."""
-        for server in (self._agent, *self._nodes):
-            server.stop()
-
-    def kill(self) -> None:
-        for server in (self._agent, *self._nodes):
-            server.kill()
-
-    def remove(self) -> None:
-        for server in (self._agent, *self._nodes):
-            server.remove()
-        unprivileged.remove(self._directory)
-
-    def alive(self) -> bool:
-        """Return True while vmagent and all nodes run, except those that were stopped or killed on purpose."""
-        return self._agent.alive() and all(node.alive() or node.is_away for node in self._nodes)
-
-    def ended(self) -> str:
-        found = {name: server.ended() for name, server in self.parts().items()}
-        return ", ".join(f"{name} {how}" for name, how in found.items() if how)
-
-    def pids(self) -> Sequence[int]:
-        return [pid for server in self.parts().values() for pid in server.pids()]
-
-    def size(self) -> int:
-        return sum(node.size() for node in self._nodes)
-
-    def log(self) -> Path | None:
-        """Return the path of one file with all logs, each line with the name of its process."""
-        path = self._directory / "cluster.log"
-        with suppress(OSError), path.open("wb") as whole:
-            for name, server in self.parts().items():
-                log = server.log()
-                if log is not None and log.exists():
-                    whole.writelines(name.encode() + b": " + line for line in log.read_bytes().splitlines(True))
-        return path
-
     def settings(self) -> Mapping[str, str]:
-        return {**self._nodes[0].settings(), **self._agent.settings(), "data_directory": str(self._directory)}
+        return {**self._agent.settings(), **super().settings()}

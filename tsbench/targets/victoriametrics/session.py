@@ -288,12 +288,6 @@ class VictoriaEndpoint(http.HttpEndpoint):
         return int(retention[:-1]) * _SECONDS[retention[-1]] if retention else None
 
     @property
-    def nodes(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each of several nodes; empty for a single one."""
-        found = (one.rpartition(":") for one in self.options.get("nodes", "").split(",") if one)
-        return tuple((host, int(port)) for host, _, port in found)
-
-    @property
     def delivers_later(self) -> bool:
         """True of several nodes: vmagent acknowledges points."""
         return bool(self.nodes)
@@ -312,8 +306,6 @@ def parse(url: str, target: Target) -> VictoriaEndpoint:
         raise UserMistake(f"'{found.shown}': {why}; write {target.form}")
     if not re.fullmatch(r"(?:[1-9]\d{0,5}[hdwy])?", found.options.get("retention", "")):
         raise UserMistake(f"retention={found.options['retention']}: write the server's own, such as 30d or 1y")
-    if not re.fullmatch(r"(?:[\w.-]+:\d{1,5},?)*", found.options.get("nodes", "")):
-        raise UserMistake(f"nodes={found.options['nodes']}: write host:port of each, with commas between them")
     if not re.fullmatch(r"[1-9]\d?", found.options.get("replicas", "1")):
         raise UserMistake(f"replicas={found.options['replicas']}: write the number of nodes that store each point")
     return found
