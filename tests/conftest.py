@@ -40,6 +40,7 @@ SERVER_MARKS = (
     "influxdb-1.8",
     "influxdb-2",
     "mariadb",
+    "galera",
     "mysql",
     "mongodb",
     "mongodb-timeseries",

@@ -47,8 +47,8 @@ VERBS = set(
     enqueue ensure enter escape estimate evaluate exchange exclude execute exit expand export extract feed fill filter
     find finish flush follow forget format forward free generate get grow handle hash hold ignore import increment
     initialise insert install interrupt iterate join judge keep kill label launch leave let limit list load locate
-    log look make map mark match measure merge move notify open pack pair parse pass plot pop prepare print produce promote
-    publish push put quote raise read receive record recover redirect refill reflect refuse regenerate register
+    log look make map mark match measure merge move notify open pack pair parse pass plot pop prepare print produce
+    promote publish push put quote raise read receive record recover redirect refill reflect refuse regenerate register
     release reload remove render repeat replace reply report request require reserve reset resolve restart restore
     resume return reuse round run sample save schedule search select send serve set settle show shut sign skip sleep
     sort split start stop store strip summarise suppress swap take terminate transfer transpose truncate try turn

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.faults import damage, influxdb, interrupts, postgres, processes, questdb, sqlite, victoria
+from tests.faults import damage, influxdb, interrupts, nodes, postgres, processes, questdb, sqlite, victoria
 from tests.faults.bench import carry_out
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ ALL: tuple[tuple[str, tuple[Fault, ...]], ...] = (
     ("InfluxDB 1.8", influxdb.FAULTS),
     ("VictoriaMetrics", victoria.FAULTS),
     ("QuestDB", questdb.FAULTS),
+    ("PostgreSQL, three nodes", nodes.FAULTS),
+    ("MariaDB, three nodes", nodes.FAULTS),
 )
 DAMAGED = 30
 """Damaged runs of each database."""

@@ -94,6 +94,14 @@ class Database:
     target: str
     process: str = ""
     server: Callable[[Path], Server] | None = None
+    words: tuple[str, ...] = ()
+    """Further words of each command."""
+
+
+def nodes(replicas: int, settings: str) -> tuple[str, ...]:
+    """Return the words for three nodes with these settings."""
+    keys = ("server.nodes=3", f"server.replicas={replicas}", f"target.settings={{{settings}}}")
+    return tuple(word for key in keys for word in ("--set", key))
 
 
 def _questdb(place: Path) -> Server:
@@ -116,6 +124,8 @@ DATABASES = {
     "FerretDB": Database("FerretDB", "mongodb", "ferretdb", FerretdbServer),
     "VictoriaMetrics": Database("VictoriaMetrics", "victoriametrics", "victoria-metrics", VictoriaServer),
     "QuestDB": Database("QuestDB", "questdb", "java", _questdb),
+    "PostgreSQL, three nodes": Database("PostgreSQL, three nodes", "postgres", words=nodes(2, "shared_buffers='32MB'")),
+    "MariaDB, three nodes": Database("MariaDB, three nodes", "mariadb", words=nodes(3, "innodb_log_file_size='16M'")),
     "SQLite": Database("SQLite", "sqlite"),
     "DuckDB": Database("DuckDB", "duckdb"),
 }
@@ -270,7 +280,7 @@ def _serve(stand: Stand, fault: Fault) -> None:
 
 def _examine(stand: Stand, fault: Fault, result: Result, *, resume: bool) -> None:
     target = ("--set", f"target.name={stand.database.target}")
-    words = (*target, *fault.words, *(() if fault.at == "started" else stand.endpoint()))
+    words = (*target, *stand.database.words, *fault.words, *(() if fault.at == "started" else stand.endpoint()))
     command = stand.run(*words, *stand.words)
     fault.act(stand)
     result.code = command.wait(PATIENCE_S)

@@ -27,6 +27,8 @@ MARKS = {
     "InfluxDB 1.8": (getattr(pytest.mark, "influxdb-1.8"),),
     "VictoriaMetrics": (pytest.mark.victoria,),
     "QuestDB": (pytest.mark.questdb,),
+    "PostgreSQL, three nodes": (pytest.mark.postgres,),
+    "MariaDB, three nodes": (pytest.mark.galera,),
 }
 
 

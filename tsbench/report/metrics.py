@@ -288,6 +288,8 @@ def remarks(cell: Cell) -> list[str]:
         runs = "that run" if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
         found.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by} and what {runs} wrote")
     found += [event.sentence for event in cell.summary.events]
+    if cell.manifest and (by := cell.manifest.server.get("acknowledged by")):
+        found.append(f"acknowledged is what was acknowledged by {by}")
     busy = (cell.summary.load.cores_busy if cell.summary.load else None) or 0.0
     cores = cell.manifest.host.cores if cell.manifest and cell.manifest.host else 0
     if _nodes(cell) > 1 and cores and busy >= ALL_BUSY * cores:

@@ -24,12 +24,19 @@ def directories(directory: Path, nodes: int) -> list[Path]:
 class Cluster(Server, Generic[N]):
     """The `nodes` of a server, numbered from 1, and by name the `fronts` before them, if any.
 
-    Its files are in `directory`, those of a node in one of `directories`.
+    Its files are in `directory`, those of a node in one of `directories`. `replicas` nodes store each point.
     """
 
-    def __init__(self, directory: Path, nodes: Sequence[N], fronts: Mapping[str, ManagedServer] | None = None) -> None:
+    def __init__(
+        self, directory: Path, nodes: Sequence[N], replicas: int, fronts: Mapping[str, ManagedServer] | None = None
+    ) -> None:
         self._directory = directory.absolute()
-        self._nodes, self._fronts = nodes, fronts or {}
+        self._nodes, self._replicas, self._fronts = nodes, replicas, fronts or {}
+
+    @property
+    def acknowledged_by(self) -> str:
+        """Who has a write when it is acknowledged, for readers of the report."""
+        raise NotImplementedError
 
     def parts(self) -> Mapping[str, Server]:
         return {**{f"node {n}": node for n, node in enumerate(self._nodes, 1)}, **self._fronts}
@@ -81,4 +88,6 @@ class Cluster(Server, Generic[N]):
         return path
 
     def settings(self) -> Mapping[str, str]:
-        return {**self._nodes[0].settings(), "data_directory": str(self._directory)}
+        numbers = {"nodes": str(len(self._nodes)), "replicas": str(self._replicas)}
+        of_all = {"acknowledged by": self.acknowledged_by, "data_directory": str(self._directory)}
+        return {**self._nodes[0].settings(), **numbers, **of_all}

@@ -1,8 +1,7 @@
-"""Several nodes of VictoriaMetrics: vmagent's queue, merged answers, nodes that are away, and runs with a kill."""
+"""Several nodes of VictoriaMetrics: vmagent's queue, merged answers, and nodes that are away."""
 
 from __future__ import annotations
 
-import random
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,6 @@ from tsbench.check.comparison import canonical
 from tsbench.check.stored_rows import Flaw, compare_canonical
 from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Count, Latest, OpError, Raw, Stored, Window, WriteMode
-from tsbench.run.lifecycle import run_cell
-from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario, world
 from tsbench.scenario.validation import check_spec
 from tsbench.servers.programs import cached_program
@@ -119,7 +116,7 @@ def refused(tmp_path: Path, **tables: Any) -> str:
 @pytest.mark.parametrize(
     ("tables", "why"),
     [
-        ({"target": {"name": "sqlite"}}, "server.nodes: tsbench starts one node of sqlite, several of victoriametrics"),
+        ({"target": {"name": "sqlite"}}, "server.nodes: tsbench starts one node of sqlite, several of postgres, "),
         ({"server": {"nodes": 2, "replicas": 3}}, "3 replicas need as many nodes, not 2; set nodes"),
         ({"server": {"nodes": 17}}, "server.nodes: must be at most 16"),
         ({"op": [{"query": "raw-one"}]}, "op: query = 'raw-one': of 2 nodes, none asks the others"),
@@ -204,7 +201,7 @@ def test_all_nodes_are_asked_and_copies_count_once(cluster: VictoriaCluster) -> 
         assert all(held)
         parts = session.sizes(WORLD.measurements)
         assert {name.rpartition(" ")[0] for name in parts} == {"node 1", "node 2", "node 3"}
-        assert session.facts()["replicas"] == "2"
+        assert cluster.settings()["replicas"] == "2"
         query = Bucketed(m, m.field_names[:1], "mean", 60 * 1_000_000_000, window, None)
         with pytest.raises(OpError, match="do not ask each other"):
             session.query(FIELDS.compile(query), query.columns)
@@ -256,53 +253,3 @@ def test_a_node_that_dies_by_itself_is_the_death_of_the_server(cluster: Victoria
     assert log is not None
     names = {line.partition(":")[0] for line in log.read_text(encoding="utf-8").splitlines()}
     assert names == {"node 1", "node 2", "node 3", "vmagent"}
-
-
-# --- runs with a node that is killed
-
-
-def killed(tmp_path: Path, at_s: float, *, nodes: int, replicas: int, restart: bool) -> dict[str, Any]:
-    """The summary of a run whose node 2 is killed at a moment, and started again a second later."""
-    events: list[dict[str, Any]] = [{"at": f"{at_s}s", "do": "kill", "node": 2}]
-    events += [{"at": f"{at_s + 1}s", "do": "restart", "node": 2}] if restart else []
-    tables = document(
-        world={"use_case": "cpu-only", "scale": 20},
-        load={"window": "1m"},
-        drive={"users": 4, "warmup": "0s", "duration": "5s", "wait": "5ms"},
-        op=[{"write": 10}],
-        target={"name": "victoriametrics"},
-    )
-    (spec,) = Scenario(
-        tmp_path / "kill.toml", tables | {"server": {"nodes": nodes, "replicas": replicas}, "event": events}
-    ).expand()
-    return run_cell(spec, tmp_path / f"{at_s}", Quiet()).to_json()
-
-
-_RANDOM = random.Random(25)
-MOMENTS = [round(_RANDOM.uniform(0.5, 3.5), 3) for _ in range(20)]
-
-
-@pytest.mark.victoria
-@pytest.mark.parametrize(("at_s", "restart"), [(MOMENTS[0], False), (MOMENTS[1], True)])
-def test_with_two_copies_a_killed_node_loses_nothing(
-    programs: None, tmp_path: Path, at_s: float, *, restart: bool
-) -> None:
-    tmp_path.chmod(0o755)
-    summary = killed(tmp_path, at_s, nodes=3, replicas=2, restart=restart)
-    writes = summary["writes"]
-    assert writes["acknowledged"] == writes["stored"] > 1_000
-    assert (writes["lost"], writes["unexpected"]) == (0, 0)
-    checks = summary["validity"]["checks"]  # of which a busy machine may leave others undecided
-    assert (checks["writes"]["state"], checks["answers"]["state"]) == ("valid", "valid"), checks
-    (event,) = summary["events"]
-    assert event["did"] == ("kill and restart node 2" if restart else "kill node 2")
-    assert at_s <= event["at_s"] < at_s + 0.5
-
-
-@pytest.mark.victoria
-def test_with_one_copy_a_killed_node_has_lost_what_it_had_not_flushed(programs: None, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    summary = killed(tmp_path, 3.0, nodes=2, replicas=1, restart=True)
-    assert summary["writes"]["lost"] > 0
-    assert summary["validity"]["state"] == "invalid"
-    assert summary["events"][0]["did"] == "kill and restart node 2"

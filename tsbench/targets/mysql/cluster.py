@@ -76,7 +76,7 @@ class GaleraNode(MariadbServer):
         provider = {
             "gmcast.listen_addr": f"tcp://127.0.0.1:{self.channel}",
             "ist.recv_addr": f"127.0.0.1:{self._changes}",
-            "gcache.size": "128M",
+            "gcache.size": "32M",
             "pc.recovery": "false",
         }
         return found | {
@@ -126,7 +126,8 @@ class GaleraCluster(Cluster[GaleraNode]):
         if nodes < _FEWEST or replicas != nodes:
             why = f"Galera needs {_FEWEST} nodes or more, of which each stores every point"
             raise UserMistake(f"nodes = {nodes}, replicas = {replicas}: {why}; give server.replicas = server.nodes")
-        super().__init__(directory, [GaleraNode(place, settings, group) for place in directories(directory, nodes)])
+        servers = [GaleraNode(place, settings, group) for place in directories(directory, nodes)]
+        super().__init__(directory, servers, replicas)
         for node in self._nodes:
             node.others = self._nodes
 
@@ -134,6 +135,10 @@ class GaleraCluster(Cluster[GaleraNode]):
     def endpoint(self) -> str:
         """URL with all nodes, over which sessions are spread."""
         return f"{self._nodes[0].endpoint}&nodes={quote(','.join(node.address for node in self._nodes))}"
+
+    @property
+    def acknowledged_by(self) -> str:
+        return f"one of {len(self._nodes)} nodes, when all of them have received it; the others store it later"
 
     def start(self) -> None:
         for node in self._nodes:

@@ -113,8 +113,8 @@ class PostgresCluster(Cluster[Node]):
     def __init__(
         self, directory: Path, settings: Mapping[str, str], group: Group | None, *, nodes: int, replicas: int
     ) -> None:
-        super().__init__(directory, [self.kind(place, settings, group) for place in directories(directory, nodes)])
-        self._replicas = replicas
+        servers = [self.kind(place, settings, group) for place in directories(directory, nodes)]
+        super().__init__(directory, servers, replicas)
         self._primary = self._nodes[0]
         for node in self._nodes[1:]:
             node.source = self._primary
@@ -125,6 +125,14 @@ class PostgresCluster(Cluster[Node]):
         places = ",".join(f"127.0.0.1:{node.port}" for node in self._nodes)
         passfile = quote(os.fsencode(self._directory / PASSFILE))
         return f"postgresql://{USER}@{places}/{DATABASE}?target_session_attrs=read-write&passfile={passfile}"
+
+    @property
+    def acknowledged_by(self) -> str:
+        if self._replicas == 1:
+            return "the primary alone; its standbys follow later"
+        level = self._nodes[0].settings()["synchronous_commit"]
+        standbys = f"{self._replicas - 1} of its {len(self._nodes) - 1} standbys"
+        return f"the primary and {standbys} (synchronous_commit = {level})"
 
     def start(self) -> None:
         self._primary.start()

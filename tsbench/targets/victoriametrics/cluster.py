@@ -159,9 +159,7 @@ class ClusterSession(Session):
 
     @decoded("VictoriaMetrics")
     def facts(self) -> Mapping[str, str]:
-        nodes = self._present()
-        numbers = {"nodes": str(len(self._nodes)), "replicas": str(self._replicas)}
-        return {**next(iter(nodes.values())).facts(), **numbers, "acknowledged by": "vmagent, before it delivers"}
+        return next(iter(self._present().values())).facts()
 
     @decoded("VictoriaMetrics")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:

@@ -116,15 +116,18 @@ class VictoriaCluster(Cluster[VictoriaServer]):
         shards = {"shardByURL": "true", "shardByURLReplicas": str(replicas), "shardByURL.ignoreLabels": "__name__"}
         flags = {f"remoteWrite.{name}": value for name, value in shards.items()}
         self._agent = VictoriaAgent(directory / "vmagent", flags, group)
-        self._replicas = replicas
         servers = [VictoriaServer(place, settings, group) for place in directories(directory, nodes)]
-        super().__init__(directory, servers, {self._agent.product: self._agent})
+        super().__init__(directory, servers, replicas, {self._agent.product: self._agent})
 
     @property
     def endpoint(self) -> str:
         """URL of vmagent, with the nodes' addresses."""
         nodes = ",".join(node.address for node in self._nodes)
         return f"{self._agent.endpoint}?nodes={nodes}&replicas={self._replicas}"
+
+    @property
+    def acknowledged_by(self) -> str:
+        return f"vmagent, which delivers each point later to {self._replicas} of {len(self._nodes)} nodes"
 
     def start(self) -> None:
         for node in self._nodes:
