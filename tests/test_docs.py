@@ -115,7 +115,7 @@ def parsed(words: list[str]) -> tuple[str, dict[str, Any], list[str]]:
     command = get_command(app)
     with command.make_context("tsbench", [*words]) as context:
         name, inner, rest = command.resolve_command(context, words)  # type: ignore[attr-defined]
-        if not rest and name in {"run", "report", "compare", "web"}:
+        if not rest and name in {"run", "report", "compare", "history", "web"}:
             return name, {}, []  # named in the text, not to be typed
         with inner.make_context(name, rest, parent=context) as found:
             return name, found.params, found.args

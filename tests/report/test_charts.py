@@ -165,6 +165,30 @@ def test_every_chart_is_hovered_and_zooms_all_charts_of_its_run(page: Path, chro
 
 
 @pytest.mark.chromium
+def test_a_finger_zooms_sideways_scrolls_upwards_and_shows_all_with_two_taps(page: Path, chromium: browser.Browser):
+    chromium.resize(390, 800)
+    chromium.go(f"file://{page}")
+    chromium.ask(OPEN)
+    chromium.until("document.querySelectorAll('#run-1-charts .u-title').length === 10", "charts")
+    left, top, wide, high = place_of(chromium, 2)
+    steps = [(left + wide * share, top + high / 2) for share in (0.25, 0.3, 0.4, 0.5)]
+    chromium.swipe(*steps)
+    chromium.until(
+        f"{SCALES}.every(([a, b]) => Math.abs(a - 3.6) < 0.5 && Math.abs(b - 12.2) < 0.5)",
+        "a finger to zoom all charts",
+    )
+    zoomed, before = chromium.ask(SCALES), chromium.ask("scrollY")
+    chromium.swipe(*((left + wide / 2, top + high / 2 - step) for step in range(0, 200, 20)))
+    chromium.until(f"scrollY > {before} + 50", "the page to scroll")
+    assert chromium.ask(SCALES) == zoomed
+    left, top, wide, high = place_of(chromium, 2)
+    for _ in range(2):
+        chromium.swipe((left + wide / 2, top + high / 2))
+    chromium.until(f"{SCALES}.every(([a, b]) => a === -5 && b === 29)", "two taps to show all")
+    assert not chromium.errors
+
+
+@pytest.mark.chromium
 def test_no_chart_is_there_twice_and_print_and_pages_without_scripts_have_the_plots(
     page: Path, chromium: browser.Browser
 ):

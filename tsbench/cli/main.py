@@ -23,7 +23,7 @@ from tsbench.cli.generate import Yes, generate, queries
 from tsbench.cli.listing import scenario_names, target_names
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.cli.phases import found_place, load, query, validate
-from tsbench.cli.reporting import Json, Junit, Markdown, compare, export, report
+from tsbench.cli.reporting import Json, Junit, Markdown, compare, export, history, report
 from tsbench.cli.setup import init, servers
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import lacking
@@ -367,5 +367,5 @@ def doctor() -> int:
     return 0 if good else 1
 
 
-for command in (init, servers, report, export, compare, generate, load, queries, query, validate):
+for command in (init, servers, report, export, history, compare, generate, load, queries, query, validate):
     app.command()(command)

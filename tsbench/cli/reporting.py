@@ -1,10 +1,10 @@
-"""The commands `report` and `compare`, which read results only."""
+"""The commands `report`, `export`, `history` and `compare`, which read results only."""
 
 from __future__ import annotations
 
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,13 @@ from tsbench.errors import UserMistake
 from tsbench.report import expect_packages
 from tsbench.text import short_path
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _MOST_NAMED = 12
+Figures = Annotated[
+    list[str] | None, typer.Option("--figure", help="A figure to compare, as in gates: write:p99; six without any.")
+]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write validity and gates as JUnit XML.")]
 Markdown = Annotated[Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary as Markdown.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the summary (summary.json) there.")]
@@ -55,8 +61,29 @@ def report(
     for result in results:
         print_summary(stdout, result)
         say(f"report: {short_path(write_report(result, damaged))}")
+    _expect_whole(damaged)
+
+
+def _expect_whole(damaged: Sequence[str]) -> None:
     if damaged:
         raise UserMistake(damaged[0] + (f"; and so are {len(damaged) - 1} other files" if damaged[1:] else ""))
+
+
+def history(
+    results: Annotated[list[Path], typer.Argument(help="Result sets, or a directory of result sets, such as results.")],
+    figure: Figures = None,
+    out: Annotated[Path, typer.Option(help="Directory for the page and the files.")] = Path("history"),
+) -> None:
+    """Write a page of figures over the dates of many result sets, with changes marked, and files for Apache Otava."""
+    expect_packages()
+    from tsbench.report.history import read_history, write_history
+
+    found = read_history(results, _figures(figure))
+    page = write_history(found, out)
+    for line in found.sentences():
+        say(line)
+    say(f"history: {short_path(page)}; for Apache Otava: {short_path(out / 'otava.yaml')}")
+    _expect_whole(found.damaged)
 
 
 def export(
@@ -90,24 +117,31 @@ def export(
         say(f"and {len(written) - _MOST_NAMED} more files in {short_path(out)}")
 
 
+def _figures(names: Sequence[str] | None) -> list[str]:
+    from tsbench.measure.gates import parse_figure
+    from tsbench.report.comparison import FIGURES
+
+    try:
+        return [parse_figure(text).text for text in names or FIGURES]
+    except ValueError as error:
+        raise UserMistake(str(error)) from None
+
+
 def compare(
     base: Annotated[Path, typer.Argument(help="A result set, or one cell in it (SET/CELL), to compare with.")],
     new: Annotated[list[Path], typer.Argument(help="Result sets or cells that are compared with it.")],
-    figure: Annotated[
-        list[str] | None, typer.Option(help="A figure to compare, as in gates: write:p99; six without any.")
-    ] = None,
+    figure: Figures = None,
     gate: Annotated[list[str] | None, typer.Option(help="Condition on a ratio, such as 'write:p99<1.1x'.")] = None,
     json: Json = None,
 ) -> int:
     """Compare result sets or cells: better, worse, no difference found, or too few runs; exit code 1 on worse."""
-    from tsbench.measure.gates import parse_figure
     from tsbench.report.baseline import compared, parse_relative
-    from tsbench.report.comparison import FIGURES, lines, to_json
+    from tsbench.report.comparison import lines, to_json
     from tsbench.report.export import Exports, write_file
 
     Exports(json=json).check()
+    figures = _figures(figure)
     try:
-        figures = [parse_figure(text).text for text in figure or FIGURES]
         asked = [parse_relative(text) for text in gate or ()]
     except ValueError as error:
         raise UserMistake(str(error)) from None

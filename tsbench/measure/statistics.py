@@ -7,6 +7,7 @@ Intervals are of 95 %. A load worker has no scipy, and needs none for this; the 
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +31,7 @@ MOST_RUNS = 200
 """Most runs of a side that the tool recommends: with more, the noise is the problem."""
 _FLIPPED = 14  # pairs; all 2**14 signs are tried, of more pairs as many signs by chance
 _EXACT = 2_500  # products of two numbers of runs up to which the rank test is exact
+_ORDERS = 1_999  # of a history, by chance
 _UNSURE = 0.8  # confidence that the noise is not above what a recommendation reckons with
 _NORMAL = NormalDist()
 
@@ -251,6 +253,64 @@ def differences(tests: Mapping[str, Test], more_is_better: Mapping[str, bool]) -
         else:
             found[name] = "no difference found" if enough[name] else "too few runs"
     return found
+
+
+# --- a history --------------------------------------------------------------------------------------------------------
+
+
+def change_points(values: ArrayLike, alpha: float = ALPHA) -> list[int]:
+    """Return where the level of a history of positive figures changes: the places of the first figures of new levels.
+
+    Circular binary segmentation (Olshen and others, 2004) of their logarithms: the stretch whose mean differs most from
+    the others' is kept if at most the share `alpha` of random orders has one that differs as much; then its pieces are
+    searched. So that share of histories without a change, at most, has one found. A change that the rank test of both
+    its sides does not confirm, as that of a single figure, is dropped.
+    """
+    logs = np.log(np.asarray(values, dtype=np.float64))
+    random = np.random.default_rng(logs.size)
+    found: set[int] = set()
+    pieces = [(0, logs.size)]
+    while pieces:
+        first, last = pieces.pop()
+        if last - first < least_history(alpha):
+            continue
+        piece = logs[first:last] - logs[first:last].mean()
+        orders = random.permuted(np.tile(piece, (_ORDERS, 1)), axis=1)
+        begin, end, most = (one[0] for one in _stretches(piece[None, :]))
+        if (1 + (_stretches(orders)[2] >= most * (1 - 1e-9)).sum()) / (1 + _ORDERS) <= alpha:
+            edges = [first, *(first + at for at in (begin, end) if 0 < at < len(piece)), last]
+            found |= {*edges[1:-1]}
+            pieces += itertools.pairwise(edges)
+    while found:
+        edges = [0, *sorted(found), logs.size]
+        sides = [np.exp(logs[one:other]) for one, other in itertools.pairwise(edges)]
+        p, weakest = max(
+            (rank_test(*both).p, at) for both, at in zip(itertools.pairwise(sides), edges[1:], strict=False)
+        )
+        if p <= alpha:
+            break
+        found.remove(weakest)
+    return sorted(map(int, found))
+
+
+@lru_cache(maxsize=64)
+def least_history(alpha: float) -> int:
+    """Return the least number of figures in which a change can be found: each of its sides is half of them then."""
+    return next(n for n in range(4, MOST_RUNS) if n / math.comb(n, n // 2) <= alpha)
+
+
+def _stretches(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return begin and end of the stretch of each row (of mean 0) that differs most from the rest, and by how much."""
+    count, size = rows.shape
+    sums = np.concatenate([np.zeros((count, 1)), np.cumsum(rows, axis=1)], axis=1)
+    begin, end, most = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count)
+    for length in range(1, size):
+        distance = np.abs(sums[:, length:] - sums[:, :-length])
+        place = distance.argmax(axis=1)
+        highest = distance[np.arange(count), place] / math.sqrt(length * (size - length))
+        better = highest > most
+        begin[better], end[better], most[better] = place[better], place[better] + length, highest[better]
+    return begin, end, most
 
 
 # --- how many runs ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Charts of a run that can be hovered and zoomed, as plain data for static/charts.js.
+"""Charts of a run, or of a history, that can be hovered and zoomed, as plain data for static/charts.js.
 
 Lines are those of matplotlib's figures, so that both show the same; the heat maps of latency come from the logs of
 histograms. uPlot draws them; it is carried along unmodified, so that a page needs no network.
@@ -65,10 +65,7 @@ def _text(name: str) -> str:
 
 
 def embedded(cell: Cell, figures: Iterable[Figure]) -> Markup | None:
-    """Return the charts of a run as JSON for a script element; None if it has none.
-
-    Characters that could end the element are escaped: names come from scenarios and servers.
-    """
+    """Return the charts of a run as JSON for a script element; None if it has none."""
     xs: list[list[float]] = []
     by_figure = [[chart for axes in figure.axes if (chart := _chart(axes, xs))] for figure in figures]
     by_figure[1:1] = [_heat_maps(cell, xs)]  # behind the rates
@@ -78,9 +75,24 @@ def embedded(cell: Cell, figures: Iterable[Figure]) -> Markup | None:
     first, last = min(x[0] for x in xs), max(x[-1] for x in xs)
     warmup_s = cell.summary.measured.window.warmup_s if cell.summary.measured else -first
     span = [max(first, -warmup_s), last]  # counters begin before the load
-    text = json.dumps(
-        {"span": span, "xs": xs, "bands": _bands(cell, span), "panels": panels}, separators=(",", ":"), allow_nan=False
-    )
+    return _script({"span": span, "xs": xs, "bands": _bands(cell, span), "panels": panels})
+
+
+def over_dates(figure: Figure, bands: Sequence[tuple[float, float, str]]) -> Markup | None:
+    """Return the charts of a figure over dates, in s since 1970, with shaded times; None if it has none."""
+    xs: list[list[float]] = []
+    panels = [chart for axes in figure.axes if (chart := _chart(axes, xs))]
+    if not panels:
+        return None
+    first, last = min(x[0] for x in xs), max(x[-1] for x in xs)
+    room = max(0.02 * (last - first), 3600.0)
+    span = [first - room, last + room]
+    return _script({"dates": True, "span": span, "xs": xs, "bands": bands, "panels": panels})
+
+
+def _script(run: Mapping[str, Any]) -> Markup:
+    """Return JSON for a script element: names come from scenarios and servers, and must not end the element."""
+    text = json.dumps(run, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)  # noqa: S704

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 FIGURES = ("write:points/s", "write:p99", "query:ops/s", "query:p99", "load:points/s", "bytes/point")
 EFFECT = 0.05
 """Difference for which the number of runs is recommended."""
-_MORE_IS_BETTER = {"points/s", "ops/s"}
+MORE_IS_BETTER = {"points/s", "ops/s"}
+"""Figures of which more is better; of the others less is."""
 _CHANCE = re.compile(
     r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|warnings|created)\b"
 )
@@ -201,7 +202,11 @@ def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparis
         )
         medians[name] = (median(end[1] for end in ends[0] if end), median(end[1] for end in ends[1] if end))
     return Comparison(
-        base, new, _differing(base, new), _findings(tests, least, medians), (*notes, *_notes(base, new, paired=paired))
+        base,
+        new,
+        differing(base.runs[0], new.runs[0]),
+        _findings(tests, least, medians),
+        (*notes, *_notes(base, new, paired=paired)),
     )
 
 
@@ -234,13 +239,13 @@ def _uncompared(name: str, cells: Sequence[Cell]) -> Iterable[str]:
 def _is_generators(name: str, cell: Cell) -> bool:
     """Return True for a rate of a run in which the load generator was the limit: it is the generator's."""
     gate = gates.parse_figure(name)
-    return gate.figure in _MORE_IS_BETTER and gate.of != "load" and not cell.validity.is_valid
+    return gate.figure in MORE_IS_BETTER and gate.of != "load" and not cell.validity.is_valid
 
 
 def _findings(
     tests: Mapping[str, Test], least: Mapping[str, Test], medians: Mapping[str, tuple[float, float]]
 ) -> tuple[Finding, ...]:
-    upwards = {name: gates.parse_figure(name).figure in _MORE_IS_BETTER for name in tests}
+    upwards = {name: gates.parse_figure(name).figure in MORE_IS_BETTER for name in tests}
     words, other = differences(tests, upwards), differences(least, upwards)
     found = []
     for name, test in tests.items():
@@ -280,11 +285,10 @@ def _notes(base: Side, new: Side, *, paired: bool) -> Iterable[str]:
         )
 
 
-def _differing(base: Side, new: Side) -> dict[str, tuple[str, str]]:
-    """Return environment, versions, world and scenario entries that differ between the first runs of both sides."""
+def differing(base: Cell, new: Cell) -> dict[str, tuple[str, str]]:
+    """Return environment, versions, world and scenario entries that differ between two runs, with both texts."""
     sides = []
-    for side in (base, new):
-        cell = side.runs[0]
+    for cell in (base, new):
         manifest = cell.manifest.to_json() if cell.manifest is not None else {}
         flat = flatten(manifest) | {f"scenario.{key}": text for key, text in flatten(dict(cell.spec)).items()}
         sides.append({key: text for key, text in flat.items() if not _CHANCE.match(key.removeprefix("scenario."))})
@@ -299,10 +303,10 @@ def _differing(base: Side, new: Side) -> dict[str, tuple[str, str]]:
 def lines(found: Comparison) -> list[str]:
     """Return a comparison as lines of text: what differs, the figures, what was not found and what would find it."""
     said = [f"BASE {found.base.text}", f"NEW  {found.new.text}"]
-    differing = list(found.differing.items())
-    said += [f"differs: {key}: {a} | {b}" for key, (a, b) in differing[:_MOST_LISTED]]
-    if differing[_MOST_LISTED:]:
-        said.append(f"differs: {len(differing) - _MOST_LISTED} more entries (--json has them)")
+    entries = list(found.differing.items())
+    said += [f"differs: {key}: {a} | {b}" for key, (a, b) in entries[:_MOST_LISTED]]
+    if entries[_MOST_LISTED:]:
+        said.append(f"differs: {len(entries) - _MOST_LISTED} more entries (--json has them)")
     said += list(found.notes)
     if not found.findings:
         return [*said, "no figure is known of all runs"]

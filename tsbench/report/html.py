@@ -17,6 +17,7 @@ from tsbench.results.rundir import write_atomically
 from tsbench.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tsbench.results.manifest import Manifest as RunManifest
@@ -84,11 +85,15 @@ def render(found: ResultSet, damaged: list[str]) -> str:
         ],
         "scenario": found.scenario,
         "zoomed": {*drawings.ZOOMED, "stalls"},  # panels of stalls are among the others, which shade the stalls
-        "library": charts.styles(),
-        "scripts": charts.scripts(),
-        "policy": charts.policy(charts.scripts()),
     }
-    return _environment().get_template("report.html.j2").render(context)
+    return page("report.html.j2", context)
+
+
+def page(name: str, context: Mapping[str, Any]) -> str:
+    """Return the HTML text of a template that extends page.html.j2, with the library of the charts."""
+    scripts = charts.scripts()
+    shared = {"library": charts.styles(), "scripts": scripts, "policy": charts.policy(scripts)}
+    return _environment().get_template(name).render(**context, **shared)
 
 
 def _shown(found: RunManifest | None) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _short(text: str) -> str:
 _thousands = EngFormatter(sep="")
 
 
-class _Unit(FuncFormatter):
+class Unit(FuncFormatter):
     """Labels of an axis that also know the unit of its figures."""
 
     def __init__(self, unit: str, form: Callable[[float, int | None], str]) -> None:
@@ -212,7 +212,7 @@ class _Unit(FuncFormatter):
 def unit_of(axes: Axes) -> str | None:
     """Return the unit of a vertical axis: `ns`, `count`, `bytes` or `percent`; None if it has none of them."""
     form = axes.yaxis.get_major_formatter()
-    return "percent" if isinstance(form, PercentFormatter) else form.unit if isinstance(form, _Unit) else None
+    return "percent" if isinstance(form, PercentFormatter) else form.unit if isinstance(form, Unit) else None
 
 
 def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
@@ -252,7 +252,7 @@ def duration_axis(axes: Axes, which: str = "y", *, most: int | None = None) -> N
     axes.set_yscale("log") if which == "y" else axes.set_xscale("log")
     low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
     axis.set_major_locator(FixedLocator(_round_durations(low, high, most=most or (9 if which == "y" else 4))))
-    axis.set_major_formatter(_Unit("ns", lambda value, _: _short(format_duration(value))))
+    axis.set_major_formatter(Unit("ns", lambda value, _: _short(format_duration(value))))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
 
@@ -279,7 +279,7 @@ def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set_ylim(bottom=0) if which == "y" else axes.set_xlim(left=0)
     axis.set_major_locator(MaxNLocator(ticks, min_n_ticks=3))
-    form = _Unit("count", lambda value, _: f"{value:g}" if abs(value) < 1e3 else _thousands(value))
+    form = Unit("count", lambda value, _: f"{value:g}" if abs(value) < 1e3 else _thousands(value))
     axis.set_major_formatter(form)
 
 
@@ -291,13 +291,13 @@ def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
     if high < ticks:  # nothing was read or sent: no fractions of a byte
         axes.set_ylim(0, 1) if which == "y" else axes.set_xlim(0, 1)
         axis.set_major_locator(FixedLocator([0]))
-    axis.set_major_formatter(_Unit("bytes", lambda value, _: _short(format_size(value)) if value else "0"))
+    axis.set_major_formatter(Unit("bytes", lambda value, _: _short(format_size(value)) if value else "0"))
 
 
 def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> None:
     """Set an axis of seconds since the start of the measured window, with the warm-up before it shaded."""
     first, last = min(seconds, default=0.0), max(seconds, default=1.0)
-    axes.set_label(_TIME)
+    axes.set_label(TIME)
     axes.set_xlim(min(first, 0.0), max(last, first + 1))
     if first < 0:
         axes.axvspan(first, 0, color="#8c8c8c", alpha=0.18, linewidth=0, zorder=0.5, label="warm-up")
@@ -305,12 +305,13 @@ def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> No
         axes.set_xlabel("time since the start of the measured window, s")
 
 
-_TIME = "time axis"
+TIME = "time axis"
+"""Label of axes over time."""
 
 
 def is_over_time(axes: Axes) -> bool:
     """Return True for a panel whose horizontal axis `time_axis` set."""
-    return axes.get_label() == _TIME
+    return axes.get_label() == TIME
 
 
 def mark_events(figure: Figure, moments: Sequence[tuple[float, float]]) -> None:

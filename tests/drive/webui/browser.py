@@ -115,6 +115,15 @@ class Browser:
         held = int(kind == "mouseMoved" and clicks > 0)
         self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=held, clickCount=clicks)
 
+    def swipe(self, *places: tuple[float, float]) -> None:
+        """Move a finger over places of the window, as on a telephone; over one place it taps."""
+        self._call("Emulation.setTouchEmulationEnabled", enabled=True)
+        for number, (x, y) in enumerate(places):
+            self._call(
+                "Input.dispatchTouchEvent", type="touchMove" if number else "touchStart", touchPoints=[{"x": x, "y": y}]
+            )
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
     def print_preview(self, *, on: bool) -> None:
         """Show the page as it is printed, or as on screen."""
         self._call("Emulation.setEmulatedMedia", media="print" if on else "screen")

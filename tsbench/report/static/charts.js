@@ -1,4 +1,4 @@
-// The charts of a report that can be hovered and zoomed: one uPlot per panel, those of a run with one cursor and one time axis.
+// The charts of a report or a history that can be hovered and zoomed: one uPlot per panel, those of a run with one cursor and one time axis.
 // They are made when the section of their run is unfolded. All texts go through uPlot, which sets them as text, not as markup.
 "use strict";
 (() => {
@@ -16,7 +16,9 @@
     ns: value => scaled(value, [[6e10, " min"], [1e9, " s"], [1e6, " ms"], [1e3, " us"], [1, " ns"]]),
     percent: value => digits(value) + " %",
   };
-  const BANDS = { "warm-up": "#8c8c8c30", stall: "#d55e0030", event: "#d55e0060" };
+  const seconds = at => digits(at) + " s";
+  const date = at => new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " "); // UTC, as the tables have it
+  const BANDS = { "warm-up": "#8c8c8c30", differs: "#8c8c8c50", stall: "#d55e0030", event: "#d55e0060" };
 
   function bands(u, run) {
     for (const [from, to, kind] of run.bands) {
@@ -34,7 +36,7 @@
   }
 
   function options(run, chart, form, width) {
-    const seconds = { label: "at", value: (u, value) => (value == null ? "–" : digits(value) + " s") };
+    const times = { label: "at", value: (u, value) => (value == null ? "–" : run.at(value)) };
     return {
       title: chart.title,
       width,
@@ -44,11 +46,12 @@
         sync: { key: run.key, filters: { pub: type => type === "mousemove" || type === "mouseleave" } },
         bind: { dblclick: u => () => u.setScale("x", { min: run.span[0], max: run.span[1] }) },
       },
-      scales: { x: { time: false }, y: {} },
-      axes: [axis({ size: 30, values: (u, at) => at.map(value => digits(value) + " s") }), axis({
+      scales: { x: { time: !!run.dates }, y: {} },
+      tzDate: at => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
+      axes: [axis({ size: 30, space: run.dates ? 90 : 50, values: (u, at) => at.map(value => run.at(value).slice(0, 10)) }), axis({
         size: 62, values: (u, at) => at.map(value => (value == null ? "" : form(value))),
       })],
-      series: [seconds],
+      series: [times],
       hooks: {
         drawClear: [u => bands(u, run)],
         setScale: [(u, key) => key === "x" && zoomed(run, u)],
@@ -61,14 +64,14 @@
     const opts = options(run, chart, form, width);
     opts.scales.y = chart.log
       ? { distr: 3, range: (u, least, most) => (least == null ? [1e3, 1e9] : uPlot.rangeLog(least, most, 10, false)) }
-      : { range: (u, least, most) => [0, most > 0 ? most * 1.08 : 1] };
+      : { range: run.dates ? undefined : (u, least, most) => [0, most > 0 ? most * 1.08 : 1] };
     for (const line of chart.lines)
       opts.series.push({
         label: line.label,
         stroke: line.colour || (() => css("--ink")),
         width: line.points ? 0 : line.width,
         dash: line.dash,
-        points: line.points ? { show: true, size: 7, fill: line.colour } : { size: 4 },
+        points: line.points ? { show: true, size: 7, fill: line.colour } : { size: 4, ...(run.dates && { show: !line.dash }) },
         value: (u, value) => (value == null ? "–" : form(value)),
       });
     const tables = chart.lines.map(line => [run.xs[line.x], line.y]);
@@ -121,12 +124,36 @@
     const { min, max } = source.scales.x;
     for (const chart of run.charts)
       if (chart !== source && (chart.scales.x.min !== min || chart.scales.x.max !== max)) chart.setScale("x", { min, max });
-    run.shown.textContent = `${digits(min)} to ${digits(max)} s`;
+    run.shown.textContent = `${run.at(min).replace(/ s$/, "")} to ${run.at(max)}`;
+  }
+
+  // A finger that moves sideways zooms as a mouse does; one that moves up or down scrolls the page (touch-action: pan-y).
+  function fingers(u) {
+    const over = u.over;
+    const place = event => Math.min(Math.max(event.clientX - over.getBoundingClientRect().left, 0), over.clientWidth);
+    const select = (left, width) => u.setSelect({ left, width, top: 0, height: over.clientHeight }, false);
+    let from = null;
+    const on = (type, then) => over.addEventListener(type, event => event.pointerType === "touch" && event.isPrimary && then(event));
+    on("pointerdown", event => (from = place(event)));
+    on("pointermove", event => {
+      if (from === null) return;
+      select(Math.min(from, place(event)), Math.abs(place(event) - from));
+      u.setCursor({ left: place(event), top: over.clientHeight / 2 });
+    });
+    on("pointerup", event => {
+      const [left, right] = [from, place(event)].sort((a, b) => a - b);
+      const width = from === null ? 0 : right - left;
+      from = null;
+      select(0, 0);
+      if (width > 10) u.setScale("x", { min: u.posToVal(left, "x"), max: u.posToVal(right, "x") });
+    });
+    on("pointercancel", () => ((from = null), select(0, 0)));
   }
 
   function make(box) {
     const run = JSON.parse(box.querySelector("script").textContent);
     run.key = box.id;
+    run.at = run.dates ? date : seconds;
     run.charts = [];
     run.shown = box.querySelector(".shown");
     const grid = box.querySelector(".panels");
@@ -136,6 +163,7 @@
       const [opts, data] = (chart.counts ? heat : lines)(run, chart, Math.max(place.clientWidth, 200));
       const u = new uPlot(opts, data, place);
       place.chart = u;
+      fingers(u);
       run.charts.push(u);
       new ResizeObserver(() => {
         if (place.clientWidth && place.clientWidth !== u.width) u.setSize({ width: place.clientWidth, height: opts.height });
