@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
@@ -89,9 +89,21 @@ def test_figures_of_runs_that_are_not_valid_are_struck_out(mixed: Path):
     text = printed(mixed, 200, styled=True)
     cells = load_cells(mixed)
     valid, invalid = (COMPARED["load_points_per_s"].text(cell) for cell in (cells[0], cells[2]))
-    assert re.search(rf"\x1b\[2;9m *{invalid}", text)
+    assert re.search(rf"\x1b\[2;9m *~{invalid}~", text)
     assert re.search(rf"[m ]{valid}", text)
-    assert not re.search(rf"\x1b\[2;9m *{valid}", text)
+    assert not re.search(rf"\x1b\[2;9m *~?{valid}", text)
+    in_a_pipe = printed(mixed, 80)
+    assert f"~{invalid}~" in in_a_pipe
+    assert f"~{valid}" not in in_a_pipe
+    assert "Figures between ~ are struck out: they are not valid." in in_a_pipe
+
+
+def test_what_is_said_of_several_runs_is_said_once(mixed: Path, tmp_path: Path):
+    assert "struck" not in printed(make_results(tmp_path / "valid", [Shape(seconds=2, warmup=0, rate=5)]), 80)
+    same: dict[str, Any] = {"seconds": 2, "warmup": 0, "rate": 5, "validity": "inconclusive", "reason": "it was busy"}
+    lines = printed(make_results(tmp_path / "r", [Shape(cell=name, **same) for name in ("a-x", "b-x", "c-x")]), 80)
+    assert lines.count("it was busy") == 1 + lines.split("\n\n")[0].count("it was busy")
+    assert "a-x, b-x, c-x: inconclusive: it was busy" in lines.splitlines()
 
 
 def test_columns_that_no_run_has_are_left_out(single: Path):

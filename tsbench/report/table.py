@@ -18,7 +18,7 @@ from tsbench.report.tables import Mark, first_ops
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -83,11 +83,12 @@ def print_summary(console: Console, results: Path) -> None:
         _print_claims(console, found.summary.claims)
     ways = load_texts(cells)
     how = f" ({ways[0]})" if len(ways) == 1 else ""
-    console.print(f"p50, p99 and max are {time_label(cells)}s{how}.", style="dim")
-    for cell in cells:
-        _print_remarks(console, cell)
-    for cell in cells:
-        _print_faults(console, cell)
+    struck = (
+        "" if all(cell.validity.stands for cell in cells) else " Figures between ~ are struck out: they are not valid."
+    )
+    console.print(Text(f"p50, p99 and max are {time_label(cells)}s{how}.{struck}", style="dim"), soft_wrap=True)
+    for of in (_remarks, _faults):
+        _print_once(console, (said for cell in cells for said in of(cell)))
 
 
 def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
@@ -104,24 +105,34 @@ def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
     console.print()
 
 
-def _print_remarks(console: Console, cell: Cell) -> None:
-    """Print what helps to read a run's figures: its first ops after a cold start, and what to know about them."""
+def _print_once(console: Console, said: Iterable[tuple[str, Text]]) -> None:
+    """Print what is said of runs, each text once with the names of its runs."""
+    names: dict[str, list[str]] = {}
+    texts: dict[str, Text] = {}
+    for name, text in said:
+        names.setdefault(text.plain, []).append(name)
+        texts.setdefault(text.plain, text)
+    for plain, of in names.items():
+        console.print(Text.assemble((", ".join(of), "bold"), ": ", texts[plain]), soft_wrap=True)
+
+
+def _remarks(cell: Cell) -> Iterator[tuple[str, Text]]:
+    """Yield what helps to read a run's figures: its first ops after a cold start, and what to know about them."""
     for label, time in first_ops(cell):
-        console.print(Text.assemble((cell.name, "bold"), f": {label} after the cold start: {time}"), soft_wrap=True)
+        yield cell.name, Text(f"{label} after the cold start: {time}")
     for remark in remarks(cell):
-        console.print(Text(f"{cell.name}: {remark}.", style="dim"), soft_wrap=True)
+        yield cell.name, Text(f"{remark}.", style="dim")
 
 
-def _print_faults(console: Console, cell: Cell) -> None:
-    """Print why a run is not valid, and its gates that failed, are undecided or could not be judged."""
+def _faults(cell: Cell) -> Iterator[tuple[str, Text]]:
+    """Yield why a run is not valid, and its gates that failed, are undecided or could not be judged."""
     validity = cell.validity
     if not validity.is_valid:
-        text = Text.assemble((cell.name, "bold"), ": ", (validity.state, _COLOURS[validity.state]))
-        console.print(text.append(f": {validity.reason}" if validity.reason else ""), soft_wrap=True)
+        text = Text(validity.state, _COLOURS[validity.state])
+        yield cell.name, Text.assemble(text, f": {validity.reason}" if validity.reason else "")
     for gate in cell.summary.gates:
         if gate.state == "fail" or (gate.state in {"undecided", "not judged"} and validity.is_valid):
-            style = _COLOURS.get(gate.state, "bold red")
-            console.print(Text.assemble((cell.name, "bold"), ": ", (gate.sentence, style)), soft_wrap=True)
+            yield cell.name, Text(gate.sentence, _COLOURS.get(gate.state, "bold red"))
 
 
 def _columns(summary: Table) -> list[_Column]:
@@ -133,8 +144,10 @@ def _columns(summary: Table) -> list[_Column]:
 
 
 def _text(entry: Entry) -> Text:
+    if isinstance(entry, Mark) and entry.kind == "struck":
+        return Text(f"~{entry.text}~", "dim strike")  # pipes and many terminals show no strike
     if isinstance(entry, Mark):
-        return Text(entry.text, "dim strike" if entry.kind == "struck" else _COLOURS.get(entry.text, "bold red"))
+        return Text(entry.text, _COLOURS.get(entry.text, "bold red"))
     return Text(str(entry), {MISSING: "dim", "load generator": "yellow", "unknown": "yellow"}.get(str(entry), ""))
 
 
