@@ -1,5 +1,8 @@
 """Speed of loading PostgreSQL, compared with TSBS's loader: same columns, same indexes, same batches, same server.
 
+`python -m tests.benchmarks.bench_load questdb` compares on QuestDB, where the peer waits for no acknowledgement:
+both are timed until all rows are visible.
+
 The peer (`tsbs_load_timescaledb`, from a directory in TSBS_BIN or from PATH) reads a file that its own generator wrote
 before; tsbench generates while it loads. Both clients' CPU is that of the whole process. Rounds alternate, and the
 ratio is the median of the rounds' ratios, so that a machine whose speed drifts does not favour either.
@@ -18,12 +21,15 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tsbench.encode import pgcopy
+from tsbench.servers.process import free_port
 from tsbench.targets.postgres.server import PostgresServer
+from tsbench.targets.questdb.server import QuestServer
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -34,7 +40,7 @@ ROWS = SCALE * HOURS * 360
 START_NS = 1_451_606_400 * 10**9
 
 OURS = """
-import json, sys
+import json, sys, time
 from dataclasses import replace
 from tsbench.targets import registry
 from tsbench.run.bulk_load import bulk_load
@@ -42,17 +48,24 @@ from tsbench.model import WriteMode
 from tsbench.workload.world import World, WorldSpec
 endpoint, workers = sys.argv[1], int(sys.argv[2])
 world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
-target = registry.get("postgres")
-schema = replace(target.schemas["btree"], time_index='("time" DESC)', order=" DESC")  # as the peer's
+target = registry.get({target!r}); schema = next(iter(target.schemas.values()))
+if target.name == "postgres":
+    schema = replace(schema, time_index='("time" DESC)', order=" DESC")  # as the peer's
 session = target.connect(endpoint, schema)
 session.run(schema.create(world.measurements, world.tags()))
 mode = WriteMode.BULK
+began = time.perf_counter()
 loaded = bulk_load(world, target, schema, endpoint, last_tick={ticks}, workers=workers, batch={batch}, mode=mode)
-print(json.dumps({{"rows": loaded.points, "seconds": loaded.duration_s}}))
+if not target.shows_at_once: session.run(schema.settle(world.measurements), timeout_s=300)
+seconds = loaded.duration_s if target.shows_at_once else time.perf_counter() - began
+print(json.dumps({{"rows": loaded.points, "seconds": seconds}}))
 """
 
 
 def main() -> None:
+    if sys.argv[1:] == ["questdb"]:
+        on_questdb()
+        return
     print(f"encoding binary COPY, cpu-only, one core: {encoding_rate() / 1e6:.1f} M rows/s (wanted: 1.5)")
     loader, generator = find("tsbs_load_timescaledb"), find("tsbs_generate_data")
     peer = (loader, generator) if loader and generator else None
@@ -64,6 +77,52 @@ def main() -> None:
         finally:
             server.stop()
             server.remove()
+
+
+def on_questdb() -> None:
+    """Compare on QuestDB; each load fills a table of its own."""
+    port = free_port()
+    # The peer commits every few seconds only: each commit is synced by neither, which is the server's own default.
+    settings = {"cairo.commit.mode": "nosync", "line.tcp.enabled": "true", "line.tcp.net.bind.to": f"127.0.0.1:{port}"}
+    loader, generator = find("tsbs_load_questdb"), find("tsbs_generate_data")
+    with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
+        data = Path(directory) / "cpu.data"
+        server = QuestServer(Path(directory) / "server", settings)
+        server.start()
+        try:
+            if loader and generator:
+                with data.open("wb") as out:
+                    command = [*generate_command(generator)[:-1], "--format=questdb"]
+                    subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=True)
+            for workers in (1, 2):
+                pairs = []
+                for _ in range(ROUNDS):
+                    ours = run_ours(server.endpoint, workers, "questdb")
+                    pairs.append((ours, run_questdb_loader(server, loader, port, data, workers) if loader else ours))
+                show("tsbench", workers, [ours for ours, _ in pairs])
+                show("peer", workers, [theirs for _, theirs in pairs])
+                rate, cpu = (statistics.median(ours[i] / theirs[i] for ours, theirs in pairs) for i in (0, 1))
+                print(f"{workers:>7} ratio {rate:.2f} of its rows/s, {cpu:.2f} of its CPU   (wanted: >= 1.0, <= 0.75)")
+        finally:
+            server.stop()
+            server.remove()
+
+
+def run_questdb_loader(server: QuestServer, program: str, port: int, data: Path, workers: int) -> tuple[float, float]:
+    url = urlsplit(server.endpoint)
+    place = f"host=127.0.0.1 port={url.query.removeprefix('pg=')} user=admin password=quest dbname=qdb"
+    command = [
+        program, f"--url=http://{url.netloc}/", f"--ilp-bind-to=127.0.0.1:{port}", f"--workers={workers}",
+        f"--batch-size={BATCH}", f"--file={data}", "--reporting-period=0",
+    ]  # fmt: skip
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS cpu")
+        began = time.perf_counter() + 1.0  # it sleeps that long before it sends
+        _, cpu_s = measured(command)
+        while connection.execute("SELECT count() FROM cpu").fetchone() != (ROWS,):
+            assert time.perf_counter() < began + 300, "the peer's rows are not all there"
+            time.sleep(0.02)
+    return ROWS / (time.perf_counter() - began), cpu_s / ROWS * 1e6
 
 
 def compare(server: PostgresServer, directory: Path, peer: tuple[str, str] | None) -> None:
@@ -79,7 +138,7 @@ def compare(server: PostgresServer, directory: Path, peer: tuple[str, str] | Non
     for workers in (1, 2):
         ours, theirs = [], []
         for _ in range(ROUNDS):
-            ours.append(run_ours(server, workers))
+            ours.append(run_ours(server.endpoint, workers))
             if peer is not None:
                 theirs.append(run_peer(server, peer[0], data, workers))
         show("tsbench", workers, ours)
@@ -99,9 +158,9 @@ def generate_command(program: str) -> list[str]:
     ]  # fmt: skip
 
 
-def run_ours(server: PostgresServer, workers: int) -> tuple[float, float]:
-    code = OURS.format(scale=SCALE, start=START_NS, ticks=HOURS * 360, batch=BATCH)
-    out, cpu_s = measured([sys.executable, "-c", code, server.endpoint, str(workers)])
+def run_ours(endpoint: str, workers: int, target: str = "postgres") -> tuple[float, float]:
+    code = OURS.format(target=target, scale=SCALE, start=START_NS, ticks=HOURS * 360, batch=BATCH)
+    out, cpu_s = measured([sys.executable, "-c", code, endpoint, str(workers)])
     result = json.loads(out)
     assert result["rows"] == ROWS
     return result["rows"] / result["seconds"], cpu_s / ROWS * 1e6

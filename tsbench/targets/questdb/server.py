@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tsbench.servers.cgroup import Group
 
 
-_OURS = {"http.bind.to", "pg.net.bind.to", "http.min.enabled", "line.tcp.enabled", "config.validation.strict"}
+_OURS = {"http.bind.to", "pg.net.bind.to", "http.min.enabled", "config.validation.strict"}
 
 
 class QuestServer(HttpServer):
@@ -62,6 +62,8 @@ class QuestServer(HttpServer):
             "query.timeout": "1h",
             # It would tell its makers of each server.
             "telemetry.enabled": "false",
+            # Another port for line protocol, without acknowledgements.
+            "line.tcp.enabled": "false",
             **self._settings,
         }
 
@@ -81,7 +83,6 @@ class QuestServer(HttpServer):
             "http.bind.to": f"127.0.0.1:{self._port}",
             "pg.net.bind.to": f"127.0.0.1:{self._sql_port}",
             "http.min.enabled": "false",
-            "line.tcp.enabled": "false",
             "config.validation.strict": "true",
         }
         config = self.place / "data" / "conf" / "server.conf"
