@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tsbench.errors import Broken, Unreachable
+from tests.cli.support import TINY
+from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.run.bulk_load import bulk_load
+from tsbench.study.campaign import planned, run_scenario
 from tsbench.targets.null import TARGET, NullSchema, NullSession
 from tsbench.targets.target import Target
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Payload, Schema
@@ -129,3 +133,35 @@ def test_a_failed_write_stops_all_workers_and_is_one_line() -> None:
     with pytest.raises(Broken, match="the bulk load failed: timeout: no answer within 30 s"):
         load(target, fail)
     assert [session.closed for session in target.sessions] == [[False]] * 4
+
+
+def test_a_load_with_a_time_limit_ends_at_one_tick_of_all_streams_and_measurements(tmp_path: Path) -> None:
+    path = tmp_path / "timed.toml"
+    text = TINY.replace('"cpu-only"\nscale = 5', '"devops"\nscale = 20\nstreams = 4\ninterval = "1s"')
+    text = text.replace('window = "10m"', 'window = "24h"\nduration = "2s"\nbatch = 70\nworkers = 3')
+    path.write_text(text.replace('[[op]]\nquery = "raw-one"', ""), encoding="utf-8")
+    (summary,) = run_scenario(path, out=tmp_path / "sets", reports=False).summaries
+    assert summary.load is not None
+    assert 2 <= summary.load.duration_s < 20
+    assert summary.load.points % (20 * 9) == 0, "whole ticks"
+    assert summary.load.points < 24 * 3_600 * 20 * 9
+    assert {name: summary.validity.checks[name].state for name in ("writes", "answers")} == {
+        "writes": "valid",
+        "answers": "valid",
+    }
+    (run,) = (tmp_path / "sets").glob("*/sqlite")
+    window_ns = json.loads((run / "spec.json").read_text())["load"]["window"]
+    assert window_ns / 1e9 * 20 * 9 == summary.load.points
+    (again,) = run_scenario(path, out=tmp_path / "sets", resume=run.parent, reports=False).summaries
+    assert again == summary
+
+
+def test_a_time_limit_of_a_load_that_has_queries_or_disorder_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "timed.toml"
+    path.write_text(TINY, encoding="utf-8")
+    for changes, says in (
+        ((), "queries need to know"),
+        (("world.late=0.1", "op=[{write=1}]"), "points that come late"),
+    ):
+        with pytest.raises(UserMistake, match=rf"load\.duration: {says}"):
+            planned(path, overrides=["load.duration=5s", *changes])

@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 from tests.cli.support import TINY as SMALLEST
 from tests.cli.support import Command
 from tsbench.scenario import matrix
-from tsbench.scenario.reference import FileKeys, json_schema, markdown
+from tsbench.scenario.file_keys import FileKeys
+from tsbench.scenario.reference import json_schema, markdown
 from tsbench.scenario.spec import INTERNAL, SCENARIO_KEYS, RunSpec, Scenario
 from tsbench.study.claims import TABLES
 

@@ -15,7 +15,7 @@ from tsbench.units import NS_PER_S, format_duration, format_rough_duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import RunSpec, Scenario
 
 SCENARIOS = Path("scenarios")
 
@@ -85,6 +85,19 @@ def scenario_table() -> Table:
             continue
         table.add_row(_plain(name), str(len(cells)), _plain(cells[0].question))
     return table
+
+
+def plan(asked: Scenario, cells: Sequence[RunSpec]) -> tuple[Table, str]:
+    """Return what each cell of a scenario will do, or each search at first, and a line on what all of them take."""
+    from tsbench.study.search import grouped, most_runs
+
+    if (search := asked.search) is None:
+        return plan_table(cells, reuse=asked.reuse)
+    firsts = [next(iter(steps.values()))[0] for steps in grouped(search, cells).values()]
+    table, _ = plan_table(firsts, reuse=False)
+    most = most_runs(search, len(firsts), asked.repeat)
+    text = f"these are the first runs of {len(firsts)} searches, which choose their steps themselves"
+    return table, f"{text}: at most {most:,} runs, each step up to {asked.repeat}"
 
 
 def plan_table(cells: Sequence[RunSpec], *, reuse: bool) -> tuple[Table, str]:

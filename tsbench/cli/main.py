@@ -23,7 +23,7 @@ from tsbench.cli.generate import Yes, generate, queries
 from tsbench.cli.listing import scenario_names, target_names
 from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.cli.phases import found_place, load, query, validate
-from tsbench.cli.reporting import Json, Junit, Markdown, compare, export, history, report
+from tsbench.cli.reporting import Json, Junit, Markdown, compare, export, history, report, show_baseline, show_repeats
 from tsbench.cli.setup import init, servers
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import lacking
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tsbench.report.baseline import RelativeGate
     from tsbench.report.export import Exports
     from tsbench.run.cleanup import Cleaned
+    from tsbench.run.keeping import Stay
     from tsbench.scenario.spec import RunSpec, Scenario
     from tsbench.study.campaign import Ran
 
@@ -59,6 +60,11 @@ Repeat = Annotated[
     typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
 ]
 Reuse = Annotated[bool, typer.Option("--reuse", help="Load once for cells that differ only in how they are driven.")]
+
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the last database standing, for --loaded.")]
+LoadedOption = Annotated[
+    Path | None, typer.Option("--loaded", metavar="DIR", help="Use the database that this result set keeps.")
+]
 
 MOST_CHARACTERS = 1_000
 """Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
@@ -152,6 +158,8 @@ def run(
     baseline: Baseline = None,
     repeat: Repeat = None,
     reuse: Reuse = False,
+    keep: Keep = False,
+    loaded: LoadedOption = None,
     out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
     resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
     yes: Yes = False,
@@ -167,9 +175,9 @@ def run(
     from tsbench.cli.progress import CellProgress
     from tsbench.report.baseline import expect_baseline
     from tsbench.report.export import Exports
-    from tsbench.run.cleanup import Cleaned, clean_up, left_lines
+    from tsbench.run.keeping import apart
     from tsbench.run.phases import Quiet
-    from tsbench.study.campaign import planned, run_scenario
+    from tsbench.study.campaign import planned
 
     exports = Exports(junit, markdown, json)
     exports.check()
@@ -179,26 +187,60 @@ def run(
     asked |= {"repeat": repeat, "expensive": yes}
     if dry_run:
         return _show_plan(*planned(scenario, **asked))
-    places: dict[str, Any] = {"out": out, "resume": resume, "reports": report}
-    shown = Quiet if quiet else partial(CellProgress, stderr)
+    changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
+    lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
+    lists |= {"--loaded": loaded}
+    flags = {"--reuse": reuse, "--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
+    flags |= {"--keep": keep}
+    if keep and (clean or loaded):
+        raise UserMistake(f"--keep leaves a database standing: leave {'--cleanup' if clean else '--loaded'} or it out")
+    asked |= {"out": out, "resume": resume, "reports": report, "keep": keep, "loaded": loaded}
+    asked |= {"progress_of": Quiet if quiet else partial(CellProgress, stderr)}
+    body = partial(_carry_out, scenario, asked, exports, baseline, relative, lists, flags)
+    return apart(body) if keep else body()
+
+
+def _carry_out(
+    scenario: Path,
+    asked: Mapping[str, Any],
+    exports: Exports,
+    baseline: Path | None,
+    relative: Sequence[RelativeGate],
+    lists: Mapping[str, object],
+    flags: Mapping[str, bool],
+    stay: Stay | None = None,
+) -> int:
+    """Run a scenario as `asked`, print what came of it, and return the exit code; with `stay` keep the database."""
+    from tsbench.run.cleanup import Cleaned, clean_up, left_lines
+    from tsbench.study.campaign import run_scenario
+
     sets: list[Path] = []
-    stdout.quiet = quiet
+    ran: Ran | None = None
+    stdout.quiet = flags["--quiet"]
     try:
-        ran = run_scenario(scenario, **asked, **places, progress_of=shown, created=sets.append)
+        ran = run_scenario(scenario, **asked, created=sets.append)
         exports.write(sets)
-        code = _show(ran, with_report=report) | _show_baseline(baseline, ran.results, relative, exports)
+        code = _show(ran, with_report=asked["reports"]) | show_baseline(baseline, ran.results, relative, exports)
     except KeyboardInterrupt:
         if not sets:
             raise
-        changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-        lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
-        flags = {"--reuse": reuse, "--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
         code = _interrupted(scenario, sets[0], lists, flags)
     finally:
         lines = left_lines(sets[0]) if sets else []
-        cleaned = _show_cleaned(clean_up(sets[0]) if clean and lines else map(Cleaned, lines))
+        cleaned = _show_cleaned(clean_up(sets[0]) if flags["--cleanup"] and lines else map(Cleaned, lines))
         stdout.quiet = False
-    return code or cleaned
+    return code or cleaned if stay is None or ran is None else _stay(ran, code, stay)
+
+
+def _stay(ran: Ran, code: int, stay: Stay) -> int:
+    """Say how the database that is kept can be reached and ended, and stay with it if it needs this process."""
+    kept, place = ran.standing.record, short_path(ran.results)
+    if kept is None:
+        return fail("no database is kept: no run loaded one, or the last did not end well", 1)
+    say(f"kept: {kept.endpoint}; go on with it: tsbench run SCENARIO --loaded {place}; end it: tsbench cleanup {place}")
+    if kept.keeper is not None:
+        stay(code, ran.standing.wait)
+    return code
 
 
 def _show(ran: Ran, *, with_report: bool) -> int:
@@ -209,7 +251,7 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     lacks = lacking()
     if with_report or lacks:
         say(lacks or f"report: {short_path(ran.results / 'report.html')}")
-    _show_repeats(ran)
+    show_repeats(ran)
     bad = ran.not_passed
     if not bad:
         return 0
@@ -218,46 +260,12 @@ def _show(ran: Ran, *, with_report: bool) -> int:
 
 def _show_plan(asked: Scenario, cells: Sequence[RunSpec]) -> int:
     """Print the cells that would run, and return the exit code."""
-    from tsbench.cli.listing import plan_table, unbroken
+    from tsbench.cli.listing import plan, unbroken
 
-    table, line = plan_table(cells, reuse=asked.reuse)
+    table, line = plan(asked, cells)
     stdout.print(unbroken(table), crop=False)
     say(line)
     return 0
-
-
-def _show_repeats(ran: Ran) -> None:
-    """Print how to compare repeated cells, and how many repeats their noise needs."""
-    from tsbench.report.comparison import advice, compare, sides_at
-
-    if not any("round" in summary.labels for summary in ran.summaries):
-        return
-    first, *others = [side for side in sides_at(ran.results) if side.runs]
-    for other in others:
-        places = [short_path(side.results / side.name) for side in (first, other)]
-        say(f"compare: {shlex.join(['tsbench', 'compare', *places])}")
-        for line in advice(compare(first, other)):
-            say(f"  {line}")
-
-
-def _show_baseline(baseline: Path | None, results: Path, asked: Sequence[RelativeGate], exports: Exports) -> int:
-    """Print how the runs compare with the baseline and whether the gates hold, and return the exit code.
-
-    The files of `exports` are written again, with these gates.
-    """
-    from tsbench.report.baseline import compared
-    from tsbench.report.comparison import lines
-
-    failed: list[str] = []
-    if baseline is None:
-        return 0
-    judged = compared(baseline, results, asked)
-    exports.write([results], judged)
-    for comparison, found in judged:
-        for line in [*lines(comparison), *(result.sentence for result in found)]:
-            say(line)
-        failed += [result.sentence for result in found if result.state in {"fail", "not judged"}]
-    return fail(failed[0], 1) if failed else 0
 
 
 def _interrupted(scenario: Path, results: Path, lists: Mapping[str, object], flags: Mapping[str, bool]) -> int:

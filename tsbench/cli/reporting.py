@@ -1,7 +1,8 @@
-"""The commands `report`, `export`, `history` and `compare`, which read results only."""
+"""The commands `report`, `export`, `history` and `compare`, which read results only, and what `run` prints of them."""
 
 from __future__ import annotations
 
+import shlex
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,13 +11,17 @@ import typer
 
 from tsbench import units
 from tsbench.cli.generate import parsed
-from tsbench.cli.output import say, stdout
+from tsbench.cli.output import fail, say, stdout
 from tsbench.errors import UserMistake
 from tsbench.report import expect_packages
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tsbench.report.baseline import RelativeGate
+    from tsbench.report.export import Exports
+    from tsbench.study.campaign import Ran
 
 _MOST_NAMED = 12
 Figures = Annotated[
@@ -153,3 +158,37 @@ def compare(
         write_file(json, dumps([to_json(one, judged) for one, judged in found], indent=1) + "\n")
     failed = any(result.state in {"fail", "not judged"} for _, results in found for result in results)
     return int(failed or any(comparison.is_worse for comparison, _ in found))
+
+
+def show_repeats(ran: Ran) -> None:
+    """Print how to compare repeated cells, and how many repeats their noise needs."""
+    from tsbench.report.comparison import advice, compare, sides_at
+
+    if not any("round" in summary.labels for summary in ran.summaries):
+        return
+    first, *others = [side for side in sides_at(ran.results) if side.runs]
+    for other in others:
+        places = [short_path(side.results / side.name) for side in (first, other)]
+        say(f"compare: {shlex.join(['tsbench', 'compare', *places])}")
+        for line in advice(compare(first, other)):
+            say(f"  {line}")
+
+
+def show_baseline(baseline: Path | None, results: Path, asked: Sequence[RelativeGate], exports: Exports) -> int:
+    """Print how the runs compare with the baseline and whether the gates hold, and return the exit code.
+
+    The files of `exports` are written again, with these gates.
+    """
+    from tsbench.report.baseline import compared
+    from tsbench.report.comparison import lines
+
+    failed: list[str] = []
+    if baseline is None:
+        return 0
+    judged = compared(baseline, results, asked)
+    exports.write([results], judged)
+    for comparison, found in judged:
+        for line in [*lines(comparison), *(result.sentence for result in found)]:
+            say(line)
+        failed += [result.sentence for result in found if result.state in {"fail", "not judged"}]
+    return fail(failed[0], 1) if failed else 0

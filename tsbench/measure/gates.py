@@ -48,9 +48,11 @@ TIMES = ("response", "service")
 KINDS = ("write", "query")
 FIGURES = (
     *("p50", "p90", "p95", "p99", "p99.9", "max", "mean", "first"),
-    *("failures", "points/s", "ops/s", "bytes/point", "disk-reads", "variation", "stalls"),
+    *("failures", "points/s", "ops/s", "bytes/point", "disk-reads", "variation", "stalls", "batch", "workers"),
 )
 _SHARES = {"failures", "variation"}
+_OF_LOAD = {"points/s": "points_per_s", "batch": "batch", "workers": "workers"}
+"""Figures of the load before the measurement, and their names in a summary."""
 _OF_RATES = {"variation": "variation", "stalls": "stall_count"}
 """Figures of how a rate went on, and their names in a summary."""
 _FORM = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=]+)")
@@ -165,13 +167,14 @@ def figure_of(name: str, summary: Summary) -> tuple[float | None, str]:
 def believed_figure(name: str, summary: Summary) -> tuple[float | None, str]:
     """Return a figure that can be compared with others; or None and the reason.
 
-    A figure cannot be compared if it is missing, not valid, or only known to lie between two times.
+    A figure cannot be compared if it is missing, not valid, or only known to lie between two times. A load's figure
+    counts as well if the load generator was the limit of what was measured after it.
     """
     gate = parse_figure(name)
     value, why = figure_of(name, summary)
     if value is None:
         return None, why
-    if not summary.validity.is_valid:
+    if not (summary.validity.is_valid or (gate.of == "load" and summary.validity.stands)):
         return None, f"the run is {summary.validity.state}"
     found = _latency(gate, summary)[0] if gate.is_latency else None
     if found is not None and (found.is_open_ended or found.is_interval):
@@ -233,7 +236,8 @@ def _mistake(gate: Gate) -> str:
     rules = (
         (percent is not None and not 0 < percent <= 100, "a percentile must be above 0 and at most 100"),
         (gate.time and not gate.is_latency, f"{figure} is not a time; take '{gate.time}:' out"),
-        (of == "load" and figure != "points/s", "the load has only the figure load:points/s"),
+        (of == "load" and figure not in _OF_LOAD, f"the load has the figures {', '.join(_OF_LOAD)}"),
+        (figure in {"batch", "workers"} and of != "load", f"it is the load's; write load:{figure}"),
         (
             gate.is_latency and of is None,
             f"the ops are missing; write write:{figure}, query:{figure} or an op's name before it",
@@ -329,7 +333,8 @@ def _amount(gate: Gate, summary: Summary) -> tuple[float | None, str]:
     if gate.figure in {"bytes/point", "disk-reads"}:
         return _disk(gate, summary)
     if gate.of == "load":
-        return getattr(summary.load, "points_per_s", None), "nothing is known of the load before the measurement"
+        found = getattr(summary.load, _OF_LOAD[gate.figure], None)
+        return found, "nothing is known of the load before the measurement"
     if gate.figure in _OF_RATES:
         why = "how the rate went on is known of runs of 20 s or more"
         return getattr(summary.steadiness.get(gate.of or ""), _OF_RATES[gate.figure], None), why
@@ -374,4 +379,5 @@ def _shown(gate: Gate, measured: float) -> str:
         return f"{100 * measured:.3g} %"
     if gate.figure == "disk-reads":
         return f"{units.format_size(measured)} read from disk"
-    return f"{units.format_count(measured)} {gate.figure}"
+    count = units.format_count(measured)
+    return f"{gate.figure}={count}" if gate.figure in {"batch", "workers"} else f"{count} {gate.figure}"

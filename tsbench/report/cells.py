@@ -122,6 +122,11 @@ class ResultSet:
     question: str
     ratios: tuple[tuple[str, GateResult], ...] = ()
 
+    @property
+    def ends(self) -> frozenset[str]:
+        """The runs at which searches ended."""
+        return frozenset(cell for one in self.summary.searches for cell in one.cells)
+
     @classmethod
     def read(cls, results: Path) -> ResultSet:
         """Read a result set, or the one run in `results`.

@@ -20,7 +20,7 @@ from tsbench.text import shortened
 from tsbench.units import format_count, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -63,15 +63,18 @@ OVER_AXIS: tuple[Panel, ...] = (
     Panel("server_cores", "Server's CPU, cores", three_digits),
 )
 """Panels over a numeric axis, such as the offered load."""
+OVER_LOAD = (Panel("load_points_per_s", "Stored by the load, points/s", format_count, "higher"),)
+"""Panels over an axis of the load before the measurement, of which nothing else is known to depend."""
 
 
-def draw(found: Sides) -> Iterator[tuple[Figure, str, str]]:
-    """Yield each figure with its name and a description; none for a single side."""
+def draw(found: Sides, ends: Collection[str] = ()) -> Iterator[tuple[Figure, str, str]]:
+    """Yield each figure with its name and a description; none for a single side. Runs in `ends` are a search's end."""
     if len(found.sides) < 2:
         return
-    for panel in OVER_AXIS if found.axis else PANELS:
+    over = OVER_LOAD if found.axis.startswith("load.") else OVER_AXIS
+    for panel in over if found.axis else PANELS:
         if any(panel.key in side.figures or panel.median in side.figures for side in found.sides):
-            figure = _over(found, panel) if found.axis else _rows(found.sides, panel)
+            figure = _over(found, panel, ends) if found.axis else _rows(found.sides, panel)
             yield figure, f"head-{panel.key}", f"{panel.title} of every side, {panel.better} is better"
 
 
@@ -148,8 +151,8 @@ def _interval(axes: Axes, side: Side, key: str, place: float) -> None:
 
 
 @styled
-def _over(found: Sides, panel: Panel) -> Figure:
-    """Plot a line per side over the axis, with the gate as a line and a cross where a side breaks."""
+def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
+    """Plot a line per side over the axis; a gate is a line, a cross where a side breaks, a ring where a search ends."""
     names = list(dict.fromkeys(side.name for side in found.sides))
     figure, (axes,) = style.panels(1, 1, width=_WIDTH, height=2.7)
     for name, line in style.lines_of(names).items():
@@ -161,6 +164,8 @@ def _over(found: Sides, panel: Panel) -> Figure:
             passed = side.passed or (side.stands and not side.failed)
             mark = {"marker": "o" if passed else "X", "markersize": 5 if passed else 8}
             axes.plot([side.at], [value], color=line.colour, alpha=1 if side.stands else _PALE, **mark)  # type: ignore[arg-type]
+            if any(cell.name in ends for cell in side.cells):
+                axes.plot([side.at], [value], marker="o", markersize=13, fillstyle="none", color=INK)  # type: ignore[arg-type]
             least, most = _ends(side, panel.key)
             if least < most:
                 axes.plot(
@@ -175,6 +180,10 @@ def _over(found: Sides, panel: Panel) -> Figure:
     axes.set_title(panel.title)
     if any(side.failed or not side.stands for side in found.sides):
         axes.plot([], [], color=INK, marker="X", markersize=7, linestyle="none", label="broke")
+    if ends:
+        axes.plot(
+            [], [], color=INK, marker="o", markersize=9, fillstyle="none", linestyle="none", label="end of search"
+        )
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3, fontsize=8)
     return figure
 

@@ -60,7 +60,7 @@ def render(found: ResultSet, damaged: list[str]) -> str:
         "answer": answer(sides),
         "machine": machine(cells),
         "head": head_of(sides),
-        "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides)],
+        "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, found.ends)],
         "title": found.name,
         "question": found.question,
         "source": found.path.resolve().name,
@@ -72,7 +72,7 @@ def render(found: ResultSet, damaged: list[str]) -> str:
         "time": time_label(cells),
         "claims": tables.claims_table(found),
         "figures_behind": tables.figures_table(found),
-        "knee": found.summary.knee.sentence if found.summary.knee is not None and not sides.axis else "",
+        "found": found.summary.found if not sides.axis or found.summary.searches else [],
         "repeated": sides.repeats > 1,
         "comparison": [
             style.embed(figure, name=f"all-{name}", alt=alt)

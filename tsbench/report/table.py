@@ -76,8 +76,8 @@ def print_summary(console: Console, results: Path) -> None:
     for fitting in _fit(columns, console.width - name.width - 2):
         console.print(_table([name, *fitting]))
         console.print()
-    if found.summary.knee is not None:
-        console.print(Text(found.summary.knee.sentence, style="bold"))
+    for sentence in found.summary.found:
+        console.print(Text(sentence, style="bold"))
         console.print()
     if found.summary.claims:
         _print_claims(console, found.summary.claims)

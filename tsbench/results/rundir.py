@@ -5,6 +5,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
     scenario.toml                  a copy of the scenario file
     summary.json                   {"format", "scenario", "question", "cells": [summary of each run]}
     report.html
+    kept.json                      the database that the set keeps, if any (run.keeping.Kept)
     <cell id>/                     one run; `<cell id>.partial/` until its results are, and for good when it failed
         spec.json                  what was to be done (scenario.spec.RunSpec)
         env.json                   host, versions, settings (results.manifest.Manifest)

@@ -294,6 +294,23 @@ class Knee(Part):
         return f"{found}; {self.broke} {'did not pass' if self.judged else 'could not be judged'}: {self.reason}"
 
 
+class Searched(Part):
+    """Where a search ended: the keys of that step, its runs, its middle figure, and why no key was raised further."""
+
+    name: Text
+    keys: Named[Count]
+    cells: Several[Text]
+    figure: Number | None
+    text: Text
+    reasons: Several[Text]
+
+    @property
+    def sentence(self) -> str:
+        """The end of the search in one sentence."""
+        where = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.keys.items())
+        return f"The search {self.name} ended at {where} with {self.text}: {'; '.join(self.reasons)}."
+
+
 class SetSummary(Part):
     """The summary of a result set: its runs in the order of the scenario, and what they say of a study or a ramp."""
 
@@ -304,6 +321,13 @@ class SetSummary(Part):
     claims: Several[ClaimRow] = ()
     figures: Several[FigureRow] = ()
     knee: Knee | None = None
+    searches: Several[Searched] = ()
+
+    @property
+    def found(self) -> list[str]:
+        """What a ramp or searches found, as sentences."""
+        ramp = [self.knee.sentence] if self.knee is not None else []
+        return ramp + [one.sentence for one in self.searches]
 
     def write(self, results: Path) -> None:
         """Write it into a result set; empty parts are left out."""

@@ -16,7 +16,7 @@ import psutil
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.figures import Load
-from tsbench.run.time_limits import Limits
+from tsbench.run.time_limits import Deadline, Limits
 from tsbench.scenario.parts import DEFAULTS
 from tsbench.targets.base import Unsupported
 from tsbench.targets.session import caused_line
@@ -91,6 +91,8 @@ class Pace:
 
     per_s: float | None = None
     duration_s: float | None = None
+    brisk: bool = False
+    """Make no more points ahead than are stored in half a second, for a load that may end at any moment."""
 
 
 UNLIMITED = Pace()
@@ -176,7 +178,10 @@ class _Load:
     @property
     def _burst_points(self) -> float:
         """Number of points to make in one go: those of half a second where that is less."""
-        return BURST_POINTS if self._pace.per_s is None else min(BURST_POINTS, self._pace.per_s / 2)
+        per_s = self._pace.per_s
+        if self._pace.brisk:
+            per_s = self.total.points / max(1e-3, time.monotonic() - self._started)
+        return BURST_POINTS if per_s is None else max(1.0, min(BURST_POINTS, per_s / 2))
 
     def _left_s(self) -> float:
         limit_s = self._pace.duration_s
@@ -233,16 +238,19 @@ def bulk_load(
     mode: WriteMode,
     progress: Callable[[int], None] = lambda _points: None,
     timeout: TimeoutPart = DEFAULTS,
+    deadline: Deadline | None = None,
 ) -> Loaded:
-    """Store the points of ticks 0 <= tick < last_tick; each worker has streams of its own.
+    """Store the points of ticks 0 <= tick < last_tick, or up to a deadline; each worker has streams of its own.
 
     A worker mixes its streams so that batches arrive in the order of time, as from a real fleet. Otherwise as `store`.
     """
     workers = min(workers, world.spec.streams)
     shares = [range(w, world.spec.streams, workers) for w in range(workers)]
     mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
-    pieces = [batch_pieces(batches, schema, mode) for batches in mixed]
-    return store(pieces, target, schema, Limits(timeout, endpoint), progress=progress)
+    ended = mixed if deadline is None else [deadline.until(batches) for batches in mixed]
+    pieces = [batch_pieces(batches, schema, mode) for batches in ended]
+    pace = Pace(brisk=deadline is not None)
+    return store(pieces, target, schema, Limits(timeout, endpoint), progress=progress, pace=pace)
 
 
 def batch_pieces(

@@ -21,6 +21,7 @@ from tsbench.model import OpError
 from tsbench.results.manifest import Created, Manifest
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import find_runs
+from tsbench.run import keeping
 from tsbench.run.standing import server_directory
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
@@ -177,6 +178,8 @@ def clean_up(results: Path) -> Iterator[Cleaned]:
         As `leftovers`, or if one of the runs has not ended.
     """
     left = leftovers(results)
+    if kept := keeping.end(results):
+        yield Cleaned(kept)
     for run in find_runs(results):
         if run.is_held():
             raise UserMistake(f"{run.path} is the run of a tsbench that has not ended; stop it first")

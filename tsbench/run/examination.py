@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from tsbench.targets.target import Target
 
 T = TypeVar("T")
+SAMPLE = 50_000
+"""Rows that are read back to see whether data are as they were left."""
 
 
 class _AskedServer:
@@ -189,6 +191,31 @@ def examine(
         found += _answered(subject, answers, sampled, nothing_kept=nothing_kept)
         found += _sized(subject, stored if isinstance(stored, int) else 0, directory_bytes)
         return found + _planned(subject, answers.by_kind) + Findings(death=server.death)
+
+
+def left_otherwise(
+    runs: Sequence[RunDir], spec: RunSpec, target: Target, schema: Schema, endpoint: str, stored: int | None
+) -> str:
+    """Return how the data differ from what runs wrote, the last of which `stored` so many points; "" if they do not.
+
+    Points are counted, and up to `SAMPLE` rows read back and compared.
+    """
+    with closing(_AskedServer(runs[-1], Limits(spec.timeout, endpoint), target, schema)) as server:
+        if server.death:
+            return server.death
+        expires = target.parse(endpoint).expire_after_s is not None
+        subject = _Subject.of(runs[-1], spec, target, endpoint, server, schema, runs[:-1])
+        found = _count(subject)
+        if isinstance(found, OpError):
+            return f"its points cannot be counted: {found.cause}: {found}"
+        if isinstance(found, int) and stored is not None and found != stored and not expires:
+            return f"{found:,} points are stored, and {stored:,} were"
+        answers, rows = Answers(), min(SAMPLE, spec.check.readback)
+        manifest = Manifest.read(runs[0])
+        known = frozenset(manifest.created.others if manifest and manifest.created else ())
+        guarded(answers, lambda: server.ask(lambda one, of: read_back(subject.gold, one, of, rows, answers, known)))
+        answers.compare(subject.gold)
+        return f"stored rows: {answers.stored.text}" if answers.stored.counts else answers.failed
 
 
 def _count(subject: _Subject) -> int | OpError | Unsupported:

@@ -215,7 +215,7 @@ def _carry_out(
         with closing(limits.connect(target, schema)) as session:
             started = write_manifest(run, spec, target, server, session, new=new)
             if standing is None or loads:
-                loaded = _first_data(spec, run, parts, session, limits, progress)
+                loaded, spec = _first_data(spec, run, parts, session, limits, progress)
             else:
                 expires = target.parse(server.endpoint).expire_after_s is not None
                 loaded = standing.begin(run, session, schema, world.measurements, expires=expires)
@@ -256,19 +256,20 @@ def _carry_out(
 
 def _first_data(
     spec: RunSpec, run: RunDir, parts: Parts, session: LimitedSession, limits: Limits, progress: Phases
-) -> Load:
-    """Create the tables, store the first data, verify that it is plausible, and return what storing it came to."""
+) -> tuple[Load, RunSpec]:
+    """Create the tables, store the first data, verify that it is plausible, and return as `load` does."""
     schema, endpoint, world = parts.schema, parts.server.endpoint, spec.world_at()
     create(session, schema, world, limits)
     cleanup.note_made(run, spec, session)
     progress.phase("load", world.count(None, 0, world.ticks(spec.load.window)))
-    loaded = load(spec, parts.target, schema, endpoint, progress.advance)
+    loaded, spec = load(spec, parts.target, schema, endpoint, progress.advance)
+    run.write_json("spec.json", spec.model_dump(mode="json", by_alias=True))
     progress.phase("settle")
     limits.settle(session, schema, world.measurements)
     expiry = Expiry.of(parts.target.parse(endpoint).expire_after_s)
     least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
     expect_plausible(session, schema, world.measurements, loaded.points, least=least)
-    return loaded
+    return loaded, spec
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tsbench.errors import Broken
 from tsbench.results.manifest import Clock, Host, Manifest
 from tsbench.run import cleanup
 from tsbench.run.bulk_load import bulk_load
+from tsbench.run.time_limits import Deadline
 from tsbench.targets.base import Unsupported
 from tsbench.units import NS_PER_S, format_time
 from tsbench.workload import WORLD_VERSION
@@ -78,8 +79,10 @@ def create(session: Session, schema: Schema, world: World, limits: Limits) -> No
         session.run(schema.create(world.measurements, world.tags()), timeout_s=timeout_s)
 
 
-def load(spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress: Callable[[int], None]) -> Load:
-    """Store the first data as [load] says; return what it came to.
+def load(
+    spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress: Callable[[int], None]
+) -> tuple[Load, RunSpec]:
+    """Store the first data as [load] says; return what it came to, and the specification with the window it stored.
 
     Raises
     ------
@@ -87,6 +90,7 @@ def load(spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress:
         As `bulk_load`.
     """
     world, asked = spec.world_at(), spec.load
+    deadline = None if asked.duration is None else Deadline(world, asked.duration / NS_PER_S)
     loaded = bulk_load(
         world,
         target,
@@ -98,8 +102,12 @@ def load(spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress:
         mode=asked.mode,
         progress=progress,
         timeout=spec.timeout,
+        deadline=deadline,
     )
-    return loaded.figures(workers=asked.workers, batch=asked.batch, mode=asked.mode)
+    if deadline is not None and deadline.end_ns is not None:
+        window = min(asked.window, deadline.end_ns - world.time_ns(0))
+        spec = spec.model_copy(update={"load": asked.model_copy(update={"window": window})})
+    return loaded.figures(workers=asked.workers, batch=asked.batch, mode=asked.mode), spec
 
 
 def expect_plausible(

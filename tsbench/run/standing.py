@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Self
 
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
@@ -17,6 +18,8 @@ from tsbench.results.figures import Reused
 from tsbench.results.ledger import writes_of
 from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
+from tsbench.results.summary import Summary
+from tsbench.run.keeping import Kept, KeptServer, keeper_of
 from tsbench.scenario.spec import ROUND
 from tsbench.servers import unprivileged
 from tsbench.servers.base import kill_processes, stop_and_delete
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.results.figures import Load
     from tsbench.results.manifest import Created
-    from tsbench.results.summary import Summary
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session
@@ -57,12 +59,17 @@ def end_server(server: Server, log_copy: Path | None) -> None:
 class Standing:
     """The server of a result set that outlives its runs, at most one, with what the next run must know of its data."""
 
-    def __init__(self, results: Path) -> None:
+    def __init__(self, results: Path, *, stays: bool = False) -> None:
+        """Remove what a tsbench that was killed left in `results`; with `stays` the last run's server is to be kept."""
         for left in results.glob("*.server"):  # by a tsbench that was killed, and its servers with it
             if not (left / "spec.json").exists():
                 unprivileged.remove(left.absolute())
-        self._results = results
+        self._results, self._stays = results, stays
         self._key = ""
+        self.record: Kept | None = None
+        """The record of the database that this campaign keeps."""
+        self._place: Path | None = None
+        """The result set that keeps the database, if an earlier campaign has loaded it."""
         self._more = self._fit = False
         self._forget()
 
@@ -74,25 +81,38 @@ class Standing:
         self._created: Created | None = None
         self._stored: int | None = None
         self._next_block = 0
+        self._kept: Kept | None = None
 
-    def take(self, spec: RunSpec, *, more: bool) -> RunSpec:
-        """Return a run's specification with its place in the streams; stop a server that has other data.
+    def share(self, spec: RunSpec, later: Sequence[RunSpec]) -> dict[str, Any]:
+        """Return the arguments of `run_cell`: a run with its place in the streams; end a server that has other data.
 
-        `more` says whether another run that loads alike is to follow.
+        `later` are the runs that follow.
         """
         if load_key(spec) != self._key:
             self.close()
-        self._key, self._more = load_key(spec), more
-        return spec.model_copy(update={"first_block": self._next_block})
+        self._key = load_key(spec)
+        self._more = self._stays or any(load_key(other) == self._key for other in later)
+        return {"spec": spec.model_copy(update={"first_block": self._next_block}), "standing": self}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.record is None:
+            self.close()
 
     @contextmanager
     def kept(self, server: Server, run: RunDir) -> Iterator[None]:
         """Keep the server after a `with` block in which `end` found it fit for another run; else stop it."""
         self.server, self._fit = server, False
+        if self._place is not None:  # also for whoever comes after a tsbench that is killed
+            self._record(f"{run.cell_id} did not end well, and what it wrote is not known").write(self._place)
         try:
             yield
         finally:
             if self._fit:
+                if self._place is not None:
+                    self._record().write(self._place)
                 log = server.log()
                 if log is not None and log.exists():
                     shutil.copyfile(log, run / "server.log")
@@ -105,9 +125,54 @@ class Standing:
 
     def _stop(self, log: Path | None) -> None:
         server = self.server
+        self._place = None
         self._forget()
         if server is not None:
             end_server(server, log)
+
+    # --- kept beyond the campaign -------------------------------------------------------------------------------------
+
+    def keep(self) -> Kept | None:
+        """Write the record of the database that is to stay into the result set, and return it; None if none is."""
+        if self.server is None or not self._stays or self._place is not None:
+            return None
+        self.record = self._record()
+        self.record.write(self._results)
+        return self.record
+
+    def wait(self) -> None:
+        """Wait until this process is to end, then stop the server; or until the server has ended by itself."""
+        server = self.server
+        with suppress(KeyboardInterrupt):
+            while server is not None and server.alive():
+                time.sleep(0.5)
+            return
+        self.close()
+
+    def go_on(self, kept: Kept, results: Path, spec: RunSpec) -> None:
+        """Take over the database that another result set keeps, for runs that load as `spec` does."""
+        first = kept.run_dirs[0]
+        summary, manifest = Summary.read(first), Manifest.read(first)
+        self._key, self._place, self._stays = load_key(spec), results, True
+        self.server, self.loaded, self.runs = KeptServer(kept), summary.load, kept.run_dirs
+        self._created = manifest.created if manifest is not None else None
+        self._stored, self._next_block = kept.stored, kept.next_block
+        self._kept = kept
+
+    def _record(self, spoiled: str = "") -> Kept:
+        server = self.server
+        if server is None:
+            raise ValueError("nothing stands")
+        known: dict[str, Any] = {
+            "runs": tuple(str(run.path.absolute()) for run in self.runs),
+            "stored": self._stored,
+            "next_block": self._next_block,
+            "spoiled": spoiled,
+        }
+        if self._kept is not None:
+            return self._kept.model_copy(update=known)
+        settings = {name: str(value) for name, value in server.settings().items()}
+        return Kept(endpoint=server.endpoint, keeper=keeper_of(server), settings=settings, **known)
 
     # --- one run ------------------------------------------------------------------------------------------------------
 

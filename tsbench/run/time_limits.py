@@ -5,10 +5,13 @@ Ops of the measured load have a limit of their own, `drive.timeout`.
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from tsbench.errors import Unreachable, typed_line
 from tsbench.model import OpError, Outcome
@@ -19,10 +22,11 @@ from tsbench.units import NS_PER_S, format_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tsbench.model import Measurement, Rows
+    from tsbench.model import Batch, Measurement, Rows
     from tsbench.scenario.parts import TimeoutPart
     from tsbench.targets.base import Command, Inventory, Payload, Plan, Schema, ServerObject, Statement
     from tsbench.targets.target import Target
+    from tsbench.workload.world import World
 
 Key = Literal["connect", "create", "load", "settle", "check"]
 
@@ -177,3 +181,31 @@ def _brief(statement: Command) -> str:
     if found and len(columns) > 60:
         text = f"{columns[:57]}...{found}{rest}"
     return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+class Deadline:
+    """Ends several iterators of batches at one tick: the first that none of them has begun when the time is over.
+
+    `end_ns` is its time; None as long as there is time. All measurements of a batch's ticks have to follow each other.
+    """
+
+    def __init__(self, world: World, duration_s: float) -> None:
+        self.end_ns: int | None = None
+        self._step_ns, self._duration_s = world.spec.interval_ns, duration_s
+        self._over_s, self._begun_ns, self._lock = float("inf"), 0, threading.Lock()
+
+    def until(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield batches, which are in the order of time, up to the end."""
+        for batch in batches:
+            with self._lock:
+                now_s = time.monotonic()
+                self._over_s = min(self._over_s, now_s + self._duration_s)
+                if self.end_ns is None and now_s >= self._over_s:
+                    self.end_ns = self._begun_ns + self._step_ns
+                elif self.end_ns is None:
+                    self._begun_ns = max(self._begun_ns, int(batch.time_ns[-1]))
+            if self.end_ns is not None:
+                batch = batch.rows(0, int(np.searchsorted(batch.time_ns, self.end_ns)))  # noqa: PLW2901 - what is left
+                if not len(batch):
+                    return
+            yield batch

@@ -118,6 +118,8 @@ class LoadPart(Part):
 
     window: DurationNs = 3_600 * units.NS_PER_S
     """Simulated time that is stored before measuring; above 0."""
+    duration: Annotated[SecondsNs, Field(gt=0)] | None = None
+    """Time after which the load ends, at the first tick that it has not begun. Default: when `window` is stored."""
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Points per request of the load."""
     workers: Annotated[int, Field(ge=1, le=64)] = 2

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field, WithJsonSchema
+from typing import TYPE_CHECKING, Any
 
 from tsbench import units
-from tsbench.scenario.matrix import CASE
-from tsbench.scenario.parts import Part
-from tsbench.scenario.spec import INTERNAL, MAX_REPEAT, RunSpec
+from tsbench.scenario.file_keys import FileKeys
+from tsbench.scenario.spec import INTERNAL, RunSpec
 from tsbench.scenario.types import UNIT
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access
@@ -22,33 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pydantic import BaseModel
-
-_VALUES = {"type": "array", "minItems": 1}
-_CASES = {**_VALUES, "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}
-_MATRIX = {
-    "type": "object",
-    "properties": {CASE: _CASES},
-    "additionalProperties": {"anyOf": [_VALUES, {"type": "object"}]},
-}
-
-
-class FileKeys(Part):
-    """Keys of a file that concern all cells; `Scenario` removes them before parsing a cell."""
-
-    name: str | None = None
-    """Name of the scenario in results. Default: the file's name."""
-    matrix: Annotated[dict[str, Any], WithJsonSchema(_MATRIX)] = Field(default_factory=dict)
-    """Lists of values by dotted key; every combination is one run. `case` lists tables of keys that change together."""
-    repeat: Annotated[int, Field(ge=1, le=MAX_REPEAT)] = 1
-    """How often each cell is run, with a fresh server and load: in rounds, each of all cells in an order of its own."""
-    reuse: bool = False
-    """If true, cells that differ only in [drive], [[op]], [[event]], [check] and gates share one load, and run one
-    after the other on what those before stored: in an order drawn from the seed; with `knee`, in the matrix's."""
-    short: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(default_factory=dict)
-    """What `--set short=true` changes for a quick look, by dotted key: `"drive.duration" = "5s"`. `only` lists patterns
-    of the cells that then run."""
-    knee: bool = False
-    """If true, the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 
 
 def json_schema(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
@@ -86,6 +56,7 @@ def markdown(lists: Mapping[str, type[BaseModel]]) -> str:
         if name in parts:
             lines += _section(f"[[{key}]]" if value.get("type") == "array" else f"[{key}]", parts[name])
     lines += _section("[[drive.steps]]", parts["Step"])
+    lines += _section("[[search.axes]]", parts["SearchAxis"])
     return "\n".join(lines) + "\n"
 
 

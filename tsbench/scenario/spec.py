@@ -20,6 +20,7 @@ from tsbench.results.limits import LIMITS
 from tsbench.scenario import matrix
 from tsbench.scenario.events import EventPart, expect_sequence
 from tsbench.scenario.file import explain, known_keys, odd_text, read_document
+from tsbench.scenario.file_keys import SEARCH_REPEAT, SearchPart, check_keys, read_search
 from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-MAX_REPEAT = 200
-"""Most runs of a cell; what needs more of them to be found is below the noise."""
 ROUND = "-round="
 """Part of a repeated cell's id before the number of its round."""
 
@@ -204,11 +203,16 @@ class Scenario:
         self.path = path
         self.knee = document.get("knee") is True
         self.reuse = document.get("reuse") is True
-        self.repeat = document.get("repeat", 1)
+        self.repeat = document.get("repeat", SEARCH_REPEAT if "search" in document else 1)
         self.name = matrix.file_name(str(document.get("name", path.stem))) or "scenario"
         self.only: Sequence[str] = ()
         """Patterns of the cells that run if none are asked for."""
         self._document = document
+
+    @property
+    def search(self) -> SearchPart | None:
+        """The [search] of the file, None without one; raises UserMistake if it is malformed."""
+        return read_search(self.path, self._document)
 
     @classmethod
     def load(cls, path: Path, *, overrides: Sequence[str] = ()) -> Scenario:
@@ -263,6 +267,9 @@ class Scenario:
         found: list[RunSpec] = []
         for number in range(1, self.repeat + 1):
             of_round = [_in_round(cell, number) for cell in cells]
+            if self.search is not None:  # which takes them in an order of its own
+                found += of_round
+                continue
             found += sorted(of_round, key=lambda cell: sha256(f"{cell.world.seed} {cell.id}".encode()).digest())
         return found
 
@@ -275,30 +282,17 @@ class Scenario:
             One line with the file, the key, the mistake and the cure.
         """
         base = {key: value for key, value in self._document.items() if key not in SCENARIO_KEYS}
-        self._check_keys()
-        chosen = matrix.combinations(self._document.get("matrix", {}), self.path)
+        check_keys(self.path, self._document, self.repeat)
+        axes = self._document.get("matrix", {})
+        if self.search is not None and isinstance(axes, dict):  # else `combinations` raises an error
+            axes = {**axes, **self.search.values}
+        chosen = matrix.combinations(axes, self.path)
         cells = [self._cell(base, combination) for combination in chosen]
         name, count = Counter(cell.id for cell in cells).most_common(1)[0]
         if count > 1:
             raise UserMistake(f"{self.path}: matrix: two cells are called {name}; give them different values")
         resolution_ns = max(map(_resolution_ns, cells))
         return [cell.model_copy(update={"resolution_ns": resolution_ns}) for cell in cells]
-
-    def _check_keys(self) -> None:
-        """Verify the keys that concern all cells; `claim` and `figure` are verified where they are read."""
-        name = self._document.get("name", self.name)
-        knee, reuse = (self._document.get(key, False) for key in ("knee", "reuse"))
-        if not isinstance(name, str) or not name.strip():
-            raise UserMistake(f"{self.path}: name: must be text in quotes")
-        if len(self.name) > matrix.MAX_NAME:
-            raise UserMistake(f"{self.path}: name: must have at most {matrix.MAX_NAME} characters")
-        for key, value in (("knee", knee), ("reuse", reuse)):
-            if not isinstance(value, bool):
-                raise UserMistake(f"{self.path}: {key}: must be true or false")
-        if not isinstance(self.repeat, int) or isinstance(self.repeat, bool) or not 1 <= self.repeat <= MAX_REPEAT:
-            raise UserMistake(f"{self.path}: repeat: must be a whole number from 1 to {MAX_REPEAT}")
-        if self.repeat > 1 and knee:
-            raise UserMistake(f"{self.path}: repeat: a ramp ends at its first failure; repeat a scenario without knee")
 
     def _cell(self, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> RunSpec:
         document = matrix.copied(base)
@@ -390,7 +384,7 @@ def world(use_case: str, **keys: Any) -> World:
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}
 """Fields of a RunSpec that files cannot set."""
-SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat", "reuse", "short"}
+SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat", "reuse", "search", "short"}
 """Keys of a file that concern all cells."""
 _PARTS: dict[str, type[BaseModel]] = {
     "world": WorldPart,

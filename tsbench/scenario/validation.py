@@ -146,6 +146,9 @@ def _check_times(spec: RunSpec, target: Target, place: str) -> None:
 def _check_load(spec: RunSpec, world: World, place: str) -> None:
     if not spec.load.window:
         raise UserMistake(f"{place}: load.window: must be above 0; queries need something to find")
+    if spec.load.duration is not None and (spec.queries or world.spec.disorder):
+        what = "queries need to know what is stored" if spec.queries else "points that come late belong to no tick"
+        raise UserMistake(f"{place}: load.duration: {what}; take it out, or {'them' if spec.queries else 'disorder'}")
     loaded = spec.loaded(world)
     with _naming(f"{place}: op: ", ValueError):
         _ = spec.block_points

@@ -20,6 +20,11 @@ def bind(parent: int, death_signal: int) -> None:
         os._exit(1)
 
 
+def unbind() -> None:
+    """Let this process outlive the thread that started it."""
+    _libc.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
 def main(parent: str, death_signal: str, account: str, groups: str, *command: str) -> None:
     """Change to the user `uid:gid`, if given, and become the command, in the control groups of these open files."""
     if account:

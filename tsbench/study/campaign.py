@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import shutil
 import statistics
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
 from tsbench.report import lacking
-from tsbench.results.manifest import Manifest, check_world
-from tsbench.results.reading import keeps_tables, read_table
-from tsbench.results.rundir import (
-    ADDED_COLUMNS,
-    COMPLETE,
-    ERRORS_FILE,
-    OPS_COLUMNS,
-    RunDir,
-    expect_this_format,
-    find_runs,
-)
+from tsbench.results.reading import keeps_tables
+from tsbench.results.rundir import ERRORS_FILE, RunDir
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
-from tsbench.run.standing import Standing, load_key
+from tsbench.run.standing import Standing
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.spec import ROUND, Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
 from tsbench.study.claims import expect_cells, read_claims, read_figures
-from tsbench.study.reuse import in_groups
+from tsbench.study.resuming import check_resumable, done_before, earlier
+from tsbench.study.reuse import for_kept, in_groups, standing_on
+from tsbench.study.search import grouped, in_turn, most_runs, searched
 from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.session import MEANT
 from tsbench.units import format_rough_duration
-from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +49,8 @@ class Ran:
     summaries: list[Summary]
     knee: bool
     """Whether the scenario is a ramp, whose last run may fail a gate: that is the knee which it looks for."""
+    standing: Standing
+    """The database that is to be kept, if that was asked for and it stands; it ends with this process."""
 
     @property
     def not_passed(self) -> list[Summary]:
@@ -74,6 +68,8 @@ def run_scenario(
     repeat: int | None = None,
     out: Path = Path("results"),
     resume: Path | None = None,
+    keep: bool = False,
+    loaded: Path | None = None,
     expensive: bool = False,
     reports: bool = True,
     progress_of: ProgressOf = Quiet,
@@ -94,10 +90,10 @@ def run_scenario(
         How often to run each cell, instead of the scenario's own number.
     out, resume
         Directory for result sets; or the result set to continue, whose complete cells are kept.
-    expensive
-        Whether to run a scenario that would take days or much memory.
-    reports
-        Whether to write report.html, which needs the packages of the extra `report`.
+    keep, loaded
+        Whether the last database stays (`Ran.standing`); the result set whose database is used. Cells then share loads.
+    expensive, reports
+        Whether to run a scenario that would take days or much memory; whether to write report.html (extra `report`).
     progress_of
         Returns the progress display of a cell, as a context manager, from its title.
     created
@@ -112,12 +108,16 @@ def run_scenario(
     KeyboardInterrupt
         After the servers were stopped; what was measured is kept, and `resume` continues it.
     """
+    shared = [*overrides, *(["reuse=true"] if keep or loaded else [])]
     asked, cells = planned(
-        scenario, only=only, overrides=overrides, endpoint=endpoint, gates=gates, repeat=repeat, expensive=expensive
+        scenario, only=only, overrides=shared, endpoint=endpoint, gates=gates, repeat=repeat, expensive=expensive
     )
+    cells = for_kept(cells, loaded, keep=keep)
     results = prepare(asked, cells, out, resume)
     created(results)
-    return Ran(results, campaign(asked, cells, results, progress_of, reports=reports and not lacking()), asked.knee)
+    standing = standing_on(loaded, cells, results, keep=keep)
+    found = campaign(asked, cells, results, progress_of, reports=reports and not lacking(), standing=standing)
+    return Ran(results, found, asked.knee, standing)
 
 
 def planned(
@@ -136,6 +136,8 @@ def planned(
     path = scenario_file(scenario)
     asked = _asked(path, [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])], gates, repeat)
     cells = asked.repeated(select(asked.expand(), only or asked.only))
+    if asked.search is not None:
+        grouped(asked.search, cells)
     if asked.reuse:
         cells = in_groups(path, cells, keep_order=asked.knee or asked.repeat > 1)
     if not expensive:
@@ -165,9 +167,10 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     UserMistake
         If the directory is not writable, or the result set is of another scenario.
     """
-    expect_cells(scenario.path, [cell.id for cell in scenario.expand()])
+    search, whole = scenario.search, scenario.expand()
+    expect_cells(scenario.path, [cell.id for cell in whole] if search is None else [*grouped(search, whole)])
     if resume is not None:
-        _check_resumable(scenario, cells, resume)
+        check_resumable(scenario, cells, resume)
         return resume
     results = out / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{scenario.name}"
     try:
@@ -181,11 +184,18 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
 
 
 def campaign(
-    scenario: Scenario, cells: Sequence[RunSpec], results: Path, progress_of: ProgressOf, *, reports: bool = True
+    scenario: Scenario,
+    cells: Sequence[RunSpec],
+    results: Path,
+    progress_of: ProgressOf,
+    *,
+    reports: bool = True,
+    standing: Standing | None = None,
 ) -> list[Summary]:
     """Run the cells that are not complete, and return all summaries; update the set's summary after every cell.
 
-    The report is updated too if `reports`, unless that would take more than a tenth of the time.
+    The server of a `standing` that stays is not ended, if all is well. The report is updated too if `reports`, unless
+    that would take more than a tenth of the time.
     """
     # Before the first run, and not when it is needed: of an import that Ctrl-C cuts short, half a module remains.
     if keeps_tables():
@@ -194,38 +204,39 @@ def campaign(
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
     took_s: list[float] = []
-    standing = Standing(results)
-    try:
-        for number, cell in enumerate(cells, 1):
-            done = _done(results, cell)
-            if done is None:
-                began_s = time.monotonic()
-                place = f"[{number}/{len(cells)}{_left(took_s, len(cells) - number + 1)}]"
-                shared: dict[str, Any] = {}
-                if scenario.reuse:
-                    more = any(load_key(other) == load_key(cell) for other in cells[number:])
-                    cell, shared = standing.take(cell, more=more), {"standing": standing}  # noqa: PLW2901 - in its place
-                with progress_of(f"{place} {cell.id}") as progress:
-                    done = run_cell(cell, results, progress, reached=reached, **shared)
-                reached = True
-                took_s.append(time.monotonic() - began_s)
-            summaries.append(done)
-            _write(scenario, results, summaries)
-            if scenario.knee and not done.passed:
-                break  # higher loads than the knee would only be worse
-            if reports and time.monotonic() >= report_due and number < len(cells):
-                report_due = time.monotonic() + 10 * _early_report(results)
-    except (KeyboardInterrupt, UserMistake):
-        left = [*summaries, *_partial(results, cell)]
-        if left:
-            _write(scenario, results, left)
-            if reports:
-                _report(results)
-        raise
-    finally:
-        standing.close()
-    if reports:
-        _report(results)
+    standing, search, count = standing or Standing(results), scenario.search, len(cells)
+    turns = iter(cells)
+    if search is not None:
+        turns = in_turn(search, scenario.repeat, cells, summaries)
+        count = most_runs(search, len(grouped(search, cells)), scenario.repeat)
+    with standing:
+        try:
+            for number, cell in enumerate(turns, 1):
+                done = done_before(results, cell)
+                if done is None:
+                    began_s = time.monotonic()
+                    place = f"[{number}/{count}{' at most' if search else _left(took_s, count - number + 1)}]"
+                    shared = standing.share(cell, cells[number:]) if scenario.reuse else {"spec": cell}
+                    with progress_of(f"{place} {cell.id}") as progress:
+                        done = run_cell(results=results, progress=progress, reached=reached, **shared)
+                    reached = True
+                    took_s.append(time.monotonic() - began_s)
+                summaries.append(done)
+                _write(scenario, results, summaries)
+                if scenario.knee and not done.passed:
+                    break  # higher loads than the knee would only be worse
+                if reports and time.monotonic() >= report_due and number < count:
+                    report_due = time.monotonic() + 10 * _early_report(results)
+        except (KeyboardInterrupt, UserMistake):
+            left = [*summaries, *_partial(results, cell)]
+            if left:
+                _write(scenario, results, left)
+                if reports:
+                    _report(results)
+            raise
+        if reports:
+            _report(results)
+        standing.keep()
     return summaries
 
 
@@ -261,62 +272,6 @@ def _report(results: Path) -> float:
     return time.monotonic() - started
 
 
-def _check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path) -> None:
-    if not results.is_dir():
-        raise UserMistake(f"--resume {results}: no such result set{_near(results)}")
-    if not (results / "scenario.toml").exists():
-        text = "is not a result set (no scenario.toml); give one such as results/<date>-<scenario>"
-        raise UserMistake(f"--resume {results}: {text}")
-    expect_this_format(results)
-    for run in find_runs(results) if any(results.glob("*/spec.json")) else ():
-        check_world(run, WORLD_VERSION)
-    name = _earlier(results).scenario
-    if name not in {"", scenario.name}:
-        raise UserMistake(f"--resume {results}: holds the scenario '{name}', not '{scenario.name}'; leave --resume out")
-    for cell in cells:
-        _done(results, cell)
-
-
-def _near(results: Path) -> str:
-    known = [path.name for path in results.parent.glob("*") if path.is_dir()] if results.parent.is_dir() else []
-    near = difflib.get_close_matches(results.name, known, 1)
-    return f"; did you mean {results.parent / near[0]}?" if near else ""
-
-
-def _done(results: Path, cell: RunSpec) -> Summary | None:
-    """Return the summary of a cell that an earlier attempt completed.
-
-    Return None if the cell is to run (again): it or one of its files is missing or damaged, or its server died.
-    """
-    run = RunDir(results / cell.id)
-    try:
-        if not run.path.is_dir() or run.status().state != COMPLETE:
-            return None
-        spec, summary = run.read_json("spec.json"), Summary.read(run)
-        if summary.cell != cell.id or spec.get("id") != cell.id or not _is_whole(run):
-            return None
-    except UserMistake:
-        return None
-    if summary.death:
-        return None
-    asked = cell.model_dump(mode="json", by_alias=True)
-    if cell.relative_start:  # for a complete cell, `now` is the time of its run
-        asked["world"]["start"] = spec["world"]["start"]
-    if any(spec.get(key) != asked.get(key) for key in {*spec, *asked} - {"block", "first_block"}):  # these by its order
-        text = f"{run.path} was made from another version of the scenario"
-        raise UserMistake(f"{text}; start a new result set without --resume, or undo the change")
-    return summary
-
-
-def _is_whole(run: RunDir) -> bool:
-    """Return True if a complete run has a manifest, and its table of seconds can be read; else raise UserMistake."""
-    if Manifest.read(run) is None:
-        return False
-    if keeps_tables():
-        read_table(run / "ops.parquet", OPS_COLUMNS, ADDED_COLUMNS)
-    return True
-
-
 def _partial(results: Path, cell: RunSpec) -> list[Summary]:
     try:
         return [Summary.read(RunDir(results / f"{cell.id}.partial"))]
@@ -326,17 +281,21 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
 
 def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
-    cells = {summary.cell: summary for summary in [*_earlier(results).cells, *summaries]}
-    repeats: dict[str, list[Summary]] = {}
-    for summary in cells.values():
-        repeats.setdefault(summary.cell.partition(ROUND)[0], []).append(summary)
+    cells = {summary.cell: summary for summary in [*earlier(results).cells, *summaries]}
+    search, runs = scenario.search, defaultdict[str, list[Summary]](list)
+    ends = searched(search, scenario.repeat, [*cells.values()]) if search is not None else []
+    for end in ends:  # a study's findings are about where searches ended
+        runs[end.name] = [cells[cell] for cell in end.cells]
+    for name, summary in cells.items() if search is None else ():
+        runs[name.partition(ROUND)[0]].append(summary)
     SetSummary(
         scenario=scenario.name,
         question=next((summary.question for summary in cells.values() if summary.question), ""),
         cells=tuple(sorted(cells.values(), key=_place_in(scenario))),
-        claims=tuple(evaluate(read_claims(scenario.path), repeats)),
-        figures=tuple(shown_figures(read_figures(scenario.path), repeats)),
+        claims=tuple(evaluate(read_claims(scenario.path), runs)),
+        figures=tuple(shown_figures(read_figures(scenario.path), runs)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
+        searches=tuple(ends),
     ).write(results)
 
 
@@ -346,14 +305,6 @@ def _place_in(scenario: Scenario) -> Callable[[Summary], int]:
         return lambda _: 0
     place = {cell.id: number for number, cell in enumerate(scenario.expand())}
     return lambda summary: place.get(summary.cell, 0)
-
-
-def _earlier(results: Path) -> SetSummary:
-    """Return the set's summary so far; an empty one if the file is missing or damaged."""
-    try:
-        return SetSummary.read(results)
-    except UserMistake:
-        return SetSummary()
 
 
 def _knee(cells: Sequence[Summary]) -> Knee:

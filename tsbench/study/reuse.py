@@ -1,4 +1,4 @@
-"""The order of cells that use one load after the other (`reuse`), and which cells cannot."""
+"""Cells that use one load: their order (`reuse`), which cells cannot, and the load of another campaign (`--loaded`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.run.standing import load_key
+from tsbench.run.examination import left_otherwise
+from tsbench.run.keeping import first_difference, read_kept
+from tsbench.run.standing import OWN, Standing, load_key
 from tsbench.scenario.spec import block_points
+from tsbench.scenario.validation import schema_of
+from tsbench.targets import registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +45,45 @@ def in_groups(path: Path, cells: Sequence[RunSpec], *, keep_order: bool) -> list
     return found
 
 
+def for_kept(cells: Sequence[RunSpec], loaded: Path | None, *, keep: bool) -> list[RunSpec]:
+    """Return the cells as they are run if the last database is to be kept, or one that `loaded` keeps is used.
+
+    Raises
+    ------
+    UserMistake
+        If nothing outlasts a cell, the set keeps none, a cell needs other data, or the data are not as the set left
+        them: one line that names the first difference.
+    """
+    for cell in cells if keep else ():
+        if not registry.get(cell.target.name).durable:
+            raise UserMistake(f"--keep: {cell.id}: {cell.target.name} keeps no data; leave it out")
+    if loaded is None:
+        return list(cells)
+    kept = read_kept(loaded)
+    spec = kept.spec()
+    same = {"start": spec.world.start}
+    found = []
+    for cell in cells:
+        world = cell.world.model_copy(update=same) if cell.relative_start and spec.relative_start else cell.world
+        place = {"world": world, "block": spec.block_points, "load": spec.load}
+        if why := first_difference(cell.model_copy(update={"world": world}), spec, OWN):
+            raise UserMistake(f"--loaded {loaded}: {cell.id} needs other data: {why}")
+        found.append(cell.model_copy(update=place))
+    target = registry.get(spec.target.name)
+    runs, schema = kept.run_dirs, schema_of(spec, target)
+    if why := left_otherwise(runs, spec, target, schema, kept.endpoint, kept.stored):
+        raise UserMistake(f"--loaded {loaded}: its data are not as {runs[-1].cell_id} left them: {why}")
+    return found
+
+
+def standing_on(loaded: Path | None, cells: Sequence[RunSpec], results: Path, *, keep: bool) -> Standing:
+    """Return the server of a campaign: none yet, or the one that the result set `loaded` keeps."""
+    standing = Standing(results, stays=keep)
+    if loaded is not None:
+        standing.go_on(read_kept(loaded), loaded.absolute(), cells[0])
+    return standing
+
+
 def _key(cell: RunSpec) -> str:
     """Return what the cells of a group have in common; a start of `now` is read some microseconds later in each."""
     if not cell.relative_start:
@@ -63,6 +106,8 @@ def _unfit(cell: RunSpec) -> str:
         return "the caps of [server] end with a cell's measured window; take one of the two out"
     if cell.drive.window is not None:
         return "drive.window ends the writes, so that later cells would have none; take one of the two out"
+    if cell.load.duration is not None:
+        return "load.duration ends each load at other points; take one of the two out"
     gate = next((one.text for one in cell.demands if one.of == "load"), None)
     return f"the gate {gate} is about the load, which later cells do not have; take one of the two out" if gate else ""
 
