@@ -91,6 +91,8 @@ def test_every_stored_row_is_the_files_with_its_nulls(
     missing = 0
     for name, rows in points.items():
         fields = tuple(dict.fromkeys(chain.from_iterable(values for _, _, values in rows)))
+        of_tags = [{x: float(v) if x in NUMERIC_TAGS else v for x, v in of.items()} for _, of, _ in rows]
+        rows = [(t, of, v) for (t, _, v), of in zip(rows, of_tags, strict=True)]  # noqa: PLW2901 - typed
         wanted = [(t, *(of.get(x) for x in tags), *(v.get(x) for x in fields)) for t, of, v in rows]
         found = [
             tuple(float(x) if isinstance(x, int) and i else x for i, x in enumerate(row))

@@ -119,9 +119,13 @@ def query(
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Queries per second; response times count from when each was due.")
     ] = None,
+    functions: Annotated[
+        bool, typer.Option("--functions", help="Make the functions first that TSBS's texts call.")
+    ] = False,
     out: Out = Path("results"),
 ) -> int:
     """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
+    from functools import partial
     from itertools import chain
 
     from tsbench.cli.progress import CellProgress
@@ -147,9 +151,11 @@ def query(
         else:
             world, window_ns, asked = read_queries(file, whole)
             spec = RunSpec.model_validate({**about, "world": world, "load": {"window": window_ns}})
+        made = peer_queries.functions_of(registry.get(target)) if functions else ()
         results = new_results(out, name)
         with CellProgress(stderr, f"query {target}", "queries") as progress:
-            summary, times = ask(spec, asked, results, progress, how, lambda text: setattr(progress, "note", text))
+            note = partial(setattr, progress, "note")
+            summary, times = ask(spec, asked, results, progress, how, note, made)
     return ended(results, summary, *_query_lines(summary, times, workers))
 
 

@@ -120,11 +120,14 @@ def own_tags_json(batch: Batch) -> tuple[str, ...]:
 def tag_rows(tags: Mapping[str, Codes], first: int = 0, *, key_may_lack: bool = False) -> list[tuple[Any, ...]]:
     """Return one row per series: its number, from `first` on, then its tags; one that it lacks ("") is None.
 
-    The key, which is the first tag, is an empty text instead unless it `key_may_lack`, as in files of points.
+    Tags are texts, or floats where they are numbers. The key, which is the first tag, is an empty text instead of None
+    unless it `key_may_lack`, as in files of points.
     """
-    key, *others = (codes.tolist() for codes in tags.values()) if tags else ([],)
-    lists = [key if not key_may_lack else [text or None for text in key]]
-    lists += [[text or None for text in texts] for texts in others]
+    lists: list[list[Any]] = [codes.tolist() for codes in tags.values()] or [[]]
+    kinds = [float if codes.is_number else str for codes in tags.values()]
+    for number, texts in enumerate(lists):
+        if number or key_may_lack:
+            lists[number] = [kinds[number](text) if text else None for text in texts]
     return list(zip(range(first, first + len(lists[0])), *lists, strict=True)) if tags else []
 
 

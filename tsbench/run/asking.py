@@ -39,7 +39,7 @@ from tsbench.workload.query_files import MS, AskedText, Parser, parse_head
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tsbench.measure.hist import SparseHistogram
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tsbench.run.lifecycle import Parts
     from tsbench.run.phases import Phases, Progress
     from tsbench.scenario.spec import Job
-    from tsbench.targets.base import Schema, Session
+    from tsbench.targets.base import Command, Schema, Session
     from tsbench.targets.target import Target
     from tsbench.workload.query_files import Asked
 
@@ -110,12 +110,13 @@ def ask(
     progress: Progress,
     how: How,
     seen: Callable[[str], None],
+    functions: Sequence[Command] = (),
 ) -> tuple[Summary, dict[str, dict[str, float]]]:
     """Ask queries with `spec.drive.users` workers; return the summary, and the service times by kind in ns.
 
-    `seen` receives the p99 so far as text, once a second.
+    `seen` receives the p99 so far as text, once a second. `functions` make what the texts of queries call.
     """
-    steps = _Steps(spec, queries, how, seen)
+    steps = _Steps(spec, queries, how, seen, functions)
     summary = run_steps(spec, results, progress, steps, partial(real_parts, spec))
     return summary, steps.times
 
@@ -128,6 +129,7 @@ class _Steps:
     queries: Iterator[Asked | AskedText]
     how: How
     seen: Callable[[str], None]
+    functions: Sequence[Command] = ()
     times: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
@@ -139,6 +141,8 @@ class _Steps:
             with closing(limits.connect(target, schema)) as session:
                 started = write_manifest(run, spec, target, server, session)
                 cleanup.note_nothing_made(run)
+                with limits.step("create", "making the functions") as timeout_s:
+                    session.run(self.functions, timeout_s=timeout_s)
             phases.phase("measure", None if self.how.limit is None else self.how.limit)
             asking = _Asking(self.queries, schema, run, self.how, phases.advance, self.seen)
             try:

@@ -54,6 +54,8 @@ class Tables:
 
     def __init__(self) -> None:
         self.shared: tuple[str, ...] = ()
+        self.numbers: frozenset[str] = frozenset()
+        """Tags whose values are numbers."""
         self.series: dict[tuple[str, ...], int] = {}
         self._of_head: dict[bytes, tuple[str, int]] = {}
         self._known: dict[str, _Known] = {}
@@ -66,7 +68,8 @@ class Tables:
     def tags(self, first: int = 0) -> dict[str, Codes]:
         """Return the shared tags of the series from number `first` on."""
         rows = list(self.series)[first:]
-        return {tag: _codes([row[i] for row in rows]) for i, tag in enumerate(self.shared)}
+        columns = {tag: _codes([row[i] for row in rows]) for i, tag in enumerate(self.shared)}
+        return {tag: replace(codes, is_number=tag in self.numbers) for tag, codes in columns.items()}
 
     def batches(self, lines: Lines) -> list[Batch]:
         """Return the points of lines by measurement and by the fields that they have, else in their order.
@@ -81,6 +84,7 @@ class Tables:
         heads, texts, times = parts[0::3], parts[1::3], parts[2::3]
         if not plain and (odd := next((i for i, text in enumerate(texts) if b'"' in text), None)) is not None:
             raise _Refused(odd, "a table holds numbers, not texts")
+        self.numbers |= lines.numbers
         self._note_heads(heads)
         places = [self._of_head[head] for head in heads]
         rows_of: dict[str, list[int]] = {}
@@ -97,6 +101,9 @@ class Tables:
     def _note_heads(self, heads: Sequence[bytes]) -> None:
         """Add the measurements, tags and series of lines by their first parts."""
         new = {head: _parsed_head(head) for head in dict.fromkeys(heads) if head not in self._of_head}
+        for head, (_, tags) in new.items():
+            if odd := next((tag for tag in self.numbers & tags.keys() if not _is_number(tags[tag])), None):
+                raise _Refused(heads.index(head), f"the tag '{odd}' is to be a number, and '{tags[odd]}' is none")
         if new and not self._known:
             first = next(iter(new.values()))[0]
             self.shared = _names(tags for name, tags in new.values() if name == first)
@@ -184,6 +191,13 @@ def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
 def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     """Return the names of all tags, in the order of the points that have the most of them."""
     return tuple(dict.fromkeys(tag for tags in sorted(of, key=len, reverse=True) for tag in tags))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _codes(texts: Sequence[str]) -> Codes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken
-from tsbench.model import Codes, Verdict
+from tsbench.model import Verdict
 from tsbench.run import assessment, cleanup
 from tsbench.run.bulk_load import UNLIMITED, Loaded, Pace, Shared, batch_pieces, mixed_batches, store
 from tsbench.run.file_tables import FileSource
@@ -151,7 +151,11 @@ class _Tables:
         schema, session = self.parts.schema, self.session
         if not self.created:
             self._run(schema.drop(new))
-            self._run(schema.create(new, {tag: Codes(codes.codes[:0], ()) for tag, codes in tables.tags().items()}))
+            self._run(
+                schema.create(
+                    new, {tag: replace(codes, codes=codes.codes[:0], values=()) for tag, codes in tables.tags().items()}
+                )
+            )
             self._run(schema.extend((), tables.tags(), 0))  # in which "" is a tag that a series lacks
             self.created = True
         else:

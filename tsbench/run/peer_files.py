@@ -9,6 +9,7 @@ readings,1451606400000000000,72.4,     its measurement, time in ns, and fields b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,13 @@ def _translated(blocks: Iterator[bytes], count: int, limit: int | None) -> Itera
             raise Broken("line 1 begins a header of TSBS, but no empty line ends it; nothing is stored")
     header, _, rest = head.partition(b"\n\n")
     prefixes: dict[bytes, list[bytes]] = {}
-    for line in header.split(b"\n")[1:]:
+    first, *names = header.split(b"\n")
+    numbers = frozenset(
+        pair.rpartition(b" ")[0].decode(errors="replace")
+        for pair in first.split(b",")[1:]
+        if not pair.endswith(b" string")
+    )
+    for line in names:
         name, *fields = line.split(b",")
         prefixes[name] = [(b"," if i else b"") + _escaped(field) + b"=" for i, field in enumerate(fields)]
     skipped = header.count(b"\n") + 2
@@ -61,6 +68,7 @@ def _translated(blocks: Iterator[bytes], count: int, limit: int | None) -> Itera
         except StopIteration:
             return
         points, failure = _points(some, prefixes, tags, skipped)
+        points = replace(points, numbers=numbers)
         if points.count:
             yield points
     raise failure

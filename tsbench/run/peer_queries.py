@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Window
-    from tsbench.targets.base import Schema
+    from tsbench.targets.base import Command, Schema
     from tsbench.targets.target import PeerQueries, Target
     from tsbench.workload.world import World
 
@@ -70,6 +70,14 @@ def _queries_of(target: Target, path: str) -> PeerQueries:
         text = f"{target.name} takes no text of other programs (these do: {able})"
         raise UserMistake(f"'{path}' has queries of TSBS, and {text}; make a file with tsbench queries")
     return target.peer_queries
+
+
+def functions_of(target: Target) -> Sequence[Command]:
+    """Return the statements that make the functions which TSBS's texts call; raises UserMistake if it needs none."""
+    if target.peer_queries is None or not target.peer_queries.functions:
+        raise UserMistake(f"--functions: TSBS's queries need none on {target.name}; leave it out")
+    found: Sequence[Command] = resolve_name(target.peer_queries.functions)
+    return found
 
 
 def _text(fields: Mapping[str, gob.Value], name: str) -> str:

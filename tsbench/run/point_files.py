@@ -124,13 +124,14 @@ def _decompressed(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
 class Lines:
     """Some whole lines, each with its line feed, and the number of the first one (from 1) in the file.
 
-    Each stands for `step` lines of the file.
+    Each stands for `step` lines of the file, whose tags `numbers` are numbers.
     """
 
     data: bytes
     count: int
     first: int
     step: int = 1
+    numbers: frozenset[str] = frozenset()
 
     def split(self) -> list[bytes]:
         """Return the lines without line feeds."""
@@ -138,7 +139,9 @@ class Lines:
 
     def until(self, index: int) -> Lines:
         """Return the first `index` lines."""
-        return Lines(b"".join(line + b"\n" for line in self.split()[:index]), index, self.first, self.step)
+        return Lines(
+            b"".join(line + b"\n" for line in self.split()[:index]), index, self.first, self.step, self.numbers
+        )
 
 
 def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) -> Iterator[Lines]:

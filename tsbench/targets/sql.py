@@ -129,16 +129,18 @@ class SqlSchema(Schema, ABC):
 
     def tag_table(self, tags: Mapping[str, Codes], more: str = "") -> Statement:
         """Return the statement that creates the table of tags; `more` follows its columns."""
-        columns = ", ".join(f"{quoted(name)} {self.types.tag}" for name in tags)
+        types = {False: self.types.tag, True: self.types.floats}
+        columns = ", ".join(f"{quoted(name)} {types[codes.is_number]}" for name, codes in tags.items())
         return Statement(f'CREATE TABLE "tags" ("id" {self.types.id}, {columns}{more})')
 
     def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
         """Yield the statements that create the table of tags, with a row for each series."""
         yield self.tag_table(tags)
-        yield from self.insert_tags(sql.tag_rows(tags))
+        yield from self.insert_tags(sql.tag_rows(tags), tags)
 
-    def insert_tags(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Statement]:
-        """Yield the statements that add rows of a number and texts (or None) to the table of tags."""
+    def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
+        """Yield the statements that add rows of `sql.tag_rows` to the table of tags."""
+        del tags  # the columns have their types
         for piece in sql.chunks(rows, self.max_parameters):
             values = sql.values(len(piece[0]), len(piece), self.mark)
             yield Statement(f'INSERT INTO "tags" VALUES {values}', sql.flat(piece))
@@ -146,7 +148,7 @@ class SqlSchema(Schema, ABC):
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
         dropped = [Statement(f"DROP TABLE IF EXISTS {quoted(m.name)}") for m in measurements]
         tables = [Statement(text) for m in measurements for text in self.create_table(m)]
-        return [*dropped, *self.insert_tags(sql.tag_rows(tags, first, key_may_lack=True)), *tables]
+        return [*dropped, *self.insert_tags(sql.tag_rows(tags, first, key_may_lack=True), tags), *tables]
 
     def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
         """Return rows as statements of as many parameters as one may have, for one transaction."""

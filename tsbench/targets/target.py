@@ -93,7 +93,8 @@ class PeerQueries:
 
     `form` names the format, `product` begins the labels of TSBS's own, `path` is how the paths begin that are asked
     for, where the struct has paths. `written` is the place of the function that returns a query's fields from its
-    label, its measurement and its compiled statement.
+    label, its measurement and its compiled statement, `functions` that of the statements that make what TSBS's texts
+    call and the database lacks.
     """
 
     form: str
@@ -103,6 +104,7 @@ class PeerQueries:
     text: str
     written: str
     path: str = ""
+    functions: str = ""
 
 
 @dataclass(frozen=True, slots=True)

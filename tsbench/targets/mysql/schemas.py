@@ -194,9 +194,10 @@ class MysqlSchema(SqlSchema):
     def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:
         table = self.tag_table(tags, f", KEY ({key_of(tags)})")
         yield Statement(f"{table.text} {self._engine}")
-        yield from self.insert_tags(sql.tag_rows(tags))
+        yield from self.insert_tags(sql.tag_rows(tags), tags)
 
-    def insert_tags(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Statement]:
+    def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
+        del tags  # the columns have their types
         for start in range(0, len(rows), _TAG_ROWS):
             piece = rows[start : start + _TAG_ROWS]
             texts = (f"({', '.join('NULL' if v is None else literal(v) for v in row)})" for row in piece)

@@ -8,6 +8,15 @@ from tsbench.encode.gob import BYTES
 from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
 from tsbench.targets.target import Driver, Option, PeerQueries, Requirement, Target
 
+PEER_QUERIES = PeerQueries(
+    "tsbs-timescaledb",
+    "TimescaleDB",
+    "TimescaleDB",
+    dict.fromkeys(("HumanLabel", "HumanDescription", "Hypertable", "SqlQuery"), BYTES),
+    text="SqlQuery",
+    written="tsbench.targets.postgres.schemas:peer_fields",
+    functions="tsbench.targets.postgres.schemas:FUNCTIONS",
+)
 TARGET = Target(
     name="postgres",
     product="PostgreSQL",
@@ -25,14 +34,7 @@ TARGET = Target(
     resolution_ns=1_000,
     durability="`fsync = on`, `synchronous_commit = on`",
     has_counters=True,
-    peer_queries=PeerQueries(
-        "tsbs-timescaledb",
-        "TimescaleDB",
-        "TimescaleDB",
-        dict.fromkeys(("HumanLabel", "HumanDescription", "Hypertable", "SqlQuery"), BYTES),
-        text="SqlQuery",
-        written="tsbench.targets.postgres.schemas:peer_fields",
-    ),
+    peer_queries=PEER_QUERIES,
     requirements=(
         Requirement(
             "embedded PostgreSQL",
@@ -50,5 +52,6 @@ TIMESCALE = replace(
     opener="tsbench.targets.postgres.session:connect_timescale",
     server="tsbench.targets.postgres.server:TimescaleServer",
     cluster="tsbench.targets.postgres.cluster:TimescaleCluster",
+    peer_queries=replace(PEER_QUERIES, functions=""),  # it has its own, which ours would hide
     requirements=(Requirement("TimescaleDB", programs=("timescaledb",)),),
 )

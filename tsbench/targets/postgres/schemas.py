@@ -124,11 +124,12 @@ class PostgresSchema(SqlSchema):
         yield from SqlSchema.create_tags(self, tags)
         yield Statement(f'CREATE INDEX ON "tags" ({key_of(tags)})')
 
-    def insert_tags(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[Statement]:
+    def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
         if rows:
-            numbers, *texts = map(list, zip(*rows, strict=True))
-            arrays = ", ".join(["$1::int[]", *(f"{_mark(n)}::text[]" for n in range(2, len(texts) + 2))])
-            yield Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', (numbers, *texts))
+            types = ["int", *("float8" if codes.is_number else "text" for codes in tags.values())]
+            arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(types, 1))
+            columns = tuple(map(list, zip(*rows, strict=True)))
+            yield Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', columns)
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         """Return the statements for vacuum (visibility map, BRIN summaries), statistics and a checkpoint."""
@@ -278,6 +279,14 @@ def peer_fields(measurement: str, statement: Statement) -> dict[str, bytes]:
     return {"Hypertable": measurement.encode(), "SqlQuery": text.encode()}
 
 
+TIME_BUCKET = f"{NAMESPACE}.time_bucket(interval, timestamptz)"
+FUNCTIONS = (
+    Statement(
+        f"CREATE OR REPLACE FUNCTION {TIME_BUCKET} RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE\n"
+        "AS 'SELECT date_bin($1, $2, timestamptz ''2000-01-03 00:00:00+00'')'"
+    ),
+)
+"""What TSBS's queries call: TimescaleDB's buckets, which are counted from a Monday."""
 BTREE = PostgresSchema("btree", '("time")')
 BRIN = PostgresSchema("brin", 'USING brin ("time")')
 HYPERTABLE = HypertableSchema("hypertable")

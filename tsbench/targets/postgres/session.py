@@ -11,7 +11,7 @@ from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.pgwire.login import parameters, refused
 from tsbench.targets.pgwire.session import PgwireSession
 from tsbench.targets.postgres import counters, explain
-from tsbench.targets.postgres.schemas import CHUNK_INTERVAL, EXTENSIONS, INTERVAL, NAMESPACE
+from tsbench.targets.postgres.schemas import CHUNK_INTERVAL, EXTENSIONS, INTERVAL, NAMESPACE, TIME_BUCKET
 from tsbench.targets.sql import quoted, table_names, tables_of
 from tsbench.targets.sql_session import inventory
 
@@ -117,7 +117,7 @@ class PostgresSession(PgwireSession):
         return dict(zip(_PARTS, sizes, strict=True))
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        """Return the tables, and our namespace."""
+        """Return the tables, the function that TSBS's queries call, and our namespace, which goes with it."""
         tables = (
             "SELECT n.nspname, c.relname, c.oid::text\n"
             "FROM unnest($1::text[]) AS t(name) JOIN pg_class c ON c.oid = to_regclass(quote_ident(t.name))\n"
@@ -125,7 +125,8 @@ class PostgresSession(PgwireSession):
         )
         namespace = (
             "SELECT oid::text, (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid)\n"
-            "  + (SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid)\n"
+            "  + (SELECT count(*) FROM pg_proc p\n"
+            "     WHERE pronamespace = n.oid AND p.oid IS DISTINCT FROM to_regprocedure($2))\n"
             "  + (SELECT count(*) FROM pg_type WHERE typnamespace = n.oid)\n"
             "FROM pg_namespace n WHERE nspname = $1"
         )
@@ -136,9 +137,12 @@ class PostgresSession(PgwireSession):
                 )
                 for place, name, number in connection.execute(tables, (table_names(measurements),)).fetchall()
             ]
-            for number, holds in connection.execute(namespace, (NAMESPACE,)).fetchall():
+            function = Statement(f"DROP FUNCTION IF EXISTS {TIME_BUCKET}")
+            for (number,) in connection.execute("SELECT to_regprocedure($1)::oid::text", (TIME_BUCKET,)).fetchall():
+                found += [ServerObject(f"function {TIME_BUCKET}", (function,), number)] if number else []
+            for number, holds in connection.execute(namespace, (NAMESPACE, TIME_BUCKET)).fetchall():
                 drop = Statement(f"DROP SCHEMA {quoted(NAMESPACE)}")  # which fails if anything is in it
-                found.append(ServerObject(f"schema {NAMESPACE}", (drop,), number, holds))
+                found.append(ServerObject(f"schema {NAMESPACE}", (function, drop), number, holds))
         return found
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
