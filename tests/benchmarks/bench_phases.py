@@ -1,4 +1,8 @@
-"""The phases as separate commands: `generate | load` beside `load --use-case` on InfluxDB, and files of queries.
+"""The phases as separate commands on InfluxDB 1.8: `generate | load` beside `load --use-case`, and files of queries.
+
+With TSBS's programs (in TSBS_BIN, or on PATH): its files beside our own worlds, and its runner beside ours, which ask
+the same queries of one database that tsbench loaded. An argument is the number of rounds, others what to compare (pipe,
+files or runners).
 
 Rounds alternate and the ratio is the median of the rounds' ratios, so that a machine whose speed drifts favours
 neither. The rates of query files are per second of CPU of one process.
@@ -6,7 +10,9 @@ neither. The rates of query files are per second of CPU of one process.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,13 +32,16 @@ KINDS = ("single-groupby-1-1-1", "single-groupby-5-8-1", "double-groupby-5", "gr
 
 
 def main() -> None:
-    for kind in KINDS:
-        print(f"{kind:<24} {'{:>9,.0f} made/s, {:>9,.0f} decoded/s'.format(*query_rates(kind))}")
+    chosen = sys.argv[2:] or ["pipe", "files", "runners"]
+    if "pipe" in chosen:
+        for kind in KINDS:
+            print(f"{kind:<24} {'{:>9,.0f} made/s, {:>9,.0f} decoded/s'.format(*query_rates(kind))}")
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
         server = InfluxServer1(Path(directory) / "server", {"version": "1.8"})
         server.start()
         try:
-            compare(server.endpoint, directory)
+            for name in chosen:
+                {"pipe": compare, "files": files, "runners": runners}[name](server.endpoint, directory)
         finally:
             server.stop()
             server.remove()
@@ -52,11 +61,76 @@ def compare(endpoint: str, directory: str) -> None:
     print(f"median ratio {statistics.median(ratios):.2f} (wanted: >= 0.9)")
 
 
+def files(endpoint: str, directory: str, points: int = 1_000_000) -> None:
+    """Print how fast TSBS's files are loaded, beside the same number of points of our own world of that name."""
+    for use_case in ("cpu-only", "devops", "iot"):
+        for form in ("influx", "timescaledb"):
+            words = f"--use-case {use_case} --format {form} --scale 100 --seed 123 --max-data-points {points}"
+            program("tsbs_generate_data", f"{words} --timestamp-end 2016-01-03T00:00:00Z > data", directory)
+            ratios = []
+            for _ in range(ROUNDS):
+                load = f"{PROGRAM} load influxdb1 --endpoint {endpoint} --workers 2 --limit {points}"
+                own = rate(f"{load} --use-case {use_case} --scale 100 --end 2016-01-03T00:00:00Z", directory)
+                time.sleep(1)
+                ratios.append(rate(f"{load} data", directory) / own)
+                time.sleep(1)
+            median = statistics.median(ratios)
+            print(f"{use_case} {form}: {median:.2f} of our own world's rate (wanted: >= 0.9)", flush=True)
+
+
+def runners(endpoint: str, directory: str, count: int = 300) -> None:
+    """Print the latency and throughput of TSBS's runner and ours, asking the same queries."""
+    rate(f"{PROGRAM} load influxdb1 --endpoint {endpoint} --workers 2 {WORLD}", directory)
+    host, _, database = endpoint.removeprefix("http://").rpartition("@")[2].partition("/")
+    for kind in ("single-groupby-1-1-1", "double-groupby-1"):
+        world = WORLD.removeprefix("--use-case cpu-only ")
+        text(
+            f"{PROGRAM} queries {world} --type {kind} --count {count} --format tsbs-influx --out {kind}.gob", directory
+        )
+        for workers in (1, 4):
+            found = []
+            for _ in range(ROUNDS):
+                ask = f"{PROGRAM} query influxdb1 {kind}.gob --endpoint {endpoint} --workers {workers}"
+                ours = asked(text(ask, directory))
+                words = f"--urls http://{host} --db-name {database} --file {kind}.gob --workers {workers}"
+                theirs = asked(program("tsbs_run_queries_influx", words, directory))
+                found.append([one / other for one, other in zip(ours, theirs, strict=True)])
+            latency, throughput = (statistics.median(column) for column in zip(*found, strict=True))
+            print(
+                f"{kind}, {workers} workers: median {latency:.2f} of theirs (wanted: <= 1.1), "
+                f"queries/s {throughput:.2f} of theirs (wanted: >= 1)",
+                flush=True,
+            )
+
+
+def asked(said: str) -> tuple[float, float]:
+    """Return the median time in ms and the queries per second that either runner prints."""
+    median = re.search(r"med: +([\d,.]+)ms", said)
+    per_s = re.search(r"verall query rate ([\d,.]+) queries/sec", said)
+    assert median is not None, said
+    assert per_s is not None, said
+    return float(median[1].replace(",", "")), float(per_s[1].replace(",", ""))
+
+
+def program(name: str, words: str, directory: str) -> str:
+    found = shutil.which(name, path=os.environ.get("TSBS_BIN"))
+    if found is None:
+        sys.exit(f"{name} not found: put it on PATH or name its directory: TSBS_BIN")
+    return text(f"{found} {words}", directory)
+
+
+def text(command: str, directory: str) -> str:
+    """Return what a command prints."""
+    done = subprocess.run(command, shell=True, cwd=directory, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def rate(command: str, directory: str) -> float:
     """Return the rate that the command's summary states, in points per second."""
-    done = subprocess.run(command, shell=True, cwd=directory, capture_output=True, text=True, check=False)
-    found = re.search(r"mean rate ([\d,.]+) points/s", done.stdout)
-    assert found, done.stdout + done.stderr
+    said = text(command, directory)
+    found = re.search(r"mean rate ([\d,.]+) points/s", said)
+    assert found, said
     return float(found[1].replace(",", ""))
 
 
