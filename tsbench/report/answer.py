@@ -155,7 +155,7 @@ def _alone(side: Side, loop: str) -> str:
 
 
 def _failures(side: Side) -> str:
-    return joined([f"{gate} ({shortened(text, 80)})" for gate, text in sorted(side.failed.items())])
+    return joined([f"{gate} ({_measured(text)})" for gate, text in sorted(side.failed.items())])
 
 
 def _gates_of_all(sides: Sequence[Side]) -> str:
@@ -245,7 +245,12 @@ def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> str:
 
 
 def _named(side: Side) -> str:
-    return joined([f"{gate}: {shortened(text, 80)}" for gate, text in sorted(side.failed.items())])
+    return joined([f"{gate}: {_measured(text)}" for gate, text in sorted(side.failed.items())])
+
+
+def _measured(text: str) -> str:
+    """Return what a gate measured; of a long text without what it is based on, which tables have."""
+    return shortened(text if len(text) <= 80 else text.partition(": ")[0], 80)
 
 
 def _where(side: Side, found: Sides) -> str:

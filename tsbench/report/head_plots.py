@@ -178,8 +178,10 @@ def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
         style.count_axis(axes)
     _axis_of(axes, sorted({side.at for side in found.sides if side.at is not None}), found.axis)
     axes.set_title(panel.title)
-    if any(side.failed or not side.stands for side in found.sides):
-        axes.plot([], [], color=INK, marker="X", markersize=7, linestyle="none", label="broke")
+    marked = {"broke": any(side.failed for side in found.sides), "not valid": any(not s.stands for s in found.sides)}
+    if any(marked.values()):
+        label = " or ".join(word for word, seen in marked.items() if seen)
+        axes.plot([], [], color=INK, marker="X", markersize=7, linestyle="none", label=label)
     if ends:
         axes.plot(
             [], [], color=INK, marker="o", markersize=9, fillstyle="none", linestyle="none", label="end of search"

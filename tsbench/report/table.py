@@ -70,9 +70,10 @@ def print_summary(console: Console, results: Path) -> None:
     found = ResultSet.read(results)
     cells = found.cells
     for sentence in answer(sides_of(cells)):
-        console.print(Text(printable_line(sentence), style="bold"))
+        console.print(Text(printable_line(sentence), style="bold"), soft_wrap=not console.is_terminal)
     console.print()
-    name, *columns = _columns(repeats_table(cells))
+    table = repeats_table(cells)
+    name, *columns = _columns(table)
     for fitting in _fit(columns, console.width - name.width - 2):
         console.print(_table([name, *fitting]))
         console.print()
@@ -83,9 +84,8 @@ def print_summary(console: Console, results: Path) -> None:
         _print_claims(console, found.summary.claims)
     ways = load_texts(cells)
     how = f" ({ways[0]})" if len(ways) == 1 else ""
-    struck = (
-        "" if all(cell.validity.stands for cell in cells) else " Figures between ~ are struck out: they are not valid."
-    )
+    any_struck = any(isinstance(entry, Mark) and entry.kind == "struck" for row in table.rows for entry in row)
+    struck = " Figures between ~ are struck out: they are not valid." if any_struck else ""
     console.print(Text(f"p50, p99 and max are {time_label(cells)}s{how}.{struck}", style="dim"), soft_wrap=True)
     for of in (_remarks, _faults):
         _print_once(console, (said for cell in cells for said in of(cell)))
