@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from tests.hostile import http, mongodb, postgres
+from tests.hostile import http, mongodb, postgres, questdb
 from tests.hostile.doors import SECRET, Attack, FakeServer, environment, holds_secret
 from tests.targets import data
 from tests.targets.data import CPU, START_NS
@@ -36,7 +36,7 @@ PROTOCOLS: dict[str, ModuleType] = {
     "influxdb1": http,
     "influxdb2": http,
     "victoriametrics": http,
-    "questdb": http,
+    "questdb": questdb,
 }
 CONNECT_S, OP_S = 1.0, 0.5
 GRACE_S = 4.0
@@ -111,7 +111,7 @@ def converse(name: str, seed: str, found: Counter[str]) -> list[str]:
             if (took_s := time.monotonic() - began) > CONNECT_S + OP_S + GRACE_S:
                 faults.append(f"one call took {took_s:.1f} s")
     seen = server.seen(Attack.NO_TLS)
-    if protocol is not http and (holds_secret(seen) or postgres.HASHED.search(seen)):
+    if protocol not in {http, questdb} and (holds_secret(seen) or postgres.HASHED.search(seen)):
         faults.append("the password was sent")
     found["connections"] += len(server.channels)
     found[name] += 1

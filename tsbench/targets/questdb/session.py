@@ -120,10 +120,10 @@ class QuestSession(PgwireSession):
 
     @decoded("QuestDB")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes of tables with their write-ahead logs, as far as these were not removed yet."""
-        text = "SELECT tableName, diskSize FROM table_storage() WHERE tableName ~ $1"
-        ours = {PREFIX + m.name for m in measurements}
-        return {"table": sum(int(size) for name, size in self._fetch(text, _OURS) if name in ours)}
+        """Return the bytes of the tables' partitions, without their write-ahead logs."""
+        text = "SELECT sum(diskSize) FROM table_partitions('{}')"
+        names = [(PREFIX + m.name).replace("'", "''") for m in measurements]
+        return {"table": sum(int(size or 0) for name in names for ((size,),) in [self._fetch(text.format(name))])}
 
     def _tables(self) -> dict[str, str]:
         found = self._fetch("SELECT table_name, directoryName FROM tables() WHERE table_name ~ $1", _OURS)
