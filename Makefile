@@ -7,8 +7,9 @@
 #                   (ARGS='--only MySQL --layouts innodb')
 # make validation   asks 100 queries of every kind of every database and layout, and writes docs/validation.md
 #                   (ARGS='--only mongodb --layouts per-value' asks one layout anew; the other columns of the page stay)
-# make faults       makes 83 faults while real commands run, damages the answers of six databases in 30 runs each, and Ctrl-C at
+# make faults       makes 111 faults while real commands run, damages the answers of six databases in 30 runs each, and Ctrl-C at
 #                   100 moments, and prints what came of each (ARGS='--damage 30', ARGS='--interrupts 60 --on DuckDB,SQLite,MariaDB')
+# make kills        kills nodes of servers at 20 seeded moments each, and prints what was lost (ARGS='--times 5 --only postgres')
 # make dialogues    lets clients talk to 10,000 servers that say anything, and prints what came of it (ARGS='--seed x')
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment
@@ -19,7 +20,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: mysql quickstart test bench lint manipulations validation faults dialogues docstrings format check-install lock venv clean
+.PHONY: mysql quickstart test bench lint manipulations validation faults kills dialogues docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -43,6 +44,9 @@ validation: venv
 
 faults: venv
 	$(BIN)/python -m tests.faults $(ARGS)
+
+kills: venv
+	$(BIN)/python -m tests.kills $(ARGS)
 
 dialogues: venv
 	$(BIN)/python -m tests.hostile.dialogues $(ARGS)

@@ -38,9 +38,18 @@ def target_table() -> Table:
     """Return a table of the targets, their schemas and their abilities."""
     from tsbench.targets import registry
 
-    table = empty_table("target", "schemas (first: default)", "durable", "driver yields", "times in ns", "opened by")
+    table = empty_table(
+        "target", "schemas (first: default)", "durable", "several nodes", "driver yields", "times in ns", "opened by"
+    )
     for name, target in registry.TARGETS.items():
-        able = (yes_or_no(target.durable), yes_or_no(target.cooperative), str(target.resolution_ns), target.access)
+        nodes = "no" if not target.cluster else "copies" if target.nodes_are_copies else "shares"
+        able = (
+            yes_or_no(target.durable),
+            nodes,
+            yes_or_no(target.cooperative),
+            str(target.resolution_ns),
+            target.access,
+        )
         table.add_row(name, ", ".join(target.schemas), *able)
     return table
 

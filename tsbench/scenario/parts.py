@@ -309,7 +309,7 @@ class ServerPart(Part):
     nodes: Annotated[int, Field(ge=1, le=MAX_NODES)] = 1
     """Number of servers that share the data, of a database of which tsbench can start several."""
     replicas: Annotated[int, Field(ge=1, le=MAX_NODES)] = 1
-    """Number of nodes that store each point."""
+    """Number of nodes that store each point; the database's page says how many of them before it is acknowledged."""
     cpu: Annotated[float, Field(ge=0.01, le=1024, allow_inf_nan=False)] | None = None
     """Cores that the server may use, by a control group."""
     memory: Annotated[SizeBytes, Field(ge=LEAST_BYTES)] | None = None

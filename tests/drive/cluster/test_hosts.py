@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ import pytest
 from tests.cli.support import PATIENCE_S, disturbances
 from tests.namespaces import NETWORK
 from tests.targets.postgres.test_server import socket_directory
+from tsbench.measure.hist import Histogram
+from tsbench.measure.seconds import LogIndex
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
@@ -26,38 +29,33 @@ LOCUSTFILE = Path(__file__).parents[3] / "locustfiles" / "postgres.py"
 SECONDS = 8
 
 DELAY_MS = 50
+FINE_DELAY_MS = 5.0
+PORT = 15_432
 SLOW_DOOR = """
-import asyncio, sys, time
+import socket, sys, threading, time
 
-path, delay_s, host = sys.argv[1], float(sys.argv[2]) / 1e3, sys.argv[3]
+path, delay_s, host, wanted = sys.argv[1], float(sys.argv[2]) / 1e3, sys.argv[3], int(sys.argv[4])
 
-async def serve(reader, writer):
-    server, sink = await asyncio.open_unix_connection(path)
-    asked_ns = 0
+def passed(source, sink, is_answer, asked):
+    while data := source.recv(65_536):
+        if not is_answer:
+            asked[0] = time.perf_counter_ns()
+        elif b"INSERT 0 1\\0" in data:  # not of the checks, which read many rows
+            time.sleep(delay_s)
+            print((time.perf_counter_ns() - asked[0]) / 1e6, flush=True)
+        sink.sendall(data)
+    sink.shutdown(socket.SHUT_WR)
 
-    async def ask():
-        nonlocal asked_ns
-        while data := await reader.read(65_536):
-            asked_ns = time.perf_counter_ns()
-            sink.write(data)
-        sink.close()
-
-    async def answer():
-        while data := await server.read(65_536):
-            if b"INSERT 0 1\\0" in data:  # not of the checks, which read many rows
-                await asyncio.sleep(delay_s)
-                print((time.perf_counter_ns() - asked_ns) / 1e6, flush=True)
-            writer.write(data)
-        writer.close()
-
-    await asyncio.gather(ask(), answer())
-
-async def main():
-    door = await asyncio.start_server(serve, host, 0)
-    print(door.sockets[0].getsockname()[1], flush=True)
-    await door.serve_forever()
-
-asyncio.run(main())
+door = socket.create_server((host, wanted))
+print(door.getsockname()[1], flush=True)
+while True:
+    client, _ = door.accept()
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(path)
+    asked = [0]
+    for way in ((client, server, False), (server, client, True)):
+        threading.Thread(target=passed, args=(*way, asked), daemon=True).start()
 """
 """A way to the server's socket by TCP; it prints its port, and then of each INSERT of a row for how many ms it took."""
 
@@ -90,10 +88,10 @@ def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> su
         )
 
 
-def distributed(hosts, tmp_path, server, *, blind, kill=None, place=None):
-    """Run on the hosts, kill the worker `kill` in the middle; return the summary, the exit code and the log.
+def distributed(hosts, tmp_path, server, *, blind, kill="", place=None, more=()):
+    """Run on the hosts, and kill the second worker in the phase `kill`; return the summary, the exit code and the log.
 
-    The server is at its socket, or at `place` (host and port).
+    The server is at its socket, or at `place` (host and port). Locust gets `more` options.
     """
     results = tmp_path / "results"
     results.mkdir()
@@ -107,22 +105,23 @@ def distributed(hosts, tmp_path, server, *, blind, kill=None, place=None):
         endpoint = f"postgresql://postgres@{place}/postgres?passfile={passfile}"
     options = ["--master", "--headless", "--expect-workers", "2", "-u", "8", "-r", "8", "-t", f"{SECONDS}s"]
     options += ["--master-bind-host", f"{NETWORK}.1", "--endpoint", endpoint, "--results", str(results)]
-    options += ["--load-window", "2h", "--warmup", "1s", "--stop-timeout", "10", "--only-summary"]
+    options += ["--load-window", "2h", "--warmup", "1s", "--stop-timeout", "10", "--only-summary", *more]
     master = start(hosts[0], results, tmp_path / "master.log", *options, blind=False)
     member = ["--worker", "--master-host", f"{NETWORK}.1"]
     workers = [start(h, results, tmp_path / f"{h}.log", *member, blind=blind) for h in hosts[1:]]
-    if kill is not None:
+    if kill:
 
         def recorded() -> list[int]:
             return [path.stat().st_size for path in results.rglob("*.ops.jsonl")]
 
-        wait_for(lambda: len(recorded()) == 2 and all(recorded()))
-        time.sleep(3)
-        subprocess.run(["pkill", "-KILL", "-P", str(workers[kill].pid)], check=False)
-        workers[kill].kill()
+        if kill != "start":
+            wait_for(lambda: len(recorded()) == 2 and all(recorded()))
+        time.sleep({"start": 0.5, "warm-up": 0.5, "middle": 3}[kill])
+        subprocess.run(["pkill", "-KILL", "-P", str(workers[1].pid)], check=False)
+        workers[1].kill()
     code = master.wait(timeout=PATIENCE_S)
-    (summary,) = results.glob("*/*/summary.json")
-    return json.loads(summary.read_text()), code, (tmp_path / "master.log").read_text()
+    summary = next(results.glob("*/*/summary.json"), None)
+    return json.loads(summary.read_text()) if summary else {}, code, (tmp_path / "master.log").read_text()
 
 
 def wait_for(condition, limit_s: float = PATIENCE_S) -> None:
@@ -144,17 +143,37 @@ def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, se
     assert code == (1 if disturbances(summary) else 0), summary["validity"]
 
 
-def test_workers_on_other_hosts_have_the_kernels_stamps(hosts, tmp_path, server):
+@contextmanager
+def door(host: str, server: PostgresServer, took: Path, delay_ms: float, address: str, port: int = 0) -> Iterator[int]:
+    """A way to the server by TCP on a host, which holds up the answer to each INSERT of a row; yields its port."""
     path = f"{server.settings()['unix_socket_directories']}/.s.PGSQL.{server._port}"
-    words = [sys.executable, "-c", SLOW_DOOR, path, str(DELAY_MS), f"{NETWORK}.1"]
-    took = tmp_path / "took.txt"
+    words = [sys.executable, "-c", SLOW_DOOR, path, str(delay_ms), address, str(port)]
     with took.open("wb") as out:
-        door = subprocess.Popen(["ip", "netns", "exec", hosts[0], *words], stdout=out)
-    wait_for(lambda: b"\n" in took.read_bytes())
-    port = took.read_text().split()[0]
-    summary, _, log = distributed(hosts, tmp_path, server, blind=True, place=f"{NETWORK}.1:{port}")
-    door.kill()
-    door.wait()
+        process = subprocess.Popen(["ip", "netns", "exec", host, *words], stdout=out)
+    try:
+        wait_for(lambda: b"\n" in took.read_bytes())
+        yield int(took.read_text().split()[0])
+    finally:
+        process.kill()
+        process.wait()
+
+
+def medians_ms(results: Path) -> dict[str, float]:
+    """The median service time of each worker's writes."""
+    found = {}
+    for log in results.glob("*/*/latency/*.hlog"):
+        whole = Histogram()
+        for _, op, kind, part in LogIndex([log]).histograms():
+            if (op, kind) == ("write-1", "service"):
+                part.add_to(whole)
+        found[log.name] = whole.percentile_ns(50) / 1e6
+    return found
+
+
+def test_workers_on_other_hosts_have_the_kernels_stamps(hosts, tmp_path, server):
+    took = tmp_path / "took.txt"
+    with door(hosts[0], server, took, DELAY_MS, f"{NETWORK}.1") as port:
+        summary, _, log = distributed(hosts, tmp_path, server, blind=True, place=f"{NETWORK}.1:{port}")
     assert "Traceback" not in log
     written = summary["measured"]["ops"]["write-1"]
     assert (written["read"], written["stepped"]) == (0, 0)
@@ -163,13 +182,35 @@ def test_workers_on_other_hosts_have_the_kernels_stamps(hosts, tmp_path, server)
     assert written["service_ns"]["p50"] / 1e6 == pytest.approx(own_ms, rel=0.05, abs=2)
 
 
-def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, server):
-    summary, code, _ = distributed(hosts, tmp_path, server, blind=False, kill=1)
+def test_a_worker_whose_way_to_the_server_is_longer_has_longer_times_by_just_that(hosts, tmp_path, server):
+    """Each host has a door at the same address of its own loopback; that of the second worker is slow."""
+    with ExitStack() as stack:
+        for host, delay_ms in zip(hosts, (0, 0, FINE_DELAY_MS), strict=True):
+            stack.enter_context(door(host, server, tmp_path / f"{host}.took", delay_ms, "127.0.0.1", PORT))
+        _, _, log = distributed(hosts, tmp_path, server, blind=True, place=f"127.0.0.1:{PORT}", more=["SingleWriter"])
+    assert "Traceback" not in log
+    quick_ms, slow_ms = sorted(medians_ms(tmp_path / "results").values())
+    print(f"p50 of the workers: {quick_ms:.3f} and {slow_ms:.3f} ms")
+    assert slow_ms - quick_ms == pytest.approx(FINE_DELAY_MS, abs=0.3)
+
+
+@pytest.mark.parametrize("phase", ["warm-up", "middle"])
+def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, server, phase):
+    more = ["--warmup", "5s"] if phase == "warm-up" else []
+    summary, code, _ = distributed(hosts, tmp_path, server, blind=False, kill=phase, more=more)
     workers = summary["validity"]["checks"]["workers"]
     assert workers["state"] == "invalid"
     assert "1 of 2 workers ended early" in workers["reason"]
     assert "with streams" in workers["reason"]
-    assert summary["measured"]["duration_s"] >= SECONDS - 4  # from the end of the warm-up to the end of the run
+    assert summary["measured"]["duration_s"] >= SECONDS - 4 - 4 * (phase == "warm-up")  # after the warm-up
     assert summary["writes"]["lost"] == 0
     assert summary["validity"]["checks"]["writes"]["state"] != "invalid"
     assert code == 1
+
+
+def test_a_master_does_not_wait_for_a_worker_that_is_lost_before_it_came(hosts, tmp_path, server):
+    more = ["--expect-workers-max-wait", "20"]
+    _, code, log = distributed(hosts, tmp_path, server, blind=False, kill="start", more=more)
+    assert code != 0
+    assert "Traceback" not in log
+    assert "worker" in log.splitlines()[-1]
