@@ -23,6 +23,7 @@ from tsbench.results.ledger import read_ledgers
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
 from tsbench.targets import registry
+from tsbench.targets.postgres.server import PostgresServer
 from tsbench.workload import queries
 from tsbench.workload.world import World, WorldSpec
 
@@ -223,6 +224,46 @@ def test_ctrl_c_says_what_is_stored(tmp_path: Path) -> None:
     says(complaint(command.stderr), "interrupted by the user", "points are stored", "tsbench cleanup results")
     (status,) = (tmp_path / "results").glob("*/*/status.json")
     assert json.loads(status.read_text())["state"] == "interrupted"
+
+
+@pytest.mark.root
+def test_a_full_disk_says_what_is_stored(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)], check=False).returncode:
+        pytest.skip("this root may not mount a file system")
+    try:
+        endpoint = f"sqlite://{small / 'test.db'}"
+        words = ("--use-case", "cpu-only", "--scale", "50", "--batch", "1000", "--endpoint", endpoint)
+        command = Command(tmp_path, "tsbench", "load", "sqlite", *words)
+        assert command.wait() == 1, command.stderr
+        line = complaint(command.stderr)
+        says(line, "the bulk load failed", "full", " points are stored; remove them with: tsbench cleanup results/")
+        said = int(line.partition("; ")[2].split(" points are stored")[0].rpartition(" ")[2].replace(",", ""))
+        with closing(sqlite3.connect(small / "test.db")) as one:
+            assert one.execute("SELECT count(*) FROM cpu").fetchone() == (said,)
+        assert said > 0
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.postgres
+def test_a_server_that_dies_in_a_load_is_named_with_what_was_stored(tmp_path: Path) -> None:
+    server = PostgresServer(tmp_path / "server")
+    server.start()
+    try:
+        words = ("--use-case", "cpu-only", "--scale", "50", "--rate", "2000", "--batch", "100", "--workers", "2")
+        command = Command(tmp_path, "tsbench", "load", "postgres", *words, "--endpoint", server.endpoint)
+        command.until_phase("load")
+        time.sleep(1)
+        server.kill()
+        assert command.wait() == 1, command.stderr
+        says(complaint(command.stderr), "the bulk load failed", " points are stored; remove them with: tsbench cleanup")
+        (status,) = (tmp_path / "results").glob("*/*.partial/status.json")
+        assert json.loads(status.read_text())["state"] == "failed"
+    finally:
+        server.kill()
+        server.remove()
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
