@@ -5,66 +5,30 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shlex
-import signal
 import sys
-from contextlib import suppress
 from enum import StrEnum
-from functools import partial
 from json import dumps
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path  # noqa: TC003 - typer reads it
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from tsbench import __version__
-from tsbench.cli.generate import Yes, generate, queries
-from tsbench.cli.listing import scenario_names, target_names
-from tsbench.cli.output import fail, say, stderr, stdout
+from tsbench.cli.generate import generate, queries
+from tsbench.cli.listing import target_names
+from tsbench.cli.output import fail, say, stdout
 from tsbench.cli.phases import found_place, load, query, validate
-from tsbench.cli.reporting import Json, Junit, Markdown, compare, export, history, report, show_baseline, show_repeats
+from tsbench.cli.reporting import compare, export, history, report
+from tsbench.cli.running import REPEAT, run, show_cleaned
 from tsbench.cli.setup import init, servers
 from tsbench.errors import Broken, UserMistake
-from tsbench.report import lacking
 from tsbench.servers.interrupts import stoppable
-from tsbench.text import CONTROL, printable_line, short_path, shortened
+from tsbench.text import CONTROL, printable_line, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from tsbench.report.baseline import RelativeGate
-    from tsbench.report.export import Exports
-    from tsbench.run.cleanup import Cleaned
-    from tsbench.run.keeping import Stay
-    from tsbench.scenario.spec import RunSpec, Scenario
-    from tsbench.study.campaign import Ran
-
-
-REPEAT = "8"
-"""Number of runs of a cell for `--repeat` alone: the least that find a difference in one of six figures."""
-Baseline = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="A result set for gates on ratios: --gate 'write:p99<1.1x'.")
-]
-Clean = Annotated[
-    bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
-]
-WithReport = Annotated[
-    bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but what went wrong.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the cells that would run and what they take; run none.")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the scenario: drive.duration=30s")]
-Repeat = Annotated[
-    int | None,
-    typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
-]
-Reuse = Annotated[bool, typer.Option("--reuse", help="Load once for cells that differ only in how they are driven.")]
-
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the last database standing, for --loaded.")]
-LoadedOption = Annotated[
-    Path | None, typer.Option("--loaded", metavar="DIR", help="Use the database that this result set keeps.")
-]
 
 MOST_CHARACTERS = 1_000
 """Longest message on a mistake; the middle of a longer one, which repeats a long input, is left out."""
@@ -145,143 +109,7 @@ def _common(
     pass
 
 
-@app.command()
-def run(
-    scenario: Annotated[
-        Path,
-        typer.Argument(help="A scenario file, or a name of `tsbench list scenarios`.", autocompletion=scenario_names),
-    ],
-    only: Annotated[list[str] | None, typer.Option(help="Only cells whose id contains or matches this.")] = None,
-    override: Overrides = None,
-    endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
-    gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
-    baseline: Baseline = None,
-    repeat: Repeat = None,
-    reuse: Reuse = False,
-    keep: Keep = False,
-    loaded: LoadedOption = None,
-    out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
-    resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
-    yes: Yes = False,
-    clean: Clean = False,
-    report: WithReport = True,
-    junit: Junit = None,
-    markdown: Markdown = None,
-    json: Json = None,
-    quiet: QuietOption = False,
-    dry_run: DryRun = False,
-) -> int:
-    """Run a scenario: start servers, load, measure, check, report."""
-    from tsbench.cli.progress import CellProgress
-    from tsbench.report.baseline import expect_baseline
-    from tsbench.report.export import Exports
-    from tsbench.run.keeping import apart
-    from tsbench.run.phases import Quiet
-    from tsbench.study.campaign import planned
-
-    exports = Exports(junit, markdown, json)
-    exports.check()
-    own, relative = expect_baseline(baseline, gate or [])
-    keys = [*(override or []), *(["reuse=true"] if reuse else [])]
-    asked: dict[str, Any] = {"only": only or [], "overrides": keys, "endpoint": endpoint, "gates": own}
-    asked |= {"repeat": repeat, "expensive": yes}
-    if dry_run:
-        return _show_plan(*planned(scenario, **asked))
-    changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-    lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
-    lists |= {"--loaded": loaded}
-    flags = {"--reuse": reuse, "--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
-    flags |= {"--keep": keep}
-    if keep and (clean or loaded):
-        raise UserMistake(f"--keep leaves a database standing: leave {'--cleanup' if clean else '--loaded'} or it out")
-    asked |= {"out": out, "resume": resume, "reports": report, "keep": keep, "loaded": loaded}
-    asked |= {"progress_of": Quiet if quiet else partial(CellProgress, stderr)}
-    body = partial(_carry_out, scenario, asked, exports, baseline, relative, lists, flags)
-    return apart(body) if keep else body()
-
-
-def _carry_out(
-    scenario: Path,
-    asked: Mapping[str, Any],
-    exports: Exports,
-    baseline: Path | None,
-    relative: Sequence[RelativeGate],
-    lists: Mapping[str, object],
-    flags: Mapping[str, bool],
-    stay: Stay | None = None,
-) -> int:
-    """Run a scenario as `asked`, print what came of it, and return the exit code; with `stay` keep the database."""
-    from tsbench.run.cleanup import Cleaned, clean_up, left_lines
-    from tsbench.study.campaign import run_scenario
-
-    sets: list[Path] = []
-    ran: Ran | None = None
-    stdout.quiet = flags["--quiet"]
-    try:
-        ran = run_scenario(scenario, **asked, created=sets.append)
-        exports.write(sets)
-        code = _show(ran, with_report=asked["reports"]) | show_baseline(baseline, ran.results, relative, exports)
-    except KeyboardInterrupt:
-        if not sets:
-            raise
-        code = _interrupted(scenario, sets[0], lists, flags)
-    finally:
-        lines = left_lines(sets[0]) if sets else []
-        cleaned = _show_cleaned(clean_up(sets[0]) if flags["--cleanup"] and lines else map(Cleaned, lines))
-        stdout.quiet = False
-    return code or cleaned if stay is None or ran is None else _stay(ran, code, stay)
-
-
-def _stay(ran: Ran, code: int, stay: Stay) -> int:
-    """Say how the database that is kept can be reached and ended, and stay with it if it needs this process."""
-    kept, place = ran.standing.record, short_path(ran.results)
-    if kept is None:
-        return fail("no database is kept: no run loaded one, or the last did not end well", 1)
-    say(f"kept: {kept.endpoint}; go on with it: tsbench run SCENARIO --loaded {place}; end it: tsbench cleanup {place}")
-    if kept.keeper is not None:
-        stay(code, ran.standing.wait)
-    return code
-
-
-def _show(ran: Ran, *, with_report: bool) -> int:
-    """Print the figures of a finished result set, and return the exit code."""
-    from tsbench.report.table import print_summary
-
-    print_summary(stdout, ran.results)
-    lacks = lacking()
-    if with_report or lacks:
-        say(lacks or f"report: {short_path(ran.results / 'report.html')}")
-    show_repeats(ran)
-    bad = ran.not_passed
-    if not bad:
-        return 0
-    return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
-
-
-def _show_plan(asked: Scenario, cells: Sequence[RunSpec]) -> int:
-    """Print the cells that would run, and return the exit code."""
-    from tsbench.cli.listing import plan, unbroken
-
-    table, line = plan(asked, cells)
-    stdout.print(unbroken(table), crop=False)
-    say(line)
-    return 0
-
-
-def _interrupted(scenario: Path, results: Path, lists: Mapping[str, object], flags: Mapping[str, bool]) -> int:
-    """Print what was measured and the command that continues a `tsbench run`, and return the exit code."""
-    from tsbench.report.table import print_summary
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
-    with suppress(Broken, UserMistake, OSError):  # no run has figures yet, or the summary was being written
-        print_summary(stdout, results)
-        if (results / "report.html").exists():
-            say(f"report: {short_path(results / 'report.html')}")
-    texts = {name: value if isinstance(value, list) else [value] for name, value in lists.items() if value is not None}
-    given = [f"{name}={text}" for name, several in texts.items() for text in several]
-    given += [name for name, is_given in flags.items() if is_given]
-    again = shlex.join(["tsbench", "run", str(scenario), *given, "--resume", short_path(results)])
-    return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
+app.command()(run)
 
 
 @app.command()
@@ -297,23 +125,11 @@ def cleanup(
 
     if endpoint is not None or (str(results) in TARGETS and not results.exists()):
         place = found_place(str(results), endpoint, None)
-        return _show_cleaned([clean_target(TARGETS[place["name"]], place["endpoint"])])
+        return show_cleaned([clean_target(TARGETS[place["name"]], place["endpoint"])])
     places = list(clean_up(results))
     if not places:
         say(f"nothing to remove: the runs of {results} used no server of yours, or ended before they created anything")
-    return _show_cleaned(places)
-
-
-def _show_cleaned(places: Iterable[Cleaned]) -> int:
-    """Print what was removed from each place, or why not; return the exit code."""
-    code = 0
-    for place in places:
-        if place.code:
-            fail(place.text, place.code)
-        else:
-            say(place.text)
-        code = max(code, place.code)
-    return code
+    return show_cleaned(places)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

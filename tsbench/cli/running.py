@@ -1,0 +1,271 @@
+"""The command `run`: a scenario, or a series of them one after the other."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tsbench.cli.generate import Yes  # noqa: TC001 - typer reads it
+from tsbench.cli.listing import scenario_names
+from tsbench.cli.output import fail, say, stderr, stdout
+from tsbench.cli.reporting import Json, Junit, Markdown, show_baseline, show_repeats
+from tsbench.errors import Broken, UserMistake
+from tsbench.report import lacking
+from tsbench.text import short_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tsbench.report.baseline import RelativeGate
+    from tsbench.report.export import Exports
+    from tsbench.run.cleanup import Cleaned
+    from tsbench.run.keeping import Stay
+    from tsbench.scenario.spec import RunSpec, Scenario
+    from tsbench.study.campaign import Ran
+
+REPEAT = "8"
+"""Number of runs of a cell for `--repeat` alone: the least that find a difference in one of six figures."""
+Scenarios = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SCENARIO...",
+        help="Scenario files, or names of `tsbench list scenarios`.",
+        autocompletion=scenario_names,
+    ),
+]
+Baseline = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="A result set for gates on ratios: --gate 'write:p99<1.1x'.")
+]
+Clean = Annotated[
+    bool, typer.Option("--cleanup", help="Remove at the end what the run created on the server at --endpoint.")
+]
+WithReport = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html, which takes some seconds of CPU.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing but what went wrong.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the cells that would run and what they take; run none.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="Change a key of the scenario: drive.duration=30s")]
+Repeat = Annotated[
+    int | None,
+    typer.Option(min=1, max=200, metavar="[N]", help="Run each cell N times (8 without a number), in shuffled rounds."),
+]
+Reuse = Annotated[bool, typer.Option("--reuse", help="Load once for cells that differ only in how they are driven.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the last database standing, for --loaded.")]
+LoadedOption = Annotated[
+    Path | None, typer.Option("--loaded", metavar="DIR", help="Use the database that this result set keeps.")
+]
+
+
+def run(
+    scenarios: Scenarios,
+    only: Annotated[list[str] | None, typer.Option(help="Only cells whose id contains or matches this.")] = None,
+    override: Overrides = None,
+    endpoint: Annotated[str | None, typer.Option(help="Use the server at this URL instead of starting one.")] = None,
+    gate: Annotated[list[str] | None, typer.Option(help="Condition for passing, for example 'write:p99<50ms'.")] = None,
+    baseline: Baseline = None,
+    repeat: Repeat = None,
+    reuse: Reuse = False,
+    keep: Keep = False,
+    loaded: LoadedOption = None,
+    out: Annotated[Path, typer.Option(help="Directory for result sets.")] = Path("results"),
+    resume: Annotated[Path | None, typer.Option(help="Continue this result set; complete cells are kept.")] = None,
+    yes: Yes = False,
+    clean: Clean = False,
+    report: WithReport = True,
+    junit: Junit = None,
+    markdown: Markdown = None,
+    json: Json = None,
+    quiet: QuietOption = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Run a scenario, or several: start servers, load, measure, check, report."""
+    from tsbench.cli.progress import CellProgress
+    from tsbench.report.baseline import expect_baseline
+    from tsbench.report.export import Exports
+    from tsbench.run.keeping import apart
+    from tsbench.run.phases import Quiet
+    from tsbench.study.campaign import planned
+
+    exports = Exports(junit, markdown, json)
+    exports.check()
+    own, relative = expect_baseline(baseline, gate or [])
+    keys = [*(override or []), *(["reuse=true"] if reuse else [])]
+    asked: dict[str, Any] = {"only": only or [], "overrides": keys, "endpoint": endpoint, "gates": own}
+    asked |= {"repeat": repeat, "expensive": yes}
+    _expect_fitting(scenarios, {"--baseline": baseline, "--keep": keep, "--loaded": loaded}, clean=clean)
+    plans = [planned(path, **asked) for path in scenarios] if dry_run or scenarios[1:] else []
+    if dry_run:
+        return max(_show_plan(*plan) for plan in plans)
+    changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
+    lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
+    lists |= {"--loaded": loaded}
+    flags = {"--reuse": reuse, "--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
+    flags |= {"--keep": keep}
+    asked |= {"reports": report, "keep": keep, "loaded": loaded}
+    asked |= {"progress_of": Quiet if quiet else partial(CellProgress, stderr)}
+    command = _Run(scenarios, asked, exports, baseline, relative, lists, flags)
+    if plans:
+        names = {path: plan.name for path, (plan, _) in zip(scenarios, plans, strict=True)}
+        if len({*names.values()}) < len(names):
+            raise UserMistake(f"scenarios of a series need different names, and these are {', '.join(names.values())}")
+        return command.series(names, out, resume)
+    one = partial(command.one, scenarios[0], out, resume)
+    return apart(one) if keep else one()
+
+
+def _expect_fitting(scenarios: Sequence[Path], single: Mapping[str, object], *, clean: bool) -> None:
+    """Refuse options that do not go together."""
+    if single["--keep"] and (clean or single["--loaded"]):
+        raise UserMistake(f"--keep leaves a database standing: leave {'--cleanup' if clean else '--loaded'} or it out")
+    given = next((name for name, value in single.items() if value), None)
+    if len(scenarios) > 1 and given is not None:
+        raise UserMistake(f"{given} is about one scenario, and {len(scenarios)} are given; run that one by itself")
+    if len({*scenarios}) < len(scenarios):
+        raise UserMistake("a scenario is given twice; to repeat its runs use --repeat")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What `run` was asked: its scenarios, the arguments of `run_scenario`, and its options by name, to repeat them."""
+
+    scenarios: Sequence[Path]
+    asked: Mapping[str, Any]
+    exports: Exports
+    baseline: Path | None
+    relative: Sequence[RelativeGate]
+    lists: Mapping[str, object]
+    flags: Mapping[str, bool]
+    done: list[Path] = field(default_factory=list)
+    """The result sets that are complete."""
+
+    def one(self, scenario: Path, out: Path, resume: Path | None, stay: Stay | None = None) -> int:
+        """Run a scenario, print what came of it, and return the exit code; with `stay` keep the database."""
+        from tsbench.run.cleanup import Cleaned, clean_up, left_lines
+        from tsbench.study.campaign import run_scenario
+
+        sets: list[Path] = []
+        ran: Ran | None = None
+        stdout.quiet = self.flags["--quiet"]
+        try:
+            ran = run_scenario(scenario, **self.asked, out=out, resume=resume, created=sets.append)
+            self.done.append(ran.results)
+            self.exports.write(self.done)
+            code = _show(ran, with_report=self.asked["reports"])
+            code |= show_baseline(self.baseline, ran.results, self.relative, self.exports)
+        except KeyboardInterrupt:
+            if not sets:
+                raise
+            code = self._interrupted(sets[0], out if self.scenarios[1:] else sets[0])
+        finally:
+            lines = left_lines(sets[0]) if sets else []
+            cleaned = show_cleaned(clean_up(sets[0]) if self.flags["--cleanup"] and lines else map(Cleaned, lines))
+            stdout.quiet = False
+        return code or cleaned if stay is None or ran is None else _stay(ran, code, stay)
+
+    def _interrupted(self, results: Path, place: Path) -> int:
+        """Print what was measured and the command that goes on in `place`, and return the exit code."""
+        from tsbench.report.table import print_summary
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
+        with suppress(Broken, UserMistake, OSError):  # no run has figures yet, or the summary was being written
+            print_summary(stdout, results)
+            if (results / "report.html").exists():
+                say(f"report: {short_path(results / 'report.html')}")
+        texts = {name: of if isinstance(of, list) else [of] for name, of in self.lists.items() if of is not None}
+        given = [f"{name}={text}" for name, several in texts.items() for text in several]
+        given += [name for name, is_given in self.flags.items() if is_given]
+        again = shlex.join(["tsbench", "run", *map(str, self.scenarios), *given, "--resume", short_path(place)])
+        return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
+
+    def series(self, names: Mapping[Path, str], out: Path, resume: Path | None) -> int:
+        """Run scenarios one after the other, and write the page that begins with their findings; return the exit code.
+
+        Their result sets are in one directory, which `resume` names to go on with it. A scenario that cannot be run is
+        named, and the others run.
+        """
+        if resume is not None and not any(resume.glob("*/scenario.toml")):
+            raise UserMistake(
+                f"--resume {resume}: is no series; give the directory with the result sets of these scenarios"
+            )
+        place = resume or out / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{len(names)}-scenarios"
+        failed: dict[str, str] = {}
+        codes = []
+        for number, (path, name) in enumerate(names.items(), 1):
+            say(f"--- {number} of {len(names)}: {name}")
+            try:
+                codes.append(self.one(path, place, _set_of(place, name)))
+            except (UserMistake, Broken) as error:
+                failed[name] = str(error)
+                codes.append(fail(f"{name}: {error}", 2 if isinstance(error, UserMistake) else 1))
+            if codes[-1] == 130:
+                return 130
+        sets = [found for name in names.values() if name not in failed and (found := _set_of(place, name)) is not None]
+        if sets and self.asked["reports"] and not lacking():
+            from tsbench.report.overview import read_sets, verdict, write_overview
+
+            whole = read_sets(sets)
+            say(verdict(whole))
+            say(f"report: {short_path(write_overview(place, whole, failed))}")
+        return max(codes)
+
+
+def _set_of(place: Path, name: str) -> Path | None:
+    """Return the newest result set of a scenario in the directory of a series, None without one."""
+    found = [path for path in place.glob("*/") if path.name[16:] == name and (path / "scenario.toml").exists()]
+    return max(found, default=None)
+
+
+def _stay(ran: Ran, code: int, stay: Stay) -> int:
+    """Say how the database that is kept can be reached and ended, and stay with it if it needs this process."""
+    kept, place = ran.standing.record, short_path(ran.results)
+    if kept is None:
+        return fail("no database is kept: no run loaded one, or the last did not end well", 1)
+    say(f"kept: {kept.endpoint}; go on with it: tsbench run SCENARIO --loaded {place}; end it: tsbench cleanup {place}")
+    if kept.keeper is not None:
+        stay(code, ran.standing.wait)
+    return code
+
+
+def _show(ran: Ran, *, with_report: bool) -> int:
+    """Print the figures of a finished result set, and return the exit code."""
+    from tsbench.report.table import print_summary
+
+    print_summary(stdout, ran.results)
+    lacks = lacking()
+    if with_report or lacks:
+        say(lacks or f"report: {short_path(ran.results / 'report.html')}")
+    show_repeats(ran)
+    bad = ran.not_passed
+    if not bad:
+        return 0
+    return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
+
+
+def _show_plan(asked: Scenario, cells: Sequence[RunSpec]) -> int:
+    """Print the cells that would run, and return the exit code."""
+    from tsbench.cli.listing import plan, unbroken
+
+    table, line = plan(asked, cells)
+    stdout.print(unbroken(table), crop=False)
+    say(line)
+    return 0
+
+
+def show_cleaned(places: Iterable[Cleaned]) -> int:
+    """Print what was removed from each place, or why not; return the exit code."""
+    code = 0
+    for place in places:
+        if place.code:
+            fail(place.text, place.code)
+        else:
+            say(place.text)
+        code = max(code, place.code)
+    return code
