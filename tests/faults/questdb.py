@@ -51,7 +51,7 @@ FAULTS = (
           (r"answers could not be checked|could not be counted", r"--set timeout\.check=4s"),
           words=(*CHECKING, *limits(check=2, connect=5)), resumed=KEPT, holds=some_measured),
     Fault("disk full in the load", nothing, (r"[Nn]o space left|disk full|suspended|died|could not",),
-          words=LOADING, before=small_disk("300m"), of_root=True),
+          words=LOADING, before=small_disk("500m"), of_root=True),
     Fault("a host's points deleted by somebody else", _delete_a_host,
           (r"stored|missing|wrong|no table",), validity="invalid", words=FIVE_SECONDS, at="own", resumed=KEPT),
     Fault("a table suspended by somebody else", _suspend_a_table, (r"tsbench_cpu is suspended",),

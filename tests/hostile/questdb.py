@@ -14,9 +14,7 @@ ENDPOINTS = {"questdb": http.ENDPOINTS["questdb"]}
 
 def honest(request: bytes, random: Random) -> bytes:
     """Return the answer of a server that takes everything."""
-    if request.startswith((b"POST", b"GET")):
-        return http.honest(request, random)
-    return postgres.honest(request, random)
+    return http.honest(request, random) if request.startswith(b"POST") else postgres.honest(request, random)
 
 
 def anything(random: Random) -> bytes:
