@@ -83,8 +83,8 @@ class Standing:
         self._next_block = 0
         self._kept: Kept | None = None
 
-    def share(self, spec: RunSpec, later: Sequence[RunSpec]) -> dict[str, Any]:
-        """Return the arguments of `run_cell`: a run with its place in the streams; end a server that has other data.
+    def share(self, spec: RunSpec, later: Sequence[RunSpec]) -> RunSpec:
+        """Return a run's specification with its place in the streams; end a server that has other data.
 
         `later` are the runs that follow.
         """
@@ -92,7 +92,7 @@ class Standing:
             self.close()
         self._key = load_key(spec)
         self._more = self._stays or any(load_key(other) == self._key for other in later)
-        return {"spec": spec.model_copy(update={"first_block": self._next_block}), "standing": self}
+        return spec.model_copy(update={"first_block": self._next_block})
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
@@ -216,9 +216,11 @@ def campaign(
                 if done is None:
                     began_s = time.monotonic()
                     place = f"[{number}/{count}{' at most' if search else _left(took_s, count - number + 1)}]"
-                    shared = standing.share(cell, cells[number:]) if scenario.reuse else {"spec": cell}
+                    shared: dict[str, Any] = {}
+                    if scenario.reuse:
+                        cell, shared = standing.share(cell, cells[number:]), {"standing": standing}  # noqa: PLW2901 - in its place
                     with progress_of(f"{place} {cell.id}") as progress:
-                        done = run_cell(results=results, progress=progress, reached=reached, **shared)
+                        done = run_cell(cell, results, progress, reached=reached, **shared)
                     reached = True
                     took_s.append(time.monotonic() - began_s)
                 summaries.append(done)
