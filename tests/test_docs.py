@@ -30,6 +30,7 @@ from tsbench.report.baseline import parse_relative
 from tsbench.results.summary import Summary
 from tsbench.scenario import matrix
 from tsbench.scenario.file import scenario_file
+from tsbench.scenario.file_keys import SearchPart
 from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import duckdb, registry
@@ -128,7 +129,11 @@ def test_the_commands_of_tsbench_are_understood(words: list[str]) -> None:
         return
     name, given, _ = parsed(words)
     if name == "run" and given:
-        check_scenario(str(given["scenario"]), given)
+        for path in map(str, given["scenarios"]):
+            several = sorted(ROOT.glob(path)) if "*" in path else [path]
+            assert several
+            for one in several:
+                check_scenario(str(one), given)
     if name == "web" and given:
         assert (ROOT / "locustfiles" / f"{given['target']}.py").exists()
     if name == "servers":
@@ -246,7 +251,10 @@ def test_the_scenarios_are_good_ones_and_so_are_their_parts(block: str, tmp_path
 
 def _cells(document: dict[str, Any]) -> int:
     count = 1
-    for values in document.get("matrix", {}).values():
+    axes = [*document.get("matrix", {}).values()]
+    if "search" in document:
+        axes += SearchPart.model_validate(document["search"]).values.values()
+    for values in axes:
         count *= len(values)
     return count
 

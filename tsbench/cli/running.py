@@ -147,7 +147,7 @@ class _Run:
     """The result sets that are complete."""
 
     def one(self, scenario: Path, out: Path, resume: Path | None, stay: Stay | None = None) -> int:
-        """Run a scenario, print what came of it, and return the exit code; with `stay` keep the database."""
+        """Run a scenario, print its figures, and return the exit code; with `stay` keep the database."""
         from tsbench.run.cleanup import Cleaned, clean_up, left_lines
         from tsbench.study.campaign import run_scenario
 
@@ -224,7 +224,7 @@ def _set_of(place: Path, name: str) -> Path | None:
 
 
 def _stay(ran: Ran, code: int, stay: Stay) -> int:
-    """Say how the database that is kept can be reached and ended, and stay with it if it needs this process."""
+    """Print how to reach and to end the database that is kept; stay with it if it needs this process."""
     kept, place = ran.standing.record, short_path(ran.results)
     if kept is None:
         return fail("no database is kept: no run loaded one, or the last did not end well", 1)

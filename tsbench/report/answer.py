@@ -249,7 +249,7 @@ def _named(side: Side) -> str:
 
 
 def _measured(text: str) -> str:
-    """Return what a gate measured; of a long text without what it is based on, which tables have."""
+    """Return what a gate measured, without the basis of a long text, which tables have."""
     return shortened(text if len(text) <= 80 else text.partition(": ")[0], 80)
 
 

@@ -106,7 +106,7 @@ def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
 
 
 def _print_once(console: Console, said: Iterable[tuple[str, Text]]) -> None:
-    """Print what is said of runs, each text once with the names of its runs."""
+    """Print remarks on runs, each text once with the names of its runs."""
     names: dict[str, list[str]] = {}
     texts: dict[str, Text] = {}
     for name, text in said:

@@ -196,7 +196,7 @@ def examine(
 def left_otherwise(
     runs: Sequence[RunDir], spec: RunSpec, target: Target, schema: Schema, endpoint: str, stored: int | None
 ) -> str:
-    """Return how the data differ from what runs wrote, the last of which `stored` so many points; "" if they do not.
+    """Return how the data differ from the runs' writes, "" if they do not; the last run ended with `stored` points.
 
     Points are counted, and up to `SAMPLE` rows read back and compared.
     """

@@ -67,7 +67,7 @@ class Kept(Part):
     keeper: Keeper | None = None
     settings: Named[Text] = Field(default_factory=dict)
     spoiled: Text = ""
-    """Why nobody knows what is stored, "" if it is known."""
+    """Why the stored points are unknown; "" if they are known."""
 
     def write(self, results: Path) -> None:
         """Write it into a result set."""

@@ -157,7 +157,7 @@ def _part_of(value: Mapping[str, Any]) -> str:
 def _link(key: str, value: Mapping[str, Any]) -> str:
     if value.get("type") != "array":
         return f"[`[{key}]`](#{key})"
-    name = "drive.steps" if _part_of(value) == "Step" else key
+    name = {"Step": "drive.steps", "SearchAxis": "search.axes"}.get(_part_of(value), key)
     return f"[`[[{name}]]`](#{name.replace('.', '')})"
 
 

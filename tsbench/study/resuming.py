@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_resumable(scenario: Scenario, cells: Sequence[RunSpec], results: Path) -> None:
-    """Refuse to continue what is no result set of this scenario, or keeps a database; raises UserMistake."""
+    """Refuse to continue a directory without results of this scenario, or with a kept database; raises UserMistake."""
     if not results.is_dir():
         raise UserMistake(f"--resume {results}: no such result set{_near(results)}")
     if not (results / "scenario.toml").exists():

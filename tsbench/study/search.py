@@ -53,7 +53,7 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """The gain in percent, with its interval if there is one."""
+        """The gain in percent, with its interval if it has one."""
         least, at, most = (f"{100 * (value - 1):+.0f}" for value in (self.least, self.ratio, self.most))
         return f"{at} %" + (f" ({least} to {most})" if self.least < self.most else "")
 
