@@ -264,7 +264,7 @@ def test_the_words_of_the_page_are_explained_on_it(page: str):
 
 
 def test_the_template_is_part_of_the_package():
-    assert (files("tsbench.report") / "report.html.j2").is_file()
+    assert all((files("tsbench.report") / f"{name}.html.j2").is_file() for name in ("page", "report", "history"))
 
 
 def test_manifests_are_split_into_what_is_common_and_what_differs():
