@@ -36,8 +36,14 @@ import os, socket, sys, threading, time
 
 path, delay_s, host, wanted = sys.argv[1], float(sys.argv[2]) / 1e3, sys.argv[3], int(sys.argv[4])
 
+def received(source):
+    try:
+        return source.recv(65_536)
+    except ConnectionResetError:
+        return b""
+
 def passed(source, sink, is_answer, asked):
-    while data := source.recv(65_536):
+    while data := received(source):
         if not is_answer:
             asked[0] = time.perf_counter_ns()
         elif b"INSERT 0 1\\0" in data:  # not of the checks, which read many rows
@@ -221,5 +227,4 @@ def test_a_master_does_not_wait_for_a_worker_that_is_lost_before_it_came(hosts, 
     _, code, log = distributed(hosts, tmp_path, server, blind=False, kill="start", more=more)
     assert code != 0
     assert "Traceback" not in log
-    print(log)
-    assert "worker" in log
+    assert "only 1 of 2 workers connected within 20 s" in log
