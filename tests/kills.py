@@ -64,7 +64,7 @@ class Case:
             "something was acknowledged": writes["acknowledged"] > 500,
             "nothing unexpected is stored": writes["unexpected"] == 0,
             "the event is named": event["did"].startswith(f"kill{' and restart' * self.comes_back}{node}"),
-            "its time is right": at_s <= event["at_s"] < at_s + 1,
+            "its time is right": at_s <= event["at_s"] < at_s + 3,  # a busy machine is late
         }
         if self.loses:
             holds["something was lost"] = writes["lost"] > 0
@@ -76,10 +76,11 @@ class Case:
 
 
 _POSTGRES = {"shared_buffers": "32MB"}
-_UNSAFE_INNODB = {  # a node alone may lose its last second
+_UNSAFE_INNODB = {  # a node alone loses what it wrote in its last minute
     "innodb_buffer_pool_size": "64M",
     "innodb_log_file_size": "64M",
     "innodb_flush_log_at_trx_commit": "0",
+    "innodb_flush_log_at_timeout": "60",
 }
 CASES = {
     "VictoriaMetrics, two copies": Case("victoriametrics", 3, 2, 2),
