@@ -37,7 +37,7 @@ def struck(results: Path) -> dict[str, set[str]]:
     print_summary(Console(file=out, width=300, force_terminal=True, color_system="truecolor"), results)
     page = write_report(results).read_text(encoding="utf-8")
     return {
-        "console": {text.strip() for text in re.findall(r"\x1b\[2;9m([^\x1b]*)", out.getvalue())} - {""},
+        "console": {text.strip() for text in re.findall(r"\x1b\[2;9m\s*~([^\x1b]*)~", out.getvalue())} - {""},
         "markdown": set(re.findall(r"~~(.*?)~~", markdown.document([ResultSet.read(results)]))),
         "html": set(re.findall(r'<span class="struck">(.*?)</span>', page)),
     }

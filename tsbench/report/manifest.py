@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 DURATIONS = {
-    *("world.interval", "load.window", "drive.wait", "drive.late_after", "drive.warmup", "drive.warmup_limit"),
-    *("drive.duration", "drive.window", "drive.stop_timeout", "drive.timeout", "drive.steps.duration"),
-    *("timeout.connect", "timeout.create", "timeout.load", "timeout.settle", "timeout.check"),
+    *("world.interval", "load.window", "load.duration", "drive.wait", "drive.late_after", "drive.warmup"),
+    *("drive.warmup_limit", "drive.duration", "drive.window", "drive.stop_timeout", "drive.timeout"),
+    *("drive.steps.duration", "timeout.connect", "timeout.create", "timeout.load", "timeout.settle", "timeout.check"),
     *("event.at", "event.length"),
 }
 """Keys of a specification whose numbers are durations in ns; the scenario wrote them with units."""
