@@ -135,14 +135,12 @@ def _text(side: Side, key: str) -> Entry:
     """Return a figure; of six repeats or more their median and its interval of 95 %."""
     if key not in side.figures:
         return MISSING
-    rule = _RULES.get(key)
-    if rule is None:
-        return format_count(middle(key, side).estimate)
-    text = rule.text(middle(key, side))
+    rule, found = _RULES.get(key), middle(key, side)
+    text, form = (format_count(found.estimate), format_count) if rule is None else (rule.text(found), rule.form)
     interval = median_interval([one.estimate for one in side.figures[key]])
     if interval is None and (interval := side.margins.get(key)) is None:
         return text
-    return text, Mark(f"{rule.form(interval.least)} to {rule.form(interval.most)}", "small")
+    return text, Mark(f"{form(interval.least)} to {form(interval.most)}", "small")
 
 
 def _ratio(side: Side, key: str, found: Sides, to: str) -> str:
