@@ -55,11 +55,13 @@ def markdown(lists: Mapping[str, type[BaseModel]]) -> str:
         name = _part_of(value)
         if name in parts:
             lines += _section(f"[[{key}]]" if value.get("type") == "array" else f"[{key}]", parts[name])
-    lines += _section("[[drive.steps]]", parts["Step"])
-    lines += _section("[[search.axes]]", parts["SearchAxis"])
+    for name, key in _INNER.items():
+        lines += _section(f"[[{key}]]", parts[name])
     return "\n".join(lines) + "\n"
 
 
+_INNER = {"Step": "drive.steps", "SearchAxis": "search.axes"}
+"""Lists of tables within tables, by their models."""
 _HEAD = """\
 # Keys of a scenario file
 
@@ -157,7 +159,7 @@ def _part_of(value: Mapping[str, Any]) -> str:
 def _link(key: str, value: Mapping[str, Any]) -> str:
     if value.get("type") != "array":
         return f"[`[{key}]`](#{key})"
-    name = {"Step": "drive.steps", "SearchAxis": "search.axes"}.get(_part_of(value), key)
+    name = _INNER.get(_part_of(value), key)
     return f"[`[[{name}]]`](#{name.replace('.', '')})"
 
 
