@@ -84,7 +84,7 @@ REFUSED = [
     ("write:p101<50ms", "a percentile must be above 0 and at most 100"),
     ("write:p0<50ms", "a percentile must be above 0 and at most 100"),
     ("p99<50ms", "the ops are missing; write write:p99, query:p99 or an op's name before it"),
-    ("load:p99<50ms", "the load has only the figure load:points/s"),
+    ("load:p99<50ms", "the load has the figures points/s, batch, workers"),
     ("failures<1", "'1' is not a share; write for example 0.1%"),
     ("failures<101%", "is not a share"),
     ("points/s>fast", "'fast' is not a number; write for example 3500, 3_500 or 3.5k"),
