@@ -41,6 +41,7 @@ def runner(target: str) -> str | None:
 
 
 RUNNABLE = [one for one, target in zip(SERVED, FORMS, strict=True) if runner(target)]
+ON_POSTGRES = [pytest.param(program, marks=pytest.mark.postgres) for program in [runner("postgres")] if program]
 
 
 def written(path: Path, form: str, *words: str) -> Path:
@@ -197,10 +198,9 @@ def plain(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 
-@pytest.mark.skipif(runner("postgres") is None, reason="TSBS's programs are not there (TSBS_BIN)")
-@pytest.mark.postgres
+@pytest.mark.parametrize("program", ON_POSTGRES)
 def test_the_function_of_their_queries_is_made_on_request_and_goes_with_cleanup(
-    postgres_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    program: str, postgres_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     endpoint = f"{postgres_endpoint}%2Ctsbench"
     assert loaded(tmp_path, "postgres", "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0

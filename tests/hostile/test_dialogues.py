@@ -17,6 +17,7 @@ from tests.hostile import http, mongodb, mysql, postgres
 from tests.hostile.dialogues import converse_all
 from tests.hostile.doors import SECRET, Channel, FakeServer, environment, holds_secret
 from tests.targets.data import CPU, shared_tags
+from tsbench.errors import Unreachable
 from tsbench.model import Count, OpError, Outcome
 from tsbench.targets.registry import get
 
@@ -56,6 +57,10 @@ def test_a_redirect_is_an_error_and_carries_no_secret_elsewhere(status: bytes) -
 
             with FakeServer(serve) as server, environment(TSBENCH_PASSWORD=SECRET):
                 target, schema = get(name), next(iter(get(name).schemas.values()))
+                if name == "questdb":  # its login is a write, which 200 does not acknowledge
+                    with pytest.raises(Unreachable):
+                        target.connect(url.format(port=server.port), schema, timeout_s=5)
+                    continue
                 session = target.connect(url.format(port=server.port), schema, timeout_s=5)
                 with pytest.raises(OpError):
                     session.run(schema.create([CPU], shared_tags()))

@@ -241,8 +241,8 @@ def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, proc
     events = (change("3s", "users", 8), change("7s", "users", 2))
     where = (CLOSED, f'wait = "50ms"\nprocesses = {processes}')
     code, said, summary = run(written(tmp_path, *events, target="sqlite", replaced=where))
-    first, second = summary["events"]
     assert code == 0, said
+    first, second = summary["events"]
     assert (first["did"], second["did"]) == ("users = 8", "users = 2")
     assert 3 <= first["at_s"] < 3.5
     assert (summary["users"], summary["users_least"]) == (8, 2)

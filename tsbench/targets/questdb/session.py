@@ -143,7 +143,7 @@ class QuestSession(PgwireSession):
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         """Return our tables of no measurement; rows carry their tags, so no `series`."""
         del series
-        return Inventory(tuple(self._tables().keys() - {PREFIX + m.name for m in measurements}))
+        return Inventory(tuple(sorted(self._tables().keys() - {PREFIX + m.name for m in measurements})))
 
     def explain(self, statement: Statement) -> None:
         """Return None: a plan of QuestDB's has no figures."""
