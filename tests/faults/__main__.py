@@ -77,7 +77,7 @@ def main() -> None:
     with TemporaryDirectory() as directory:
         place = asked.keep or Path(directory)
         place.mkdir(exist_ok=True)
-        place.chmod(0o755)
+        place.chmod(place.stat().st_mode | 0o055)  # no other bit: it may be anybody's directory
         if asked.damage is not None:
             sys.exit(0 if damage.carry_out_all(asked.damage, asked.seed, place, asked.only) else 1)
         right = asked.interrupts is not None or faults(asked.only, place)
