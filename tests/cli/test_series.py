@@ -98,3 +98,9 @@ def test_mistakes_are_found_before_anything_runs(tmp_path: Path) -> None:
         assert code == 2
         says(complaint(command.stderr), said)
     assert not (tmp_path / "results").exists()
+
+
+def test_a_plan_names_each_scenario(tmp_path: Path) -> None:
+    code, command = run(tmp_path, written(tmp_path, "one"), written(tmp_path, "two", "duckdb"), "--dry-run")
+    assert code == 0
+    assert [line for line in command.stdout.splitlines() if line.startswith("---")] == ["--- one", "--- two"]

@@ -103,7 +103,7 @@ def run(
     _expect_fitting(scenarios, {"--baseline": baseline, "--keep": keep, "--loaded": loaded}, clean=clean)
     plans = [planned(path, **asked) for path in scenarios] if dry_run or scenarios[1:] else []
     if dry_run:
-        return max(_show_plan(*plan) for plan in plans)
+        return max(_show_plan(*plan, named=len(plans) > 1) for plan in plans)
     changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
     lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
     lists |= {"--loaded": loaded}
@@ -249,10 +249,12 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
 
 
-def _show_plan(asked: Scenario, cells: Sequence[RunSpec]) -> int:
-    """Print the cells that would run, and return the exit code."""
+def _show_plan(asked: Scenario, cells: Sequence[RunSpec], *, named: bool) -> int:
+    """Print the cells that would run, below the scenario's name if it is `named`, and return the exit code."""
     from tsbench.cli.listing import plan, unbroken
 
+    if named:
+        say(f"--- {asked.name}")
     table, line = plan(asked, cells)
     stdout.print(unbroken(table), crop=False)
     say(line)
