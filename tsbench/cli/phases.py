@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ from tsbench.cli.generate import End, Form, Interval, Scale, Start, Yes, parsed,
 from tsbench.cli.listing import target_names
 from tsbench.cli.output import fail, say, stderr
 from tsbench.errors import UserMistake
+from tsbench.results.rundir import dated
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def expect_loadable(spec: Any) -> None:
 
 def new_results(out: Path, name: str) -> Path:
     """Return the directory of a new result set, which is not made yet."""
-    results = out / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{name}"
+    results = out / dated(name)
     if results.exists():
         raise UserMistake(f"{results} is there already; wait a second, or choose another --out")
     return results

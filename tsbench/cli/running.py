@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +18,7 @@ from tsbench.cli.output import fail, say, stderr, stdout
 from tsbench.cli.reporting import Json, Junit, Markdown, show_baseline, show_repeats
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import lacking
+from tsbench.results.rundir import dated, undated
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class _Run:
             raise UserMistake(
                 f"--resume {resume}: is no series; give the directory with the result sets of these scenarios"
             )
-        place = resume or out / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{len(names)}-scenarios"
+        place = resume or out / dated(f"{len(names)}-scenarios")
         failed: dict[str, str] = {}
         codes = []
         for number, (path, name) in enumerate(names.items(), 1):
@@ -209,9 +209,10 @@ class _Run:
                 return 130
         sets = [found for name in names.values() if name not in failed and (found := _set_of(place, name)) is not None]
         if sets and self.asked["reports"] and not lacking():
-            from tsbench.report.overview import read_sets, verdict, write_overview
+            from tsbench.report.cells import ResultSet
+            from tsbench.report.overview import verdict, write_overview
 
-            whole = read_sets(sets)
+            whole = [ResultSet.read(path) for path in sets]
             say(verdict(whole))
             say(f"report: {short_path(write_overview(place, whole, failed))}")
         return max(codes)
@@ -219,7 +220,7 @@ class _Run:
 
 def _set_of(place: Path, name: str) -> Path | None:
     """Return the newest result set of a scenario in the directory of a series, None without one."""
-    found = [path for path in place.glob("*/") if path.name[16:] == name and (path / "scenario.toml").exists()]
+    found = [path for path in place.glob("*/") if undated(path) == name and (path / "scenario.toml").exists()]
     return max(found, default=None)
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tsbench.report.answer import answer
-from tsbench.report.cells import ResultSet
 from tsbench.report.html import page
 from tsbench.report.sides import sides_of
 from tsbench.report.tables import claims_table
@@ -16,16 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-
-def read_sets(sets: Sequence[Path]) -> list[ResultSet]:
-    """Return the result sets of a series in their order.
-
-    Raises
-    ------
-    UserMistake
-        If a set has no run.
-    """
-    return [ResultSet.read(path) for path in sets]
+    from tsbench.report.cells import ResultSet
 
 
 def write_overview(place: Path, sets: Sequence[ResultSet], failed: Mapping[str, str]) -> Path:

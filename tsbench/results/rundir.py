@@ -236,6 +236,20 @@ class RunDir:
         return read_part(self.path / "status.json", Status)
 
 
+_STAMP = "%Y%m%d-%H%M%S"
+_STAMPED = len("20261123-101500-")
+
+
+def dated(name: str) -> str:
+    """Return the name of a new result set's directory: the time now (UTC), and a name."""
+    return f"{time.strftime(_STAMP, time.gmtime())}-{name}"
+
+
+def undated(results: Path) -> str:
+    """Return what `dated` made the name of a result set's directory from."""
+    return results.name[_STAMPED:]
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file atomically (by a rename)."""
     write_atomically(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())

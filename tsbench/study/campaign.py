@@ -15,7 +15,7 @@ from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
 from tsbench.report import lacking
 from tsbench.results.reading import keeps_tables
-from tsbench.results.rundir import ERRORS_FILE, RunDir
+from tsbench.results.rundir import ERRORS_FILE, RunDir, dated
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
@@ -172,7 +172,7 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     if resume is not None:
         check_resumable(scenario, cells, resume)
         return resume
-    results = out / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{scenario.name}"
+    results = out / dated(scenario.name)
     try:
         results.mkdir(parents=True)
         shutil.copyfile(scenario.path, results / "scenario.toml")

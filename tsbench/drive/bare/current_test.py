@@ -21,6 +21,7 @@ from tsbench.drive.bare.spec import spec_of, with_form
 from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
 from tsbench.errors import Broken, UserMistake
+from tsbench.results.rundir import dated
 from tsbench.results.summary import PHASES
 from tsbench.run.cleanup import left_lines
 from tsbench.targets import credentials
@@ -108,8 +109,7 @@ class StandaloneTest:
         endpoint = options.endpoint_of(environment)
         spec = spec_of(environment, asked, endpoint)
         credentials.shed(endpoint)  # also for the helper process
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / f"{stamp}-locust", self._tell)
+        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / dated("locust"), self._tell)
         ready = helper.await_ready()
         self._prepared = RunPlan(spec, ready.endpoint, ready.directory, timed=False)
         return self._prepared
