@@ -1,7 +1,7 @@
 """Speed of loading PostgreSQL, compared with TSBS's loader: same columns, same indexes, same batches, same server.
 
-`python -m tests.benchmarks.bench_load questdb` compares on QuestDB, where the peer waits for no acknowledgement:
-both are timed until all rows are visible.
+`python -m tests.benchmarks.bench_load timescaledb` compares on hypertables with the same chunks, `... questdb` on
+QuestDB, where the peer waits for no acknowledgement: both are timed until all rows are visible.
 
 The peer (`tsbs_load_timescaledb`, from a directory in TSBS_BIN or from PATH) reads a file that its own generator wrote
 before; tsbench generates while it loads. Both clients' CPU is that of the whole process. Rounds alternate, and the
@@ -28,7 +28,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tsbench.encode import pgcopy
 from tsbench.servers.process import free_port
-from tsbench.targets.postgres.server import PostgresServer
+from tsbench.targets.postgres.server import PostgresServer, TimescaleServer
 from tsbench.targets.questdb.server import QuestServer
 from tsbench.workload.world import World, WorldSpec
 
@@ -62,17 +62,30 @@ print(json.dumps({{"rows": loaded.points, "seconds": seconds}}))
 """
 
 
+OLD_FORM = """
+CREATE EXTENSION IF NOT EXISTS timescaledb;
+CREATE FUNCTION create_hypertable(relation regclass, time_column_name name, replication_factor integer,
+  chunk_time_interval bigint, create_default_indexes boolean) RETURNS void LANGUAGE sql AS
+  'SELECT create_hypertable(relation, by_range(time_column_name, chunk_time_interval), create_default_indexes => false)'
+"""
+"""The form of `create_hypertable` that the peer calls, and TimescaleDB no longer has, for new databases."""
+
+
 def main() -> None:
     if sys.argv[1:] == ["questdb"]:
         on_questdb()
         return
+    kind = TimescaleServer if sys.argv[1:] == ["timescaledb"] else PostgresServer
     print(f"encoding binary COPY, cpu-only, one core: {encoding_rate() / 1e6:.1f} M rows/s (wanted: 1.5)")
     loader, generator = find("tsbs_load_timescaledb"), find("tsbs_generate_data")
     peer = (loader, generator) if loader and generator else None
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
-        server = PostgresServer(Path(directory) / "server")
+        server = kind(Path(directory) / "server")
         server.start()
         try:
+            if kind is TimescaleServer:
+                with psycopg.connect(server.endpoint, dbname="template1", autocommit=True) as connection:
+                    connection.execute(OLD_FORM)
             compare(server, Path(directory), peer)
         finally:
             server.stop()
@@ -126,6 +139,7 @@ def run_questdb_loader(server: QuestServer, program: str, port: int, data: Path,
 
 
 def compare(server: PostgresServer, directory: Path, peer: tuple[str, str] | None) -> None:
+    target = "timescaledb" if isinstance(server, TimescaleServer) else "postgres"
     data = directory / "cpu.data"
     if peer is None:
         print(
@@ -138,7 +152,7 @@ def compare(server: PostgresServer, directory: Path, peer: tuple[str, str] | Non
     for workers in (1, 2):
         ours, theirs = [], []
         for _ in range(ROUNDS):
-            ours.append(run_ours(server.endpoint, workers))
+            ours.append(run_ours(server.endpoint, workers, target))
             if peer is not None:
                 theirs.append(run_peer(server, peer[0], data, workers))
         show("tsbench", workers, ours)
@@ -169,7 +183,8 @@ def run_ours(endpoint: str, workers: int, target: str = "postgres") -> tuple[flo
 def run_peer(server: PostgresServer, program: str, data: Path, workers: int) -> tuple[float, float]:
     place = conninfo_to_dict(server.endpoint)
     command = [
-        program, f"--workers={workers}", f"--batch-size={BATCH}", "--use-hypertable=false", f"--file={data}",
+        program, f"--workers={workers}", f"--batch-size={BATCH}", f"--file={data}",
+        f"--use-hypertable={'true' if isinstance(server, TimescaleServer) else 'false'}", "--chunk-time=12h",
         f"--host={place['host']}", f"--port={place['port']}", f"--user={place['user']}", "--reporting-period=0",
     ]  # fmt: skip
     started = time.perf_counter()

@@ -54,6 +54,18 @@ def test_a_pipe_gets_a_line_per_phase_and_the_figures_every_few_seconds():
     ]
 
 
+def test_a_line_after_the_window_says_that_its_last_ops_end_and_does_not_repeat_its_end():
+    progress, clock, console = shown(terminal=False)
+    with progress:
+        progress.phase("measure", 10)
+        for _ in range(16):
+            clock.now_s += 1
+            progress.advance(1)
+    assert [line.partition("measure")[2] for line in text_of(console).splitlines()] == [
+        *("", ": 5 of 10 s", ": 10 of 10 s", ": 10 s are over, the last ops end"),
+    ]
+
+
 def test_a_terminal_shows_the_figures_below_the_bar_of_the_measuring_only():
     progress, _, console = shown(terminal=True)
     with progress:

@@ -51,6 +51,12 @@ def test_a_page_begins_with_the_findings_of_all_and_leads_to_their_reports(tmp_p
     assert len(json.loads((tmp_path / "all.json").read_text())) == 2
     assert "--- 2 of 2: two" in command.stdout
     assert f"report: {place.relative_to(tmp_path)}/report.html" in command.stdout
+    for path in [place, *(place / name for name in names)]:
+        (path / "report.html").unlink()
+    again = Command(tmp_path, "tsbench", "report", str(place.relative_to(tmp_path)))
+    assert again.wait() == 0, again.stderr
+    assert (place / "report.html").read_text(encoding="utf-8") == page
+    assert all((place / name / "report.html").exists() for name in names)
 
 
 def test_a_scenario_that_cannot_run_is_named_and_the_others_run(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.cli.support import PROGRAMS
 from tests.test_compose import found_wrong
 from tests.test_docs import PARSE
+from tsbench.cli.listing import loadable
 from tsbench.cli.main import main
 from tsbench.cli.setup import SCRIPT, WORKFLOW
 from tsbench.scenario.spec import Scenario
@@ -23,10 +24,10 @@ from tsbench.targets.registry import TARGETS
 if TYPE_CHECKING:
     from tests.warm import WarmLocust
 
-WITH_LOCUSTFILE = sorted(TARGETS.keys() - {"memory", "null"})
+DATABASES = sorted(loadable().keys() - {"null"})
 
 
-@pytest.mark.parametrize("target", WITH_LOCUSTFILE)
+@pytest.mark.parametrize("target", DATABASES)
 def test_the_files_to_start_from_are_good_ones(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_locust: WarmLocust
 ) -> None:
@@ -54,13 +55,12 @@ def test_no_file_is_overwritten_and_without_a_name_a_database_is_chosen_that_can
     assert main(["init"]) == 0
     assert 'name = "sqlite"' in Path("scenario.toml").read_text()
     assert main(["init", "null"]) == 2
-    assert "there is no locustfile for 'null'" in capsys.readouterr().err
+    assert "'null' keeps nothing that could be asked for" in capsys.readouterr().err
 
 
 def test_servers_are_listed_with_their_place_or_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TSBENCH_SERVERS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     program(tmp_path / "bin" / "influxd-2")
@@ -104,6 +104,12 @@ def test_what_lacks_its_tool_is_named_in_one_line_and_the_rest_is_installed(
     said = capfd.readouterr()
     assert "influxd-2 is left out" in said.err
     assert "SQLite Python module sqlite3" in said.out
+    assert main(["servers", "install", "victoriametrics"]) == 1
+    said = capfd.readouterr()
+    assert [line.split(" is ")[0] for line in said.err.splitlines()] == [
+        "servers: victoria-metrics",
+        "servers: vmagent",
+    ]
     assert main(["servers", "install", "postgres-18"]) == 1
     assert "no server is called postgres-18" in capfd.readouterr().err
 

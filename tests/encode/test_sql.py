@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,11 +47,6 @@ def test_rounding_a_bound_upwards_keeps_comparisons_with_microseconds(bound_ns: 
     point = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=point_us)
     assert (point >= sql.ceil_datetime(bound_ns)) == (point_us * 1_000 >= bound_ns)
     assert (point < sql.ceil_datetime(bound_ns)) == (point_us * 1_000 < bound_ns)
-
-
-def test_datetimes_are_aware_and_exact() -> None:
-    times = np.array([0, START_NS // 1_000 + 1, -1])
-    assert sql.datetimes(times) == [sql.ceil_datetime(int(t) * 1_000) for t in times]
 
 
 def test_a_tag_table_has_a_row_per_series() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults import nodes
 from tests.faults.__main__ import ALL
 from tests.faults.bench import carry_out
 from tests.faults.interrupts import TARGETS, interrupt, moments
@@ -36,13 +37,21 @@ def marks_of(database: str, fault: Fault) -> tuple[pytest.MarkDecorator, ...]:
     return (*MARKS[database], *((pytest.mark.root,) if fault.of_root else ()))
 
 
-QUICK = [(database, fault) for database, faults in ALL for fault in faults if fault.quick]
+QUICK = [
+    (database, fault)
+    for number, (database, faults) in enumerate(ALL)
+    for place, fault in enumerate(faults)
+    if fault.quick and (faults is not nodes.FAULTS or (place + number) % 2 == 0)
+]
+"""The quick ones; those of three nodes, which are about the nodes and not the database, with one of the two in turn."""
 
 
 def test_eighty_faults_are_known_by_different_names() -> None:
     names = [(database, fault.name) for database, faults in ALL for fault in faults]
     assert len(set(names)) == len(names) >= 80
     assert len(QUICK) >= 20
+    of_nodes = [fault.name for _, fault in QUICK if fault in nodes.FAULTS]
+    assert sorted(of_nodes) == sorted(fault.name for fault in nodes.FAULTS if fault.quick), "each once"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ BUSY = LoadProfile(think_ns=0, response_ns=2 * MS)
         ([CALM], LoadProfile(think_ns=18 * MS, response_ns=3 * MS, delayed_ns=MS + 1), CLIENT, True),
         ([CALM], replace(BUSY, delayed_ns=MS, scheduled=1_000), NOTHING, True),
         # think time of a closed loop
+        ([CALM], LoadProfile(think_ns=99 * MS, response_ns=0), UNKNOWN, True),  # no op ended
         ([CALM], LoadProfile(think_ns=8 * MS, response_ns=2 * MS), DATABASE, True),
         ([CALM], LoadProfile(think_ns=8 * MS + 1, response_ns=2 * MS), THINK_TIME, True),
         ([replace(CALM, hub_cpu_share=0.99)], LoadProfile(think_ns=99 * MS, response_ns=MS), CLIENT, None),

@@ -63,6 +63,20 @@ def test_rates_and_means_have_margins_too_and_a_short_window_has_none():
     assert short.dependence("service", 20 * MS) is None
 
 
+def test_however_little_the_stretches_agree_no_margin_has_a_time_or_rate_that_cannot_be():
+    """As seen: a p99 of 28.6 ms between 7.59 us and 107 s in a run of ten seconds, and a mean of less than nothing."""
+    rng = np.random.default_rng(3)
+    sizes = [400, 300, 350, 5, 4, 3, 380, 2, 5, 4]
+    batches, whole = run([rng.exponential((1 if ops > 100 else 3_000) * MS, ops) for ops in sizes])
+    found = batches.margins("service", whole, {"p50": 50.0, "p90": 90.0})
+    longest = max(10_000 * MS, whole.percentile_ns(100))
+    assert {*found} == {"p50", "p90", "ops/s", "points/s", "mean"}
+    for name in ("p50", "p90", "mean"):
+        assert whole.percentile_ns(0) <= found[name][0] < found[name][1] <= longest
+    assert found["ops/s"][0] == found["points/s"][0] == 0 < found["ops/s"][1]
+    assert {whole.percentile_ns(0), longest} & {end for ends in found.values() for end in ends}, "a bound was needed"
+
+
 def test_a_percentile_with_hardly_any_op_beyond_it_has_no_margin():
     rng = np.random.default_rng(1)
     batches, whole = run([rng.exponential(5 * MS, 20) for _ in range(10)])

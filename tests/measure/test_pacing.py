@@ -93,15 +93,6 @@ def test_a_constant_schedule_of_a_duration_has_rate_times_duration_arrivals() ->
     assert len(all_of(Stripe(Arrivals(250.0, "constant", 1, 4 * NS_PER_S)))) == 1_000
 
 
-def test_what_remains_is_what_was_not_taken() -> None:
-    stripe = Stripe(Arrivals(100.0, "constant", 1, NS_PER_S), index=1, of=3)
-    taken = all_of(stripe, 10)
-    assert stripe.taken == len(taken) == 10
-    assert stripe.remaining() == 23
-    assert stripe.taken == 10
-    assert stripe.take() is None
-
-
 def test_nonsense_is_refused() -> None:
     for rate in (0.0, -1.0):
         with pytest.raises(ValueError, match="above 0"):

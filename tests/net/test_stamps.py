@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -155,7 +155,8 @@ def test_a_broken_connection_has_no_arrival_and_the_next_one_has(stack: ExitStac
     server.pieces = []
     arrival.begin()
     wire.put(QUESTION, b"", time.monotonic() + 10)
-    assert wire.get(time.monotonic() + 10) == b""
+    with suppress(ConnectionResetError):  # if the server had not read all of the question when it closed
+        assert wire.get(time.monotonic() + 10) == b""
     now_ns = time.perf_counter_ns()
     assert (arrival.end(now_ns), arrival.source) == (now_ns, READ)
     wire.close()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
+from tsbench.report.answer import answer_of
+from tsbench.report.cells import ResultSet
 from tsbench.report.export import Exports
 from tsbench.report.html import write_report
 from tsbench.report.table import print_summary
@@ -37,6 +39,12 @@ def study(tmp_path: Path) -> Path:
     content = {**SetSummary.read(results).model_dump(by_alias=True), "claims": ROWS, "figures": FIGURES}
     parsed(SetSummary, content).write(results)
     return results
+
+
+def test_the_answer_begins_with_how_many_findings_were_found_here_too(study: Path) -> None:
+    first, *rest = answer_of(ResultSet.read(study))
+    assert first == "1 of the study's 3 findings was reproduced; 1 was not judged and 1 was not reproduced."
+    assert 0 < len(rest) < 5
 
 
 def test_every_report_has_the_verdicts_and_folds_the_figures_behind_them(study: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tsbench.cli.main import main
 from tsbench.measure.hist import Histogram
-from tsbench.report import formats, frames
+from tsbench.report import formats, frames, style
 from tsbench.report.cells import ResultSet, load_cells
 from tsbench.report.metrics import COMPARED
 
@@ -136,6 +136,27 @@ def test_plots_are_written_by_name_as_svg_and_png(mixed: Path, tmp_path: Path):
     assert not any("throughput" in name for name in names)
     assert ET.parse(tmp_path / "postgres-btree.latency.svg").getroot().tag.endswith("svg")
     assert (tmp_path / "all-size.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("chart", "files"), [("latency", "*.latency.*"), ("all-size", "all-size.*"), ("head-write_p99_ns", "head-*")]
+)
+def test_a_plot_that_was_not_asked_for_is_not_drawn(
+    mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chart: str, files: str
+):
+    drawn: list[Any] = []
+    panels = style.panels
+
+    def counted(*given: Any, **named: Any) -> Any:
+        drawn.append(given)
+        return panels(*given, **named)
+
+    monkeypatch.setattr(style, "panels", counted)
+    words = ["export", str(mixed), "--out", str(tmp_path), "--format", "svg", "--format", "png", "--chart", chart]
+    assert main(words) == 0
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == sorted(path.name for path in tmp_path.glob(files))
+    assert len(drawn) == len(names) / 2 > 0  # once for both formats
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tsbench.measure.statistics import Interval
 from tsbench.report import head_plots, markdown
 from tsbench.report.answer import answer
 from tsbench.report.cells import ResultSet, load_cells
 from tsbench.report.export import Exports
 from tsbench.report.head import head_of
 from tsbench.report.manifest import DURATIONS, SIZES, TIMES, compared
-from tsbench.report.sides import Sides, sides_of
+from tsbench.report.sides import Side, Sides, sides_of
 from tsbench.report.table import print_summary
 from tsbench.report.tables import Mark
 from tsbench.results.summary import GateResult
@@ -69,6 +70,37 @@ def test_the_median_stands_where_there_are_too_few_ops_for_a_p99(tmp_path: Path,
     assert {"write p50", "query p50"} & {*titles}
     assert not {"write p99", "query p99"} & {*titles}
     assert not {"write p50", "query p50"} & {*head_of(sides(repeated)).titles}
+    both = sides(make_results(tmp_path / "both", [few, replace(few, cell="y", seed=2, labels=(("target", "y"),))]))
+    (times,) = [figure for figure, name, _ in head_plots.draw(both, wanted=lambda name: name == "head-write_p99_ns")]
+    beside = [text.get_text() for text in times.axes[0].texts]
+    assert len([text for text in beside if text.endswith(" (median)")]) == 2
+
+
+def test_the_time_that_most_sides_have_is_shown_and_drawn():
+    def side(name: str, *times: str) -> Side:
+        return Side(name, figures={f"query_{time}_ns": (Interval(1e6, 1e6, 1e6),) for time in times})
+
+    every = side("a", "p99", "p50", "mean")
+    for others, shown in (
+        (("mean",), "query mean"),
+        (("p50", "mean"), "query p50"),
+        (("p99", "p50", "mean"), "query p99"),
+    ):
+        found = Sides("closed", "", (every, side("b", *others)))
+        assert head_of(found).titles == (shown,)
+        ((figure, _, _),) = head_plots.draw(found)
+        drawn = [line for line in figure.axes[0].lines if line.get_marker() in {"o", "D"}]
+        assert len(drawn) == (2 if shown == "query mean" else 3 if shown == "query p50" else 4)
+
+
+def test_no_side_is_the_best_in_the_time_of_queries_that_the_others_were_not_asked():
+    sides = [
+        Side(name, figures={"query_p99_ns": (Interval(time, time, time),)}, kinds=frozenset({kind}))
+        for name, time, kind in (("a", 1e6, "raw-one"), ("b", 9e8, "raw-all"))
+    ]
+    for kinds, best in ((sides, 0), ([replace(side, kinds=frozenset({"raw-one"})) for side in sides], 1)):
+        entries = [row.entries[0] for row in head_of(Sides("closed", "", tuple(kinds))).rows]
+        assert sum(isinstance(entry, Mark) and entry.kind == "best" for entry in entries) == best
 
 
 def test_a_numeric_key_is_the_axis_and_the_rest_is_the_name(ramped: Path):
@@ -131,6 +163,17 @@ def test_an_undecided_gate_is_neither_held_nor_broken(tmp_path: Path):
     said = answer(sides(make_results(tmp_path / "r", shapes)))
     assert said[0].startswith("alpha-wide holds a rate of 500")
     assert "whether alpha-wide at a rate of 1,000 passes write:p99<50ms (a longer run)" in said[-1]
+
+
+def test_the_loads_at_which_a_gate_is_undecided_are_named_at_once_and_none_of_them_has_passed(tmp_path: Path):
+    unsure = GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms")
+    shapes = [replace(one, seconds=1, warmup=0, gates=(unsure,)) for one in ramp()]
+    found = sides(make_results(tmp_path / "r", shapes))
+    said = answer(found)[-1]
+    loads = "500, 1,000, 2,000 and 4,000"
+    for name in ("alpha-wide", "beta-narrow", "gamma-columns"):
+        assert f"whether {name} at a rate of {loads} passes write:p99<50ms (a longer run)" in said
+    assert {row.verdict.text for row in head_of(found).rows} == {"undecided"}
 
 
 def test_console_markdown_and_json_have_the_same_answer(ramped: Path, tmp_path: Path):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from tests.targets.test_registry import imported_by
 from tsbench.report.cells import load_cells
 from tsbench.report.metrics import COLUMNS, COMPARED, MISSING, load_text, used_columns
 from tsbench.report.table import print_summary
@@ -30,6 +31,18 @@ def printed(results: Path, width: int, *, styled: bool = False) -> str:
         Console(file=out, width=width, force_terminal=styled, color_system="truecolor" if styled else None), results
     )
     return out.getvalue()
+
+
+def test_the_summary_with_the_servers_cpu_time_needs_no_pandas(mixed: Path):
+    cpu = "sides_of(load_cells(path)).sides[0].figures"
+    program = (
+        "from pathlib import Path\nfrom rich.console import Console\nfrom tsbench.report.cells import load_cells\n"
+        "from tsbench.report.sides import sides_of\nfrom tsbench.report.table import print_summary\n"
+        f"path = Path({str(mixed)!r})\nprint_summary(Console(), path)\nassert 'server_cores' in {cpu}, {cpu}"
+    )
+    found = imported_by(program)
+    assert "pyarrow" in found
+    assert not found & {"pandas.core", "matplotlib"}
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -103,7 +116,7 @@ def test_what_is_said_of_several_runs_is_said_once(mixed: Path, tmp_path: Path):
     same: dict[str, Any] = {"seconds": 2, "warmup": 0, "rate": 5, "validity": "inconclusive", "reason": "it was busy"}
     lines = printed(make_results(tmp_path / "r", [Shape(cell=name, **same) for name in ("a-x", "b-x", "c-x")]), 80)
     assert lines.count("it was busy") == 1 + lines.split("\n\n")[0].count("it was busy")
-    assert "a-x, b-x, c-x: inconclusive: it was busy" in lines.splitlines()
+    assert "a-x, b-x and c-x: inconclusive: it was busy" in lines.splitlines()
 
 
 def test_columns_that_no_run_has_are_left_out(single: Path):

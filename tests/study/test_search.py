@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tests.cli.support import TINY
 from tsbench.errors import UserMistake
+from tsbench.report.answer import answer_of
+from tsbench.report.cells import ResultSet
 from tsbench.results.summary import SetSummary
 from tsbench.scenario.file_keys import SearchPart
 from tsbench.study.campaign import planned, run_scenario
@@ -152,6 +154,10 @@ def test_a_campaign_runs_the_steps_goes_on_after_ctrl_c_and_names_its_end(tmp_pa
         assert {len(one.cells), *one.keys} >= {2, "load.batch", "load.workers"}
         assert f"The search {one.name} ended at batch={one.keys['load.batch']}, workers=" in one.sentence
         assert len(one.reasons) == 2
+    said = " ".join(answer_of(ResultSet.read(results)))
+    assert "load" in said, "the ends are compared by what was searched"
+    assert "batch=" not in said, "and the steps before them are not"
+    assert not {"write", "answers"} & {*said.split()}
 
 
 @pytest.mark.parametrize(

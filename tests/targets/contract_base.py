@@ -81,6 +81,10 @@ class Alteration:
         }[self.action]
 
 
+of_every_layout = pytest.mark.every_layout
+"""Marks a test of the contract that is run with the `variants` of a layout, too: it depends on tables and indexes."""
+
+
 class ContractBase:
     name: str
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
@@ -89,6 +93,8 @@ class ContractBase:
     has_doubles_only: bool = False
     """Whether fields of integers are stored as doubles."""
     absent: ClassVar[frozenset[str]] = frozenset()
+    variants: ClassVar[Mapping[str, str]] = {}
+    """Layouts with the statements and payloads of another one, by name; only their tables and indexes differ."""
     unsupported: ClassVar[Mapping[str, tuple[type, ...]]] = {}
 
     @staticmethod
@@ -108,7 +114,9 @@ class ContractBase:
         return None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        schemas = [s for s in TARGETS[self.name].schemas.values() if s.name not in self.absent]
+        everywhere = metafunc.definition.get_closest_marker("every_layout") is not None
+        left_out = {*self.absent, *(() if everywhere else self.variants)}
+        schemas = [s for s in TARGETS[self.name].schemas.values() if s.name not in left_out]
         if {"schema", "mode"} <= set(metafunc.fixturenames):
             both = [(s, m) for s in schemas for m in sorted(s.modes)]
             metafunc.parametrize(("schema", "mode"), both, ids=[f"{s.name}-{m}" for s, m in both])

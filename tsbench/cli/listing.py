@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tsbench.cli.output import stdout
 from tsbench.errors import UserMistake
 from tsbench.text import printable_line
-from tsbench.units import NS_PER_S, format_duration, format_rough_duration
+from tsbench.units import NS_PER_S, format_duration, format_rough_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tsbench.scenario.spec import RunSpec, Scenario
+    from tsbench.targets.target import Target
 
 SCENARIOS = Path("scenarios")
+_WIDE = 2_000
 
 
 def scenario_names(beginning: str) -> list[str]:
@@ -27,21 +31,25 @@ def scenario_names(beginning: str) -> list[str]:
     return [name for name in shipped() if name.startswith(beginning)]
 
 
+def loadable() -> dict[str, Target]:
+    """Return the targets that processes of their own can load: one whose data only its opener has is for tests."""
+    from tsbench.targets.registry import TARGETS
+    from tsbench.targets.target import Access
+
+    return {name: target for name, target in TARGETS.items() if target.access is not Access.OPENER}
+
+
 def target_names(beginning: str) -> list[str]:
     """Return the names of the targets, for a shell's completion."""
-    from tsbench.targets.registry import TARGETS
-
-    return [name for name in TARGETS if name.startswith(beginning)]
+    return [name for name in loadable() if name.startswith(beginning)]
 
 
 def target_table() -> Table:
     """Return a table of the targets, their schemas and their abilities."""
-    from tsbench.targets import registry
-
     table = empty_table(
         "target", "schemas (first: default)", "durable", "several nodes", "driver yields", "times in ns", "opened by"
     )
-    for name, target in registry.TARGETS.items():
+    for name, target in loadable().items():
         nodes = "no" if not target.cluster else "copies" if target.nodes_are_copies else "shares"
         able = (
             yes_or_no(target.durable),
@@ -112,7 +120,7 @@ def plan(asked: Scenario, cells: Sequence[RunSpec]) -> tuple[Table, str]:
 def plan_table(cells: Sequence[RunSpec], *, reuse: bool) -> tuple[Table, str]:
     """Return what each cell of a scenario will do, and a line on what all of them take at least."""
     from tsbench.run.standing import load_key
-    from tsbench.scenario.validation import FASTEST_LOAD, first_points, measured_ns
+    from tsbench.scenario.validation import FASTEST_LOAD, first_bytes, first_points, measured_ns
 
     table = empty_table("cell", "target", "points first", "load", "warm-up", "measured")
     loads = {load_key(cell) if reuse else cell.id: cell for cell in reversed(cells)}  # each with its first cell
@@ -129,7 +137,9 @@ def plan_table(cells: Sequence[RunSpec], *, reuse: bool) -> tuple[Table, str]:
     driven_s = sum(cell.drive.longest_warmup + measured_ns(cell) for cell in cells) / NS_PER_S
     least = format_rough_duration(driven_s + points / FASTEST_LOAD)
     count = f"{len(cells):,} cell" + "s" * (len(cells) != 1)
-    return table, f"{count}, {points:,} points stored first; at least {least}, and what servers and checks take"
+    size = format_size(max(map(first_bytes, loads.values()), default=0))
+    stored = f"{points:,} points stored first, at most {size} in a cell as plain numbers (databases differ widely)"
+    return table, f"{count}, {stored}; at least {least}, and what servers and checks take"
 
 
 def _plain(text: str) -> Text:
@@ -151,6 +161,12 @@ def empty_table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
+
+
+def show(table: Table) -> None:
+    """Print a table: on a terminal as wide as that is, elsewhere with a line per row, for `grep` and to be copied."""
+    console = stdout if stdout.is_terminal else Console(width=_WIDE)
+    console.print(unbroken(table), crop=False)
 
 
 def unbroken(table: Table) -> Table:

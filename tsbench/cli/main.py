@@ -163,7 +163,7 @@ def list_(what: Annotated[What, typer.Argument(help="What to list.")]) -> None:
     """List targets with their schemas, use cases, query kinds, or scenarios."""
     from tsbench.cli import listing
 
-    stdout.print(listing.unbroken(listing.TABLES[what.value]()), crop=False)
+    listing.show(listing.TABLES[what.value]())
 
 
 @app.command()

@@ -113,7 +113,9 @@ class CellProgress:
     def _amount(self) -> str:
         """Return how much of the phase is done, and how long the rest takes."""
         if self._name == "measure" and self._total and self._unit == "points":
-            return f"{min(self._done, self._total):.0f} of {self._total:.0f} s"  # beyond them its processes end
+            if self._done >= self._total + 1:
+                return f"{self._total:.0f} s are over, the last ops end"
+            return f"{min(self._done, self._total):.0f} of {self._total:.0f} s"
         rate = self._done / max(1e-3, self._clock() - self._began_s)
         left = f", {format_rough_duration((self._total - self._done) / rate)} left" if self._total and rate else ""
         note = f"; {self.note}" if self.note else ""

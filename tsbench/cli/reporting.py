@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tsbench.study.campaign import Ran
 
 _MOST_NAMED = 12
+_MOST_COMPARED = 3
 Figures = Annotated[
     list[str] | None, typer.Option("--figure", help="A figure to compare, as in gates: write:p99; six without any.")
 ]
@@ -43,18 +44,21 @@ def report(
     host: Annotated[str | None, typer.Option(help="Name of that machine.")] = None,
     sar_ahead: Annotated[str, typer.Option(help="Offset of local times in that file from UTC: 2h, -5h.")] = "",
 ) -> None:
-    """Write report.html of result sets again, and print their tables."""
+    """Write report.html of result sets again, and print their tables; also of the sets of a series."""
     expect_packages()
     from tsbench.collect.recording import attach_sar as attach
+    from tsbench.report.cells import ResultSet
     from tsbench.report.export import Exports
-    from tsbench.report.html import write_report
+    from tsbench.report.html import verdict, write_overview, write_report
     from tsbench.report.table import print_summary
     from tsbench.results.manifest import check_world
-    from tsbench.results.rundir import find_runs
+    from tsbench.results.rundir import find_runs, sets_in
     from tsbench.workload import WORLD_VERSION
 
     exports = Exports(junit, markdown, json)
     exports.check()
+    series = {place: sets for place in results if (sets := sets_in(place)) != [place]}
+    results = [one for place in results for one in series.get(place, [place])]
     for run in (run for result in results for run in find_runs(result)):
         check_world(run, WORLD_VERSION, may_be_earlier=True)
     ahead_s = parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
@@ -66,6 +70,10 @@ def report(
     for result in results:
         print_summary(stdout, result)
         say(f"report: {short_path(write_report(result, damaged))}")
+    for place, sets in series.items():
+        whole = [ResultSet.read(path) for path in sets]
+        say(verdict(whole))
+        say(f"report: {short_path(write_overview(place, whole, {}))}")
     _expect_whole(damaged)
 
 
@@ -106,6 +114,7 @@ def export(
     expect_packages()
     from tsbench.report.cells import ResultSet
     from tsbench.report.formats import FORMATS, Export
+    from tsbench.results.rundir import sets_in
 
     asked = form or ["csv"]
     for name in asked:
@@ -115,7 +124,8 @@ def export(
         raise UserMistake("--chart is about plots; add --format svg or --format png")
     if out.exists() and not out.is_dir():
         raise UserMistake(f"--out {out}: is no directory; choose another one")
-    written = Export([ResultSet.read(place) for place in results], out).write(asked, chart or ())
+    sets = [ResultSet.read(one) for place in results for one in sets_in(place)]
+    written = Export(sets, out).write(asked, chart or ())
     for path in written[:_MOST_NAMED]:
         say(short_path(path))
     if written[_MOST_NAMED:]:
@@ -161,17 +171,20 @@ def compare(
 
 
 def show_repeats(ran: Ran) -> None:
-    """Print how to compare repeated cells, and how many repeats their noise needs."""
+    """Print how to compare repeated cells, and how many repeats their noise needs; a search compares by itself."""
     from tsbench.report.comparison import advice, compare, sides_at
+    from tsbench.report.findings import names_of
 
-    if not any("round" in summary.labels for summary in ran.summaries):
+    if not any("round" in summary.labels for summary in ran.summaries) or ran.is_search:
         return
     first, *others = [side for side in sides_at(ran.results) if side.runs]
-    for other in others:
+    for other in others[:_MOST_COMPARED]:
         places = [short_path(side.results / side.name) for side in (first, other)]
         say(f"compare: {shlex.join(['tsbench', 'compare', *places])}")
         for line in advice(compare(first, other)):
             say(f"  {line}")
+    if more := [side.name for side in others[_MOST_COMPARED:]]:
+        say(f"  and so with {names_of(more)}")
 
 
 def show_baseline(baseline: Path | None, results: Path, asked: Sequence[RelativeGate], exports: Exports) -> int:

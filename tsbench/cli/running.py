@@ -210,7 +210,7 @@ class _Run:
         sets = [found for name in names.values() if name not in failed and (found := _set_of(place, name)) is not None]
         if sets and self.asked["reports"] and not lacking():
             from tsbench.report.cells import ResultSet
-            from tsbench.report.overview import verdict, write_overview
+            from tsbench.report.html import verdict, write_overview
 
             whole = [ResultSet.read(path) for path in sets]
             say(verdict(whole))
@@ -247,17 +247,21 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     bad = ran.not_passed
     if not bad:
         return 0
-    return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {bad[0].headline}", 1)
+    why = bad[0].headline
+    if stdout.is_terminal and stderr.is_terminal and not stdout.quiet:  # then the reasons stand right above
+        gates = [f"{gate.state} {gate.gate}" for gate in bad[0].gates if gate.state in {"fail", "not judged"}]
+        why = ", ".join(gates).replace("fail ", "failed ") if bad[0].validity.is_valid else bad[0].validity.state
+    return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {why}", 1)
 
 
 def _show_plan(asked: Scenario, cells: Sequence[RunSpec], *, named: bool) -> int:
     """Print the cells that would run, below the scenario's name if it is `named`, and return the exit code."""
-    from tsbench.cli.listing import plan, unbroken
+    from tsbench.cli.listing import plan, show
 
     if named:
         say(f"--- {asked.name}")
     table, line = plan(asked, cells)
-    stdout.print(unbroken(table), crop=False)
+    show(table)
     say(line)
     return 0
 

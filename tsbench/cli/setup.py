@@ -15,9 +15,10 @@ import typer
 from rich.text import Text
 
 from tsbench import targets
-from tsbench.cli.listing import empty_table, target_names, unbroken, yes_or_no
-from tsbench.cli.output import fail, say, stdout
+from tsbench.cli.listing import empty_table, show, target_names, yes_or_no
+from tsbench.cli.output import fail, say
 from tsbench.errors import UserMistake
+from tsbench.servers.programs import install_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +46,7 @@ def servers(
 ) -> int:
     """List the servers that tsbench can start, where they are found and how to get the others; or install them."""
     if do is None:
-        stdout.print(unbroken(server_table()), crop=False)
+        show(server_table())
         return 0
     bash = shutil.which("bash")
     if bash is None:
@@ -91,7 +92,7 @@ def _programs(names: Sequence[str]) -> tuple[list[str], int]:
         if not needed:
             wanted.append(name)
         for requirement in needed:
-            if not requirement.how:
+            if not requirement.how or requirement.how.endswith(install_line(*requirement.programs)):
                 wanted += requirement.programs
             elif requirement.is_met:
                 say(f"{requirement.part} {' '.join(requirement.places)}")
@@ -111,6 +112,8 @@ def init(
 
     if target is None:
         target = next(name for name, one in TARGETS.items() if one.requirements and one.startable and _is_ready(name))
+    elif target in TARGETS and not get(target).requirements:
+        raise UserMistake(f"'{target}' keeps nothing that could be asked for; choose another of `tsbench list targets`")
     extra = get(target).driver
     words = {"TARGET": target, "EXTRAS": f"all,{extra.extra}" if extra is not None else "all"}
     words[f"locustfiles/{locustfile(target).name}"] = "locustfile.py"

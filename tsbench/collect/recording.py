@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tsbench.collect import sadf
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tsbench.collect.processes import Tree
     from tsbench.collect.sampler import Collector, Row
 
+_AT_ONCE = 50_000
 COUNTERS_TIMEOUT_S = 10.0
 """How long the server's counters are waited for, each time."""
 
@@ -192,9 +194,15 @@ def _span(first_s: float, last_s: float) -> str:
 
 
 def _frame(name: str, rows: Sequence[Mapping[str, float | str]], zero_s: float) -> pl.DataFrame:
-    from tsbench.results.tables import frame  # noqa: PLC0415 - imports polars, which load workers do without
+    import polars as pl  # noqa: PLC0415 - load workers do without
 
-    shifted: list[dict[str, Any]] = [{**row, "second": float(row["second"]) - zero_s} for row in rows]
-    for row in shifted:
-        row.update({key: None for key, value in row.items() if isinstance(value, float) and math.isnan(value)})
-    return frame(shifted, COLLECTED[name])
+    from tsbench.results.tables import frame  # noqa: PLC0415
+
+    def shifted(row: Mapping[str, float | str]) -> dict[str, Any]:
+        known = {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
+        return {**known, "second": float(row["second"]) - zero_s}
+
+    source, parts = map(shifted, rows), [frame([], COLLECTED[name])]
+    while some := [*islice(source, _AT_ONCE)]:  # all of a long run at once would take ten times the memory
+        parts.append(frame(some, COLLECTED[name]))
+    return pl.concat(parts)

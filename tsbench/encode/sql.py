@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
-from itertools import chain, repeat
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,12 +91,6 @@ def chunks(of_rows: Sequence[tuple[Any, ...]], limit: int) -> Iterator[Sequence[
         yield of_rows[start : start + height]
 
 
-def datetimes(time_us: NDArray[np.int64]) -> list[datetime]:
-    """Convert microseconds since 1970 to aware UTC datetimes."""
-    naive = time_us.astype("datetime64[us]").tolist()
-    return list(map(_as_utc, naive, repeat(UTC)))
-
-
 def ceil_datetime(time_ns: int) -> datetime:
     """Return the first whole microsecond that is not before `time_ns`.
 
@@ -150,10 +144,6 @@ def json_texts(tags: Mapping[str, Codes], names: tuple[str, ...]) -> tuple[str, 
     """Return one JSON object with these tags for every series of the world."""
     per_series = zip(*(tags[name].tolist() for name in names), strict=True)
     return tuple(json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":")) for row in per_series)
-
-
-def _as_utc(moment: datetime, zone: Any) -> datetime:
-    return moment.replace(tzinfo=zone)
 
 
 def _is_text(column: Sequence[Any]) -> bool:

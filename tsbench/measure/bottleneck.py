@@ -90,6 +90,8 @@ def limited_by(processes: list[Evidence], profile: LoadProfile, disturbed: str =
     if profile.scheduled:
         held = profile.late + profile.dropped <= LATE_SHARE * profile.scheduled
         return (NOTHING if held else DATABASE), Verdict(True)
+    if not profile.response_ns:
+        return UNKNOWN, Verdict(True)  # no op ended, which another check says
     is_think_time = profile.think_ns > 4 * (profile.response_ns - profile.delayed_ns)
     if profile.unsent_share > UNSENT_SHARE:
         more = f"sent in time, ops would have come at a rate {profile.unsent_share:.0%} higher"

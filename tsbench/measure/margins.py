@@ -209,11 +209,13 @@ class Batches:
         A percentile's margin is the wider one of two: that of its rank among as many ops as are independent of each
         other, which a single long stall widens, and that of the stretches' own percentiles (as logarithms), which a
         level that wanders widens. Percentiles with fewer than four ops beyond them have none, and nothing has one if
-        the window is too short.
+        the window is too short. No time is shorter than the shortest one, or longer than the window and the longest
+        one, and no rate is negative, however little the stretches agree.
         """
         ops = len(whole)
         if self.number < LEAST_BATCHES or not ops:
             return {}
+        shortest, longest = whole.percentile_ns(0), max(whole.percentile_ns(100), self.window_s * units.NS_PER_S)
         found: dict[str, tuple[float, float]] = {}
         batches, index, count = self._flat(kind)
         sizes = np.bincount(batches, count, minlength=self.number)
@@ -228,17 +230,20 @@ class Batches:
             if (1 - percent / 100) * ops < 4 or spread is None:
                 continue
             reach = math.exp(_WIDER * (spread.most - spread.estimate))
-            found[name] = (min(ends[0], at / reach), max(ends[1], at * reach))
+            least, most = min(ends[0], at / reach), max(ends[1], at * reach)
+            found[name] = (max(shortest, least), min(longest, most))
         for name, sums in (("ops/s", self._done), ("points/s", self._points)):
             per_s = np.array([sums[batch] for batch in range(self.number)]) / self.length_s
             if per_s.any():
-                found[name] = _ends(mean_interval(per_s))
+                least, most = _ends(mean_interval(per_s))
+                found[name] = (max(0.0, least), most)
         mean = float(whole.mean_ns)
         sums_ns = np.bincount(batches, count * lowest_of(index), minlength=self.number)
         if sizes.sum():
             # around the mean of all: what each stretch adds to the sum beyond its share
             beyond = (sums_ns - sums_ns.sum() / sizes.sum() * sizes) / sizes.mean()
-            found["mean"] = _ends(mean_interval(mean + beyond))
+            least, most = _ends(mean_interval(mean + beyond))
+            found["mean"] = (max(shortest, least), min(longest, most)) if most else (least, most)
         return found
 
 

@@ -87,7 +87,6 @@ class Stripe:
         self._block = -1
         self._origin_ns = 0.0
         self._due = np.zeros(0, dtype=np.int64)
-        self.taken = 0
 
     def take(self) -> int | None:
         """Return the due time of this process's next arrival, in ns from the schedule's start; None at its end."""
@@ -100,13 +99,4 @@ class Stripe:
         if self.arrivals.duration_ns is not None and due_ns >= self.arrivals.duration_ns:
             return None
         self._next += self._of
-        self.taken += 1
         return due_ns
-
-    def remaining(self) -> int:
-        """Return the number of this process's arrivals until the end of the schedule, and skip them."""
-        before = self.taken
-        while self.take() is not None:
-            pass
-        left, self.taken = self.taken - before, before
-        return left

@@ -5,24 +5,37 @@ What was not shown is said last, with what would show it.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tsbench.report.findings import ECONOMY, MOST_NAMES, RULES, SPEED, compare, joined, middle, names_of
+from tsbench.report.findings import ECONOMY, LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of
+from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tsbench.measure.statistics import Interval
+    from tsbench.report.cells import ResultSet
     from tsbench.report.findings import Finding, Rule
     from tsbench.report.sides import Side, Sides
+    from tsbench.results.summary import ClaimRow
 
 _REPEAT = "run with --repeat 8"
+_SAME = "reproduced"
+
+
+def answer_of(found: ResultSet) -> tuple[str, ...]:
+    """Return the answer of a result set: `answer` of its sides, of searches only those at which they ended."""
+    ends = ends_of(found) if found.summary.searches else None
+    said = answer(ends if ends is not None and ends.sides else sides_of(found.cells))
+    study = _study(found.summary.claims)
+    return (*study, *(said if len(said) < 5 or not study else (*said[:3], said[-1])))
 
 
 def answer(found: Sides) -> tuple[str, ...]:
-    """Return the answer of a result set: at most five sentences, the same whatever the order of its runs."""
+    """Return the answer of some sides: at most five sentences, the same whatever the order of the runs."""
     sides = sorted(found.sides, key=lambda side: (side.name, side.at or 0.0))
     counted = [side for side in sides if side.stands]
     if not counted:
@@ -31,7 +44,7 @@ def answer(found: Sides) -> tuple[str, ...]:
     here = [side for side in counted if side.at == at]
     place = _place(at, here, counted, found)
     unshown: list[str] = []
-    findings = compare(here, found.loop, unshown)
+    findings = compare(here, found.loop, unshown, LOADS if found.searched.startswith("load:") else RULES)
     sentences = [_ramp(counted, found, unshown) if found.axis else _gates_of_all(here)]
     if len(here) == 1:
         sentences.append(place + _alone(here[0], found.loop))
@@ -48,11 +61,23 @@ def answer(found: Sides) -> tuple[str, ...]:
         if side.left_out
     ]
     undecided = [side for side in (counted if found.axis else here) if side.undecided]
-    unshown += [f"whether {_where(s, found)} passes {names_of(s.undecided)} (a longer run)" for s in undecided]
+    unshown += _longer_runs(undecided, found)
     if not found.axis and not sentences[0]:
         sentences.append(_gates_of_some(here))
     sentences += [_not_counted(sides, found), _unshown(findings, here, sides, unshown)]
     return tuple(f"{text}." for text in sentences if text)[:5]
+
+
+def _study(claims: Sequence[ClaimRow]) -> tuple[str, ...]:
+    """Return how many of a study's findings were found here too; nothing without a study."""
+    if not claims:
+        return ()
+    verdicts = Counter(row.verdict for row in claims)
+    rest = [f"{count} {'was' if count == 1 else 'were'} {verdict}" for verdict, count in sorted(verdicts.items())
+            if verdict != _SAME]  # fmt: skip
+    same = verdicts[_SAME]
+    first = f"{same} of the study's {len(claims)} findings {'was' if same == 1 else 'were'} {_SAME}"
+    return (f"{'; '.join([first, joined(rest)] if rest else [first])}.",)
 
 
 # --- sentences --------------------------------------------------------------------------------------------------------
@@ -60,12 +85,12 @@ def answer(found: Sides) -> tuple[str, ...]:
 
 def _speed(findings: Sequence[Finding]) -> str:
     """Return who is faster, by how much, and of what no difference was found."""
-    told = [one for one in findings if one.rule in SPEED and one.others]
+    told = [one for one in findings if one.rule not in ECONOMY and one.others]
     text = ""
     for leaders, group in groupby(told, key=lambda one: one.leaders):
         clauses = [f"{_verb(one)} ({_evidence(one)})" for one in group]
         text += f"{', but ' if text else ''}{names_of(side.name for side in leaders)} {joined(clauses)}"
-    return _with_ties(text, [one for one in findings if one.rule in SPEED and not one.others])
+    return _with_ties(text, [one for one in findings if one.rule not in ECONOMY and not one.others])
 
 
 def _economy(findings: Sequence[Finding]) -> str:
@@ -251,6 +276,18 @@ def _named(side: Side) -> str:
 def _measured(text: str) -> str:
     """Return what a gate measured, without the basis of a long text, which tables have."""
     return shortened(text if len(text) <= 80 else text.partition(": ")[0], 80)
+
+
+def _longer_runs(undecided: Sequence[Side], found: Sides) -> list[str]:
+    """Return what longer runs would show: of a side at several loads, and the same gates, at once."""
+    alike: dict[tuple[str, str], list[Side]] = {}
+    for side in undecided:
+        alike.setdefault((side.name, names_of(side.undecided)), []).append(side)
+    said = []
+    for (_, gates), (first, *others) in alike.items():
+        more = [at_load(found.axis, side.at, bare=True) for side in others if side.at is not None]
+        said.append(f"whether {names_of([_where(first, found), *more])} passes {gates} (a longer run)")
+    return said
 
 
 def _where(side: Side, found: Sides) -> str:

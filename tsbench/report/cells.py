@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ROUND = "round"
 """Label of a run with the number of its round."""
 _ROUND = re.compile(rf"-{ROUND}=(\d+)$")
+ROUNDED_S = 0.001
+"""By how much a sample's second may be off: times are rounded to 1 ms."""
 
 
 class Asked(Part):
@@ -82,6 +84,22 @@ class Cell:
     def unrepeated(self) -> str:
         """Id of its cell without the round, which repeats share."""
         return _ROUND.sub("", self.run.cell_id)
+
+    @property
+    def window(self) -> tuple[float, float] | None:
+        """Start and end of the measured window in epoch seconds; None if the summary lacks them."""
+        if self.summary.measured is None:
+            return None
+        window = self.summary.measured.window
+        return window.start_s, window.start_s + window.duration_s
+
+    def is_measured(self, second: Any) -> Any:
+        """Return which sampled seconds (an array or a column of a frame) lie as a whole in the measured window.
+
+        A row covers the second that begins at its `second`; one that overlaps the warm-up is not part of the window.
+        """
+        start_s, end_s = self.window or (0.0, 0.0)
+        return (second >= -ROUNDED_S) & (second <= end_s - start_s - 1 + ROUNDED_S)
 
     @property
     def limited_by(self) -> str:
@@ -213,7 +231,8 @@ def _asked(run: RunDir, spec: Mapping[str, Any]) -> Asked:
 
 def _broken_off(summary: Summary, status: Status) -> Summary:
     """Return the summary of a run that did not complete: its figures are inconclusive, if they are not wrong."""
-    reasons = [f"{status.state}: {status.error}" if status.error else status.state]
+    told = status.error.startswith(status.state)  # "interrupted by the user" says it by itself
+    reasons = [status.error if told else f"{status.state}: {status.error}" if status.error else status.state]
     state: Literal["invalid", "inconclusive"] = "inconclusive"
     if summary.validity.state == "invalid":
         state = "invalid"

@@ -180,7 +180,7 @@ def by_second(cell: Cell) -> Mapping[str, NDArray[np.int64]]:
 
     A step is a tenth of a power of ten; the first begins at 1 ns.
     """
-    window, measured = frames.window_of(cell), cell.summary.measured
+    window, measured = cell.window, cell.summary.measured
     if window is None or measured is None:
         return {}
     first = -math.floor(measured.window.warmup_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from tsbench.errors import UserMistake
@@ -10,14 +11,7 @@ from tsbench.report import cases, compare, frames, plots, stall_plots, style, sy
 from tsbench.report.repeats import middle_cell, middle_rows
 from tsbench.results.panels import read_panels
 from tsbench.results.reading import files_of
-from tsbench.results.rundir import (
-    COUNTER_COLUMNS,
-    HOST_COLUMNS,
-    NODES_COLUMNS,
-    OPS_COLUMNS,
-    SAR_COLUMNS,
-    SERVER_COLUMNS,
-)
+from tsbench.results.rundir import OPS_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +25,8 @@ if TYPE_CHECKING:
 
 Drawn: TypeAlias = "dict[str, tuple[Figure, str]]"
 """Figures by name, each with a description."""
+Wanted: TypeAlias = "Callable[[str], bool]"
+"""Returns whether a plot of that name is to be drawn."""
 ZOOMED = ("throughput", "latency", "resources", "counters")
 """Plots of a run that can be zoomed; in print, and without scripts, the page has them as they are."""
 
@@ -55,26 +51,18 @@ def read(cell: Cell, damaged: list[str]) -> Data:
     lines = [*cell.notes]
     notes = cell.manifest.warnings if cell.manifest else ()
 
-    def parsed(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
+    def parsed(name: str) -> pd.DataFrame:
+        of, columns = frames.OF_RUN[name]
         try:
             return of(cell)
         except UserMistake as mistake:  # the page shows the note instead of the plot
             lines.append(str(mistake))
             return frames.concat([], columns)
 
-    if not frames.window_of(cell) and files_of(cell.run / "latency", "*.hlog"):
+    if not cell.window and files_of(cell.run / "latency", "*.hlog"):
         notes = (*notes, "Latencies by percentile are missing: the run ended before it recorded its measured window.")
-    ops, host, server, nodes = (
-        frames.whole_seconds(cell, parsed(of, columns))
-        for of, columns in (
-            (frames.ops_of, OPS_COLUMNS),
-            (frames.host_of, HOST_COLUMNS),
-            (frames.server_of, SERVER_COLUMNS),
-            (frames.nodes_of, NODES_COLUMNS),
-        )
-    )
-    latency = parsed(frames.latency_of, frames.LATENCY_COLUMNS)
-    counters, sar = parsed(frames.counters_of, COUNTER_COLUMNS), parsed(frames.sar_of, SAR_COLUMNS)
+    ops, host, server, nodes = (frames.whole_seconds(cell, parsed(name)) for name in ("ops", "host", "server", "nodes"))
+    latency, counters, sar = map(parsed, ("latency", "counters", "sar"))
     try:
         panels = read_panels(cell.run)
     except UserMistake as mistake:
@@ -84,8 +72,13 @@ def read(cell: Cell, damaged: list[str]) -> Data:
     return Data(ops, host, server, nodes, counters, panels, sar, latency, (*lines, *notes))
 
 
-def of_all(sides: Sequence[Side], data: Mapping[str, Data]) -> Drawn:
-    """Return the plots that compare all sides: those of repeats are the medians of their runs."""
+def every(_name: str) -> bool:
+    """Return True: all plots are wanted."""
+    return True
+
+
+def of_all(sides: Sequence[Side], data: Mapping[str, Data], wanted: Wanted = every) -> Drawn:
+    """Return the wanted plots that compare all sides: those of repeats are the medians of their runs."""
     if len(sides) < 2:
         return {}
     cells, parts = [], []
@@ -109,38 +102,43 @@ def of_all(sides: Sequence[Side], data: Mapping[str, Data]) -> Drawn:
             zip(*parts, strict=True), (OPS_COLUMNS, frames.LATENCY_COLUMNS, frames.USAGE_COLUMNS), strict=True
         )
     )
-    drawn = {
-        "cases": (cases.by_case(cells, usage), "Times per op, CPU and memory of every run, side by side"),
-        "percentiles": (compare.percentiles(cells, latency), "Latency by percentile, a line per run"),
-        "time": (compare.over_time(cells, ops), "Points and queries per second over time, a line per run"),
-        "size": (compare.size_on_disk(cells), "Size on disk of every run by part"),
+    plotted: dict[str, tuple[Callable[[], Figure | None], str]] = {
+        "cases": (partial(cases.by_case, cells, usage), "Times per op, CPU and memory of every run, side by side"),
+        "percentiles": (partial(compare.percentiles, cells, latency), "Latency by percentile, a line per run"),
+        "time": (partial(compare.over_time, cells, ops), "Points and queries per second over time, a line per run"),
+        "size": (partial(compare.size_on_disk, cells), "Size on disk of every run by part"),
     }
-    return {name: (figure, alt) for name, (figure, alt) in drawn.items() if figure is not None}
+    drawn = ((name, plot(), alt) for name, (plot, alt) in plotted.items() if wanted(name))
+    return {name: (figure, alt) for name, figure, alt in drawn if figure is not None}
 
 
-def of_run(cell: Cell, data: Data) -> Drawn:
-    """Return the plots of a run for which it has data."""
+def of_run(cell: Cell, data: Data, wanted: Wanted = every) -> Drawn:
+    """Return the wanted plots of a run for which it has data."""
     drawn: Drawn = {}
     moments = [(event.at_s, event.away_s or 0.0) for event in cell.summary.events]
 
-    def draw(name: str, alt: str, figure: Figure | None) -> None:
-        if figure is not None:
+    def draw(name: str, alt: str, plot: Callable[[], Figure | None]) -> None:
+        if wanted(name) and (figure := plot()) is not None:
             style.mark_events(figure, moments)
             drawn[name] = figure, alt
 
     if not data.ops.empty:
-        draw("throughput", "throughput over time", plots.throughput(cell, data.ops))
-        draw("latency", "latency over time", plots.latency_over_time(cell, data.ops))
-        stalled = stall_plots.stalls(cell, data.ops, data.counters, data.panels)
+        draw("throughput", "throughput over time", partial(plots.throughput, cell, data.ops))
+        draw("latency", "latency over time", partial(plots.latency_over_time, cell, data.ops))
+        stalled = partial(stall_plots.stalls, cell, data.ops, data.counters, data.panels)
         draw("stalls", "rate, latency and the server's counters over time, stalls shaded", stalled)
     if not data.latency.empty:
-        draw("percentiles", "latency by percentile", plots.latency_by_percentile(cell, data.latency))
+        draw("percentiles", "latency by percentile", partial(plots.latency_by_percentile, cell, data.latency))
     if not (data.host.empty and data.server.empty):
-        draw("resources", "CPU, memory and disk over time", plots.resources(data.host, data.server))
+        draw("resources", "CPU, memory and disk over time", partial(plots.resources, data.host, data.server))
     if not data.nodes.empty:
-        draw("nodes", "CPU, memory and disk of each node over time", system_plots.nodes(data.nodes))
+        draw("nodes", "CPU, memory and disk of each node over time", partial(system_plots.nodes, data.nodes))
     if not data.sar.empty:
-        draw("sar", "CPU by state, disk and network, as sysstat recorded them", system_plots.sar(data.sar))
+        draw("sar", "CPU by state, disk and network, as sysstat recorded them", partial(system_plots.sar, data.sar))
     if not data.counters.empty:
-        draw("counters", "the server's own counters over time", system_plots.counters(data.counters, data.panels))
+        draw(
+            "counters",
+            "the server's own counters over time",
+            partial(system_plots.counters, data.counters, data.panels),
+        )
     return drawn

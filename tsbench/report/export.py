@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import junit, markdown
-from tsbench.report.answer import answer
+from tsbench.report.answer import answer_of
 from tsbench.report.cells import ResultSet
 from tsbench.report.comparison import to_json
-from tsbench.report.sides import sides_of
 from tsbench.results.json_files import read_json
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Exports:
             write_file(self.markdown, markdown.document(sets))
         if self.json is not None:
             told = {"baseline": [to_json(one, gates) for one, gates in ratios]} if ratios else {}
-            answers = [{"answer": answer(sides_of(found.cells)), **told} for found in sets]
+            answers = [{"answer": answer_of(found), **told} for found in sets]
             found = [read_json(path / "summary.json") | said for path, said in zip(results, answers, strict=True)]
             content = found[0] if len(found) == 1 else found
             write_file(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -79,8 +79,10 @@ SPEED: tuple[Rule, ...] = (
     Rule("write", "write_points_per_s", "write rate", *_WRITES, 1.2, "", " points/s", format_count, is_rate=True),
     Rule("write", "write_p99_ns", "write p99", *_WRITES, 1.5, "write p99 ", "", format_duration),
     Rule("write", "write_p50_ns", "write p50", *_WRITES, 1.2, "write p50 ", "", format_duration),
+    Rule("write", "write_mean_ns", "write mean", *_WRITES, 1.2, "write mean ", "", format_duration),
     Rule("query", "query_p99_ns", "query p99", *_ANSWERS, 1.5, "query p99 ", "", format_duration),
     Rule("query", "query_p50_ns", "query p50", *_ANSWERS, 1.2, "query p50 ", "", format_duration),
+    Rule("query", "query_mean_ns", "query mean", *_ANSWERS, 1.2, "query mean ", "", format_duration),
 )
 ECONOMY: tuple[Rule, ...] = (
     Rule("size", "bytes_per_point", "size", *_SMALL, 1.02, "", " bytes per point"),
@@ -90,6 +92,13 @@ ECONOMY: tuple[Rule, ...] = (
 )
 RULES = SPEED + ECONOMY
 """All figures that the answer speaks of, in the order in which it does."""
+_OF_QUERIES = {"query_p99_ns", "query_p50_ns", "query_mean_ns", "cpu_s_per_thousand"}
+LOADS: tuple[Rule, ...] = (
+    Rule("load", "load_points_per_s", "load rate", "loads faster", "loads fastest", 1.2, "", " points/s", format_count,
+         is_rate=True),
+    ECONOMY[0],
+)  # fmt: skip
+"""Those of bulk loads, where these are what was searched: the ops after them only show that all is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +115,14 @@ class Finding:
     by_test: bool
 
 
-def compare(sides: Sequence[Side], loop: str, unshown: list[str]) -> list[Finding]:
+def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequence[Rule] = RULES) -> list[Finding]:
     """Return the findings of all rules between sides at one load; missing comparisons are appended to `unshown`."""
     chosen: list[tuple[Rule, list[Side]]] = []
     lacking: dict[tuple[str, ...], list[str]] = {}
     limited: set[str] = set()
-    for _, rules in groupby(RULES, key=lambda rule: rule.about):
+    if _asked_differently(sides):
+        unshown.append("who answers faster and with less CPU, for the runs asked different queries")
+    for _, rules in groupby(of_rules, key=lambda rule: rule.about):
         rule = next((rule for rule in rules if _serves(rule, sides, loop)), None)
         if rule is None:
             continue
@@ -130,6 +141,10 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str]) -> list[Findin
     return _found(chosen)
 
 
+def _asked_differently(sides: Sequence[Side]) -> bool:
+    return len({side.kinds for side in sides if side.kinds}) > 1
+
+
 def leaders_of(rule: Rule, sides: Sequence[Side], loop: str) -> tuple[Side, ...]:
     """Return the sides that lead in a figure, as the answer has it; none if all are alike or it cannot be compared."""
     has = [side for side in sides if side.stands and rule.key in side.figures and _is_fair(rule, side, sides, loop)]
@@ -140,9 +155,14 @@ def leaders_of(rule: Rule, sides: Sequence[Side], loop: str) -> tuple[Side, ...]
 
 
 def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
-    """Return True if a side has the figure and, of a rate, if the database (or the generator) was everybody's limit."""
+    """Return True if a side has the figure and all can be compared by it.
+
+    That is, of queries, if all were asked the same; of a rate, if the database (or the generator) was the limit of all.
+    """
+    if rule.key in _OF_QUERIES and _asked_differently(sides):
+        return False
     has = [side for side in sides if rule.key in side.figures]
-    if not has or not rule.is_rate:
+    if not has or not rule.is_rate or rule in LOADS:
         return bool(has)
     limits = {side.limited_by for side in has if not side.is_generators}
     return loop == "closed" and limits <= {"database"}
@@ -150,7 +170,7 @@ def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
 
 def _is_fair(rule: Rule, side: Side, sides: Sequence[Side], loop: str) -> bool:
     """Return False for speeds of a side whose load was the generator's, but for a rate that is the best even so."""
-    if not side.is_generators or loop != "closed" or rule in ECONOMY:
+    if not side.is_generators or loop != "closed" or rule in (*ECONOMY, *LOADS):
         return True
     others = [median(rule.key, other) for other in sides if other is not side and rule.key in other.figures]
     return rule.is_rate and all(median(rule.key, side) > other for other in others)

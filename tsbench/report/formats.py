@@ -31,21 +31,14 @@ from tsbench.report.sides import sides_of
 from tsbench.results.reading import damaged, files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from tsbench.report.cells import Cell, ResultSet
 
-TABLES: dict[str, Callable[[Cell], pd.DataFrame]] = {
-    "host": frames.host_of,
-    "server": frames.server_of,
-    "counters": frames.counters_of,
-    "sar": frames.sar_of,
-    "durations": frames.durations_of,
-}
+TABLES = ("host", "server", "counters", "sar", "durations")
 """Tables beside those that `Results` names: `runs`, `ops`, `seconds`, `histograms`."""
 FORMATS = ("csv", "parquet", "hlog", "hgrm", "openmetrics", "svg", "png")
 _TICKS = 5  # of a percentile distribution, for each halving of the distance to 100 %
@@ -71,11 +64,14 @@ class Export:
         """
         try:
             self.place.mkdir(parents=True, exist_ok=True)
-            for name in dict.fromkeys(formats):
+            asked = [*dict.fromkeys(formats)]
+            if pictures := [name for name in asked if name in {"svg", "png"}]:
+                self._plots(pictures, charts)
+            for name in asked:
+                if name in pictures:
+                    continue
                 if name in {"csv", "parquet"}:
                     self._tables(name)
-                elif name in {"svg", "png"}:
-                    self._plots(name, charts)
                 elif name == "openmetrics":
                     self._new("metrics", "openmetrics.txt").write_text(openmetrics(self.sets), encoding="utf-8")
                 else:
@@ -101,7 +97,7 @@ class Export:
     def _tables(self, form: str) -> None:
         results = Results(tuple(self.sets))
         found = {name: getattr(results, name) for name in ("runs", "ops", "seconds", "histograms")}
-        found |= {name: tabled(self.sets, of) for name, of in TABLES.items()}
+        found |= {name: tabled(self.sets, frames.OF_RUN[name][0]) for name in TABLES}
         for name, frame in found.items():
             if frame.empty:
                 continue
@@ -129,28 +125,36 @@ class Export:
             for interval in merged:
                 write_interval(out, interval)
 
-    def _plots(self, form: str, charts: Sequence[str]) -> None:
-        kinds: set[str] = set()
+    def _plots(self, forms: Sequence[str], charts: Sequence[str]) -> None:
+        drawn: set[str] = set()
         for one in self.sets:
-            for owner, name, figure in plots_of(one):
-                kinds.add(name)
-                if not charts or name in charts:
+            for owner, name, figure in plots_of(one, charts):
+                drawn.add(name)
+                for form in forms:
                     style.save(figure, self._new(self._named(one, *filter(None, (owner, name))), form))
-        unknown = [name for name in charts if name not in kinds]
+        unknown = [name for name in charts if name not in drawn]
         if unknown:
+            kinds = {name for one in self.sets for _, name, _ in plots_of(one)}
             raise UserMistake(f"--chart {unknown[0]}: no such plot; there are {', '.join(sorted(kinds)) or 'none'}")
 
 
-def plots_of(found: ResultSet) -> Iterator[tuple[str, str, Figure]]:
-    """Yield the plots of a report, each with its run ("" for the head's and those of all runs) and its name."""
+def plots_of(found: ResultSet, charts: Sequence[str] = ()) -> Iterator[tuple[str, str, Figure]]:
+    """Yield the plots of a report, each with its run ("" for the head's and those of all runs) and its name.
+
+    No others are drawn than those named in `charts`, or all without names.
+    """
+
+    def wanted(name: str) -> bool:
+        return not charts or name in charts
+
     sides = sides_of(found.cells)
     data = {cell.name: drawings.read(cell, []) for cell in found.cells}
-    for figure, name, _ in head_plots.draw(sides):
+    for figure, name, _ in head_plots.draw(sides, wanted=wanted):
         yield "", name, figure
-    for name, (figure, _) in drawings.of_all(sides.sides, data).items():
+    for name, (figure, _) in drawings.of_all(sides.sides, data, lambda name: wanted(f"all-{name}")).items():
         yield "", f"all-{name}", figure
     for cell in found.cells:
-        for name, (figure, _) in drawings.of_run(cell, data[cell.name]).items():
+        for name, (figure, _) in drawings.of_run(cell, data[cell.name], wanted).items():
             yield cell.name, name, figure
 
 
@@ -222,7 +226,7 @@ def openmetrics(sets: Sequence[ResultSet]) -> str:
 
     for one in sets:
         for cell in one.cells:
-            window = frames.window_of(cell)
+            window = cell.window
             moment = f" {window[1]!r}" if window else ""  # the end of what was measured, so that it can be filled in
             labels = {"set": one.path.resolve().name, "cell": cell.name, "target": cell.summary.target}
             labels |= {"schema": cell.summary.schema_, "validity": cell.validity.state}

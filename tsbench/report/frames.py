@@ -29,7 +29,7 @@ import pandas as pd
 from tsbench.errors import UserMistake
 from tsbench.measure.hist import Histogram, scan_log
 from tsbench.measure.recorder import TIMES
-from tsbench.report.cells import Cell, load_cells
+from tsbench.report.cells import ROUNDED_S, Cell, load_cells
 from tsbench.report.metrics import COMPARED
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import damaged, files_of, read_table
@@ -77,7 +77,6 @@ STALL_FACTOR = 10
 
 _TICKS = 5  # per halving of the distance to 100 %, as HdrHistogram's own percentile output has by default
 _HIGHEST = 99.999
-_ROUNDED_S = 0.001  # times are rounded to 1 ms
 _TYPES: Mapping[str, str] = {"int64": "int64", "double": "float64", "string": "str"}
 
 
@@ -94,42 +93,42 @@ def runs(results: Path) -> pd.DataFrame:
 
 def durations(results: Path) -> pd.DataFrame:
     """Return how long each phase of each run took, in the order of a run; see DURATION_COLUMNS."""
-    return _each(results, durations_of, DURATION_COLUMNS)
+    return _each(results, "durations")
 
 
 def ops(results: Path) -> pd.DataFrame:
     """Return one row per run, second and op; columns as in `tsbench.results.rundir.OPS_COLUMNS`."""
-    return _each(results, ops_of, OPS_COLUMNS)
+    return _each(results, "ops")
 
 
 def host(results: Path) -> pd.DataFrame:
     """Return one row per run and second of the load generator's host; columns as in `results.rundir.HOST_COLUMNS`."""
-    return _each(results, host_of, HOST_COLUMNS)
+    return _each(results, "host")
 
 
 def server(results: Path) -> pd.DataFrame:
     """Return one row per run and second of the server's processes; columns as in `results.rundir.SERVER_COLUMNS`."""
-    return _each(results, server_of, SERVER_COLUMNS)
+    return _each(results, "server")
 
 
 def nodes(results: Path) -> pd.DataFrame:
     """Return one row per run, second and node of a server of several; columns as in `results.rundir.NODES_COLUMNS`."""
-    return _each(results, nodes_of, NODES_COLUMNS)
+    return _each(results, "nodes")
 
 
 def usage(results: Path) -> pd.DataFrame:
     """Return CPU and memory over the measured window, one row per run and process tree; see USAGE_COLUMNS."""
-    return _each(results, lambda cell: usage_of(cell, host_of(cell), server_of(cell), nodes_of(cell)), USAGE_COLUMNS)
+    return _each(results, "usage")
 
 
 def counters(results: Path) -> pd.DataFrame:
     """Return one row per run, second and counter: totals and gauges; see `results.rundir.COUNTER_COLUMNS`."""
-    return _each(results, counters_of, COUNTER_COLUMNS)
+    return _each(results, "counters")
 
 
 def sar(results: Path) -> pd.DataFrame:
     """Return one row per run, host and interval of sysstat; columns as in `tsbench.results.rundir.SAR_COLUMNS`."""
-    return _each(results, sar_of, SAR_COLUMNS)
+    return _each(results, "sar")
 
 
 def rates(counted: pd.DataFrame) -> pd.DataFrame:
@@ -148,7 +147,7 @@ def latency(results: Path) -> pd.DataFrame:
     Columns: see LATENCY_COLUMNS. Rows with op `*` are all ops of a kind together. A run whose summary has no measured
     window has no rows, because its warm-up cannot be separated.
     """
-    return _each(results, latency_of, LATENCY_COLUMNS)
+    return _each(results, "latency")
 
 
 def spectrum(histogram: Histogram, undelayed: Histogram | None = None) -> pd.DataFrame:
@@ -233,14 +232,12 @@ def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame, nodes: pd.Dat
 
     A process tree without a whole sampled second in the measured window has no row.
     """
-    window = window_of(cell)
-    if window is None:
+    if cell.window is None:
         return _empty(USAGE_COLUMNS)
     rows = []
     each = [(str(name), rows_of, "") for name, rows_of in nodes.groupby("node", sort=True)]
     for who, frame, prefix in (("server", server, ""), ("client", host, "client_"), *each):
-        # a row covers the second that begins at its `second`; rows that overlap the warm-up are not part of the window
-        inside = frame[frame["second"].between(-_ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)]
+        inside = frame[cell.is_measured(frame["second"])]
         inside = inside[inside[f"{prefix}rss_bytes"] != 0]  # no process ran
         if inside.empty:
             continue
@@ -254,11 +251,6 @@ def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame, nodes: pd.Dat
 def counters_of(cell: Cell) -> pd.DataFrame:
     """Return the frame of `counters` for one run."""
     return _parquet(cell, "counters.parquet", COUNTER_COLUMNS)
-
-
-def sar_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `sar` for one run."""
-    return _parquet(cell, "sar.parquet", SAR_COLUMNS)
 
 
 def latency_of(cell: Cell) -> pd.DataFrame:
@@ -276,6 +268,20 @@ def latency_of(cell: Cell) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else _empty(LATENCY_COLUMNS)
 
 
+OF_RUN: Mapping[str, tuple[Callable[[Cell], pd.DataFrame], Mapping[str, str]]] = {
+    "durations": (durations_of, DURATION_COLUMNS),
+    "ops": (ops_of, OPS_COLUMNS),
+    "host": (host_of, HOST_COLUMNS),
+    "server": (server_of, SERVER_COLUMNS),
+    "nodes": (nodes_of, NODES_COLUMNS),
+    "usage": (lambda cell: usage_of(cell, host_of(cell), server_of(cell), nodes_of(cell)), USAGE_COLUMNS),
+    "counters": (counters_of, COUNTER_COLUMNS),
+    "sar": (lambda cell: _parquet(cell, "sar.parquet", SAR_COLUMNS), SAR_COLUMNS),
+    "latency": (latency_of, LATENCY_COLUMNS),
+}
+"""What returns each frame for one run, by the frame's name, and the frame's columns besides `cell`."""
+
+
 def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     """Return the measured window's histograms by kind (write or query), op (also ALL) and time.
 
@@ -286,7 +292,7 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     UserMistake
         If a log is damaged.
     """
-    window = window_of(cell)
+    window = cell.window
     if window is None:
         return {}
     start_s, end_s = window
@@ -297,7 +303,7 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
             for line in scan_log(path):
                 seen = line.decode()  # damage is found outside the window too
                 is_time = line.tag.rpartition("|")[2].removesuffix("-undelayed") in TIMES
-                if is_time and start_s - _ROUNDED_S < line.start_s < end_s - _ROUNDED_S:
+                if is_time and start_s - ROUNDED_S < line.start_s < end_s - ROUNDED_S:
                     seen.add_to(by_tag.setdefault(line.tag, Histogram()))
             if len(by_tag) > 2 * len(TIMES) * LIMITS.ops:
                 raise ValueError(f"{path}: damaged: more than {LIMITS.ops} ops")  # noqa: TRY301
@@ -314,25 +320,17 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     return dict(sorted(merged.items()))
 
 
-def window_of(cell: Cell) -> tuple[float, float] | None:
-    """Return the start and end of the measured window in epoch seconds; None if the summary lacks them."""
-    if cell.summary.measured is None:
-        return None
-    window = cell.summary.measured.window
-    return window.start_s, window.start_s + window.duration_s
-
-
 def whole_seconds(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a frame by second that lie between the first op and the end of the measured window.
 
     The seconds in which the load began and ended are not whole, and would look like a slow start and a stop.
     """
-    window = window_of(cell)
+    window = cell.window
     if window is None:
         return frame
     warmup_s = cell.summary.measured.window.warmup_s if cell.summary.measured else 0.0
     # rows of ops are by whole seconds; those of samples begin anywhere, and their times are rounded
-    inside = frame["second"].between(-warmup_s - _ROUNDED_S, window[1] - window[0] - 1 + _ROUNDED_S)
+    inside = frame["second"].between(-warmup_s - ROUNDED_S, window[1] - window[0] - 1 + ROUNDED_S)
     return frame[inside]
 
 
@@ -361,7 +359,8 @@ def _moment(text: str) -> pd.Timestamp | None:
         return None
 
 
-def _each(results: Path, of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
+def _each(results: Path, name: str) -> pd.DataFrame:
+    of, columns = OF_RUN[name]
     return concat([of(cell) for cell in load_cells(results)], columns)
 
 

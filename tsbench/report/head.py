@@ -26,14 +26,17 @@ _TITLES = {
     "write_points_per_s": "written, points/s",
     "write_p99_ns": "write p99",
     "write_p50_ns": "write p50",
+    "write_mean_ns": "write mean",
     "query_ops_per_s": "queries/s",
     "query_p99_ns": "query p99",
     "query_p50_ns": "query p50",
+    "query_mean_ns": "query mean",
     "bytes_per_point": "bytes per point",
     "cpu_s_per_million": "CPU s per million points",
     "cpu_s_per_thousand": "CPU s per 1,000 ops",
 }
-"""Columns of the table after name and verdict; runs have one of the last two, and p50 if none has a p99."""
+"""Columns of the table after name and verdict; runs have one of the last two, and one of each kind's times."""
+_TIMES = ("p99", "p50", "mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ def machine(cells: Sequence[Cell]) -> str:
 def head_of(found: Sides) -> Head:
     """Return the table of a result set's sides."""
     known = {key for side in found.sides for key in side.figures}
-    keys = [key for key in _TITLES if key in known and not ("p50" in key and key.replace("p50", "p99") in known)]
+    of_times = {f"{kind}_{time}_ns" for kind in ("write", "query") for time in _TIMES}
+    keys = [key for key in _TITLES if key in known and (key not in of_times or key == time_of(found.sides, key[:5]))]
     best = {key: _best(key, found) for key in keys}
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:
@@ -104,6 +108,13 @@ def head_of(found: Sides) -> Head:
     return Head(tuple(_TITLES[key] for key in keys), shown, ratios, f"{note}, {of}." if has_small else "")
 
 
+def time_of(sides: Sequence[Side], kind: str) -> str:
+    """Return the time of writes or queries to show: the p99, or if most sides have too few ops for it, p50 or mean."""
+    keys = [f"{kind}_{time}_ns" for time in _TIMES]
+    having = [sum(key in side.figures for side in sides) for key in keys]
+    return next(key for key, count in zip(keys, having, strict=True) if 2 * count > max(having) or not any(having))
+
+
 def _best(key: str, found: Sides) -> list[Side]:
     """Return the sides that lead in a figure at their load."""
     if key not in _RULES:
@@ -119,6 +130,8 @@ def _best(key: str, found: Sides) -> list[Side]:
 def _verdict(side: Side) -> Mark:
     if side.failed:
         return Mark(f"{len(side.failed)} gate{'s' if len(side.failed) > 1 else ''} failed", "badge")
+    if side.validity == "valid" and side.undecided:
+        return Mark("undecided", "badge")
     return Mark("pass" if side.validity == "valid" and side.gated else side.validity, "badge")
 
 

@@ -6,7 +6,7 @@ with the interval of their median.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -14,7 +14,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from tsbench.measure.gates import parse_gate
 from tsbench.measure.statistics import median_interval
 from tsbench.report import style
+from tsbench.report.drawings import every
 from tsbench.report.findings import middle, three_digits
+from tsbench.report.head import time_of
 from tsbench.report.style import INK, PALETTE, styled
 from tsbench.text import shortened
 from tsbench.units import format_count, format_duration
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from tsbench.report.drawings import Wanted
     from tsbench.report.sides import Side, Sides
 
 BLUE, ORANGE = PALETTE[0], PALETTE[4]
@@ -67,15 +70,27 @@ OVER_LOAD = (Panel("load_points_per_s", "Stored by the load, points/s", format_c
 """Panels over an axis of the load before the measurement, of which nothing else is known to depend."""
 
 
-def draw(found: Sides, ends: Collection[str] = ()) -> Iterator[tuple[Figure, str, str]]:
-    """Yield each figure with its name and a description; none for a single side. Runs in `ends` are a search's end."""
+def draw(found: Sides, ends: Collection[str] = (), wanted: Wanted = every) -> Iterator[tuple[Figure, str, str]]:
+    """Yield each wanted figure with its name and a description; none for a single side.
+
+    Runs in `ends` are a search's end.
+    """
     if len(found.sides) < 2:
         return
     over = OVER_LOAD if found.axis.startswith("load.") else OVER_AXIS
-    for panel in over if found.axis else PANELS:
-        if any(panel.key in side.figures or panel.median in side.figures for side in found.sides):
+    for panel in over if found.axis else (_of_times(panel, found.sides) for panel in PANELS):
+        known = any(panel.key in side.figures or panel.median in side.figures for side in found.sides)
+        if known and wanted(name := f"head-{panel.key}"):
             figure = _over(found, panel, ends) if found.axis else _rows(found.sides, panel)
-            yield figure, f"head-{panel.key}", f"{panel.title} of every side, {panel.better} is better"
+            yield figure, name, f"{panel.title} of every side, {panel.better} is better"
+
+
+def _of_times(panel: Panel, sides: Sequence[Side]) -> Panel:
+    """Return the panel of the means in place of one whose percentiles most sides have too few ops for."""
+    mean = f"{panel.gate}_mean_ns"
+    if not panel.gate or time_of(sides, panel.gate) != mean:
+        return panel
+    return replace(panel, key=mean, median=mean, title=f"{panel.gate.capitalize()} time, mean")
 
 
 @styled
@@ -115,18 +130,19 @@ def _time(axes: Axes, side: Side, place: int, panel: Panel, look: dict[str, Any]
     found = [middle(key, side).estimate for key in (panel.median, panel.key) if key in side.figures]
     axes.set_xscale("log")
     axes.plot([found[0], found[-1]] if found else [], [place + 0.06] * (2 if found else 0), linewidth=2, **look)
-    for key, marker in ((panel.median, "o"), (panel.key, "D")):
+    for key, marker in {panel.median: "o", panel.key: "D"}.items():
         if key in side.figures:
             value = middle(key, side).estimate
             axes.plot([value], [place + 0.06], marker=marker if side.stands else "x", markersize=6, **look)
             _interval(axes, side, key, place + 0.06)
-    if panel.key in side.figures:
+    if found:
         _text(axes, side, panel, place)
 
 
 def _text(axes: Axes, side: Side, panel: Panel, place: int) -> None:
-    """Write a figure beside its mark."""
-    text, at = panel.form(middle(panel.key, side).estimate), (max(_ends(side, panel.key)), place + 0.06)
+    """Write a figure beside its mark; the median, and that it is one, where the run was too short for a p99."""
+    key, which = (panel.key, "") if panel.key in side.figures else (panel.median, " (median)")
+    text, at = f"{panel.form(middle(key, side).estimate)}{which}", (max(_ends(side, key)), place + 0.06)
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.5, "color": INK}
     axes.annotate(text, at, xytext=(7 if panel.median else 4, 0), **look)
 

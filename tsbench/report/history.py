@@ -26,7 +26,7 @@ from tsbench.report.cells import load_cells
 from tsbench.report.comparison import MORE_IS_BETTER, differing, side_of
 from tsbench.report.html import page
 from tsbench.report.style import INK, PALETTE, styled
-from tsbench.results.rundir import write_atomically
+from tsbench.results.rundir import sets_in, write_atomically
 from tsbench.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def read_history(places: Sequence[Path], figures: Sequence[str]) -> History:
     UserMistake
         If no set can be read, or there are more than MOST_SETS.
     """
-    paths = list({path.resolve(): path for place in places for path in _sets_in(place)}.values())
+    paths = list({path.resolve(): path for place in places for path in sets_in(place)}.values())
     if len(paths) > MOST_SETS:
         raise UserMistake(f"{len(paths)} result sets are more than {MOST_SETS}; give the newest ones")
     damaged: list[str] = []
@@ -166,13 +166,6 @@ def read_history(places: Sequence[Path], figures: Sequence[str]) -> History:
     if not found:
         raise UserMistake(damaged[0])
     return _history(sorted(found, key=lambda one: one[:3]), figures, damaged)
-
-
-def _sets_in(place: Path) -> list[Path]:
-    """Return a result set or a run itself, and the result sets in another directory."""
-    if (place / "spec.json").exists() or any(place.glob("*/spec.json")):
-        return [place]
-    return sorted({path.parent.parent for path in place.glob("*/*/spec.json")}) or [place]
 
 
 def _time_s(cell: Cell) -> float:

@@ -1,13 +1,17 @@
-"""report.html: one self-contained page per result set. It opens offline, prints, and can be read without scripts."""
+"""report.html: one self-contained page per result set. It opens offline, prints, and can be read without scripts.
+
+A series, scenarios that one command ran, has another such page, which begins with what became of its studies' findings.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from tsbench.report import charts, drawings, frames, head_plots, style, tables
-from tsbench.report.answer import answer
+from tsbench.report.answer import answer_of
 from tsbench.report.cells import Cell, ResultSet
 from tsbench.report.head import head_of, machine
 from tsbench.report.manifest import compared
@@ -17,7 +21,7 @@ from tsbench.results.rundir import write_atomically
 from tsbench.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tsbench.results.manifest import Manifest as RunManifest
@@ -57,7 +61,7 @@ def render(found: ResultSet, damaged: list[str]) -> str:
     data = {cell.name: drawings.read(cell, damaged) for cell in cells}
     sides = sides_of(cells)
     context = {
-        "answer": answer(sides),
+        "answer": answer_of(found),
         "machine": machine(cells),
         "head": head_of(sides),
         "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, found.ends)],
@@ -94,6 +98,46 @@ def page(name: str, context: Mapping[str, Any]) -> str:
     scripts = charts.scripts()
     shared = {"library": charts.styles(), "scripts": scripts, "policy": charts.policy(scripts)}
     return _environment().get_template(name).render(**context, **shared)
+
+
+# --- a series ---------------------------------------------------------------------------------------------------------
+
+
+def write_overview(place: Path, sets: Sequence[ResultSet], failed: Mapping[str, str]) -> Path:
+    """Write report.html of a series into its directory, and return it; `failed` has by name why scenarios were not run.
+
+    Raises
+    ------
+    Broken
+        If the page cannot be written.
+    """
+    context = {
+        "title": place.resolve().name,
+        "verdict": verdict(sets),
+        "claims": [(one, tables.claims_table(one)) for one in sets if one.summary.claims],
+        "sets": [(one, answer_of(one), _passed(one)) for one in sets],
+        "failed": failed,
+    }
+    path = place / "report.html"
+    write_atomically(path, page("overview.html.j2", context).encode())
+    return path
+
+
+def verdict(sets: Sequence[ResultSet]) -> str:
+    """Return how many findings of the sets' studies are reproduced, in words."""
+    found = Counter(row.verdict for one in sets for row in one.summary.claims)
+    if not found:
+        return "no scenario has findings of a study"
+    others = [f"{found[state]} {state}" for state in ("not reproduced", "not judged") if found[state]]
+    return "; ".join([f"{found['reproduced']} of {found.total()} published findings reproduced", *others])
+
+
+def _passed(found: ResultSet) -> str:
+    passed = sum(cell.summary.passed for cell in found.cells)
+    return f"{passed} of {len(found.cells)} runs valid, with all gates passed"
+
+
+# --- parts of a page --------------------------------------------------------------------------------------------------
 
 
 def _shown(found: RunManifest | None) -> dict[str, Any]:

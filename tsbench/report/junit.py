@@ -16,10 +16,9 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tsbench.report.answer import answer
+from tsbench.report.answer import answer_of
 from tsbench.report.head import machine
 from tsbench.report.metrics import COMPARED, load_text
-from tsbench.report.sides import sides_of
 from tsbench.text import printable
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _case_of(gate: GateResult) -> Case:
 def _add_properties(suite: ET.Element, found: ResultSet) -> None:
     """Add the machine, the answer, and the figures of each run by which runs are compared."""
     told = [("machine", machine(found.cells)), ("question", found.question)]
-    told += [(f"answer {number}", text) for number, text in enumerate(answer(sides_of(found.cells)), 1)]
+    told += [(f"answer {number}", text) for number, text in enumerate(answer_of(found), 1)]
     for cell in found.cells:
         figures = ((key, metric.value(cell)) for key, metric in COMPARED.items())
         told += [(f"{cell.name}.{key}", f"{value:.10g}") for key, value in figures if value is not None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tsbench.report.answer import answer
+from tsbench.report.answer import answer_of
 from tsbench.report.head import head_of
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
 from tsbench.report.repeats import repeats_table
@@ -43,7 +43,7 @@ def _section(found: ResultSet) -> str:
     if found.question:
         parts.append(_code(found.question, most=1_000))
     parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(found), right=0))
-    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer(sides)))
+    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer_of(found)))
     parts.append(_sides(head_of(sides)))
     parts.extend(_claims(found))
     parts.extend(_folded("All figures", _figures(found.cells)))

@@ -67,7 +67,7 @@ class Metric:
     better
         Which direction is better; None if neither is.
     percentile
-        Of a latency: `p50` and so on, of the kind of time that counts in the run's loop.
+        Of a latency: `p50` and so on, or `mean`, of the kind of time that counts in the run's loop.
     """
 
     path: str
@@ -132,7 +132,7 @@ def _latencies(kind: str) -> tuple[Metric, ...]:
             "lower",
             percentile=part,
         )
-        for part in PERCENTS
+        for part in (*PERCENTS, "mean")
     )
 
 
@@ -298,5 +298,6 @@ def remarks(cell: Cell) -> list[str]:
     if limit is not None and limit.sent_in_bursts and cell.validity.stands:
         cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else "use more processes or fewer users"
         why = "were sent later than the mean time between two, in bursts, which slow the server"
-        found.append(f"{limit.sent_in_bursts:.0%} of the ops {why}; {cure}")
+        advice = "" if limit.disturbed and QUIET in cell.validity.reason else f"; {cure}"  # one advice once
+        found.append(f"{limit.sent_in_bursts:.0%} of the ops {why}{advice}")
     return found

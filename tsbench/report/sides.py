@@ -7,23 +7,28 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tsbench.errors import UserMistake
 from tsbench.measure.statistics import Interval
 from tsbench.report import lacking
 from tsbench.report.cells import ROUND
 from tsbench.report.metrics import COMPARED, part_of
 from tsbench.results.figures import OpFigures
+from tsbench.results.reading import read_table
+from tsbench.results.rundir import ADDED_COLUMNS, SERVER_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.report.cells import Cell
+    from tsbench.report.cells import Cell, ResultSet
     from tsbench.results.summary import Validity
 
 _BARE = {"target", "case"}
 _FIGURES = (
-    *("write_points_per_s", "write_p99_ns", "write_p50_ns", "query_ops_per_s", "query_p99_ns", "query_p50_ns"),
+    *("write_points_per_s", "write_p99_ns", "write_p50_ns", "write_mean_ns"),
+    *("query_ops_per_s", "query_p99_ns", "query_p50_ns", "query_mean_ns"),
     *("load_points_per_s", "bytes_per_point"),
 )
 
@@ -50,6 +55,8 @@ class Side:
     gated: bool = False
     margins: Mapping[str, Interval] = field(default_factory=dict)
     rounds: tuple[int, ...] = (0,)
+    kinds: frozenset[str] = frozenset()
+    """The kinds of queries that its runs asked."""
     runs: tuple[Cell, ...] = ()
     cells: tuple[Cell, ...] = ()
 
@@ -86,11 +93,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The sides of a result set in its order, and the key of the numeric axis over which they are compared, or ""."""
+    """The sides of a result set in its order, and the key of the numeric axis over which they are compared, or "".
+
+    `searched` is the figure of which they are the ends of searches, or "".
+    """
 
     loop: str
     axis: str
     sides: tuple[Side, ...]
+    searched: str = ""
 
     @property
     def repeats(self) -> int:
@@ -112,9 +123,21 @@ def sides_of(cells: Sequence[Cell]) -> Sides:
         axis, grouped = "", {(cell.name, None): [cell] for cell in cells}  # labels do not tell the runs apart
     if all(len(of) == 1 for of in grouped.values()) and not axis:
         grouped = {(cell.name, None): [cell] for cell in cells}
+    return Sides(_loop_of(cells), axis, tuple(_side(name, at, of) for (name, at), of in grouped.items()))
+
+
+def ends_of(found: ResultSet) -> Sides:
+    """Return a side for each search of a result set: the runs of the step at which it ended."""
+    cells = {cell.name: cell for cell in found.cells}
+    searches = found.summary.searches
+    ends = {one.name: [cells[name] for name in one.cells if name in cells] for one in searches}
+    sides = tuple(_side(name, None, of) for name, of in ends.items() if of)
+    return Sides(_loop_of(found.cells), "", sides, searches[0].of)
+
+
+def _loop_of(cells: Sequence[Cell]) -> str:
     loops = {cell.summary.loop for cell in cells if cell.summary.loop}
-    loop = loops.pop() if len(loops) == 1 else "open"  # of both, only times are compared
-    return Sides(str(loop), axis, tuple(_side(name, at, of) for (name, at), of in grouped.items()))
+    return str(loops.pop()) if len(loops) == 1 else "open"  # of both, only times are compared
 
 
 def _axis(labels: Sequence[Mapping[str, str]]) -> str:
@@ -159,9 +182,15 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         any(not gate.built_in and gate.state != "not judged" for gate in gates),
         _margins(kept[0]) if len(kept) == 1 else {},
         tuple(cell.round for cell in kept),
+        frozenset(name for cell in kept for name in _queries(cell)),
         kept,
         tuple(cells),
     )
+
+
+def _queries(cell: Cell) -> list[str]:
+    ops = cell.summary.measured.ops if cell.summary.measured else {}
+    return [name for name, op in ops.items() if op.kind == "query"]
 
 
 def counting(cells: Sequence[Cell]) -> tuple[Cell, ...]:
@@ -204,21 +233,18 @@ def _margins(cell: Cell) -> dict[str, Interval]:
 
 def _cpu(cell: Cell) -> dict[str, Interval]:
     """Return the CPU time of the server's processes by the work that they did; none where they were not seen."""
-    if lacking():
-        return {}
-    from tsbench.report import frames  # noqa: PLC0415 - the sides of other figures need no pandas
-
     measured = cell.summary.measured
-    if measured is None:
+    if measured is None or lacking() or not cell.run.has("server.parquet"):
         return {}
-    try:
-        used = frames.usage_of(cell, frames.host_of(cell), frames.server_of(cell), frames.nodes_of(cell))
+    try:  # without pandas, which `to_numpy` imports too: that takes 0.4 s at the end of every run
+        table = read_table(cell.run / "server.parquet", SERVER_COLUMNS, ADDED_COLUMNS)
     except UserMistake:  # the page has the note that the file is damaged
         return {}
-    of_server = used[used["who"] == "server"]["cpu_percent"]
-    if of_server.empty:
+    of = {name: np.array(table[name].to_pylist(), dtype=float) for name in ("second", "cpu_percent", "rss_bytes")}
+    used = of["cpu_percent"][cell.is_measured(of["second"]) & (of["rss_bytes"] != 0)]  # 0: no process ran
+    if not used.size:
         return {}
-    cpu_s = float(of_server.iloc[0]) / 100 * float(measured.duration_s)
+    cpu_s = float(np.nanmean(used)) / 100 * float(measured.duration_s)
     points = measured.write.points if measured.write else 0
     ended = sum(op.ended for op in (measured.write, measured.query) if op)
     found = {"server_cores": cpu_s / float(measured.duration_s)}

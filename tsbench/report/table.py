@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from rich import table as rich_table
 from rich.text import Text
 
-from tsbench.report.answer import answer
+from tsbench.report.answer import answer_of
 from tsbench.report.cells import ResultSet
+from tsbench.report.findings import names_of
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
 from tsbench.report.repeats import repeats_table
-from tsbench.report.sides import sides_of
 from tsbench.report.tables import Mark, first_ops
 from tsbench.text import printable_line
 
@@ -69,7 +69,7 @@ def print_summary(console: Console, results: Path) -> None:
     """
     found = ResultSet.read(results)
     cells = found.cells
-    for sentence in answer(sides_of(cells)):
+    for sentence in answer_of(found):
         console.print(Text(printable_line(sentence), style="bold"), soft_wrap=not console.is_terminal)
     console.print()
     table = repeats_table(cells)
@@ -86,7 +86,9 @@ def print_summary(console: Console, results: Path) -> None:
     how = f" ({ways[0]})" if len(ways) == 1 else ""
     any_struck = any(isinstance(entry, Mark) and entry.kind == "struck" for row in table.rows for entry in row)
     struck = " Figures between ~ are struck out: they are not valid." if any_struck else ""
-    console.print(Text(f"p50, p99 and max are {time_label(cells)}s{how}.{struck}", style="dim"), soft_wrap=True)
+    if any(column.title in {"p50", "p99", "max"} for column in columns):
+        kinds = f"p50, p99 and max are {time_label(cells)}s{how}.{struck}"
+        console.print(Text(kinds, style="dim"), soft_wrap=not console.is_terminal)
     for of in (_remarks, _faults):
         _print_once(console, (said for cell in cells for said in of(cell)))
 
@@ -106,14 +108,14 @@ def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
 
 
 def _print_once(console: Console, said: Iterable[tuple[str, Text]]) -> None:
-    """Print remarks on runs, each text once with the names of its runs."""
+    """Print remarks on runs, each text once with the names of its runs, of many the first."""
     names: dict[str, list[str]] = {}
     texts: dict[str, Text] = {}
     for name, text in said:
         names.setdefault(text.plain, []).append(name)
         texts.setdefault(text.plain, text)
     for plain, of in names.items():
-        console.print(Text.assemble((", ".join(of), "bold"), ": ", texts[plain]), soft_wrap=True)
+        console.print(Text.assemble((names_of(of), "bold"), ": ", texts[plain]), soft_wrap=not console.is_terminal)
 
 
 def _remarks(cell: Cell) -> Iterator[tuple[str, Text]]:

@@ -250,6 +250,13 @@ def undated(results: Path) -> str:
     return results.name[_STAMPED:]
 
 
+def sets_in(place: Path) -> list[Path]:
+    """Return a result set or a run itself, and the result sets in another directory, such as that of a series."""
+    if (place / "spec.json").exists() or any(place.glob("*/spec.json")):
+        return [place]
+    return sorted({path.parent.parent for path in place.glob("*/*/spec.json")}) or [place]
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file atomically (by a rename)."""
     write_atomically(path, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())

@@ -303,6 +303,8 @@ class Searched(Part):
     figure: Number | None
     text: Text
     reasons: Several[Text]
+    of: Text = "load:points/s"
+    """The figure, as in a gate."""
 
     @property
     def sentence(self) -> str:

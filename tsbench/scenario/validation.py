@@ -225,6 +225,13 @@ def first_points(cell: RunSpec) -> int:
     return points_of(world.use_case, world.form, world.scale, -(-cell.load.window // world.interval))
 
 
+def first_bytes(cell: RunSpec) -> int:
+    """Return the size of these points, with times and values as numbers of 8 bytes."""
+    use_case, ticks = USE_CASES.get(cell.world.use_case), -(-cell.load.window // cell.world.interval)
+    layouts = use_case.forms.get(cell.world.form, ()) if use_case is not None else ()
+    return 8 * cell.world.scale * ticks * sum(1 + len(layout.fields) for layout in layouts)
+
+
 def points_of(use_case: str, form: str, scale: int, ticks: int) -> int:
     """Return the number of points of a world; 0 for a use case or form that does not exist."""
     forms = USE_CASES[use_case].forms if use_case in USE_CASES else {}

@@ -9,14 +9,19 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tsbench.errors import Broken
+from tsbench.errors import Broken, is_disk_full
 from tsbench.servers.logs import telling_line
+from tsbench.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tsbench.servers.files import Residency
+
+
+LITTLE_ROOM = 16 * 1024 * 1024
+"""Bytes of a disk that count as none for a server that has died: it may have asked for more at once."""
 
 
 class Server:
@@ -126,7 +131,16 @@ def death(server: Server, *, within_s: float = 0.0) -> str:
     said = log.read_text(encoding="utf-8", errors="replace") if log is not None and log.exists() else ""
     last = telling_line(said)
     how = server.ended()
-    return "the server died during the run" + (f" ({how})" if how else "") + (f": {last}" if last else "")
+    told = "the server died during the run" + (f" ({how})" if how else "") + (f": {last}" if last else "")
+    return told if is_disk_full(told) else told + _full(server.settings().get("data_directory", ""))
+
+
+def _full(place: str) -> str:
+    """Return that hardly any room is left on the disk of a directory: its server's log had none to say so."""
+    with suppress(OSError):
+        if (free := shutil.disk_usage(place).free) < LITTLE_ROOM:
+            return f"; its disk is full ({format_size(free)} are free)"
+    return ""
 
 
 def kill_processes(server: Server) -> None:

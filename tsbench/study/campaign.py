@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tsbench.run.phases import Progress
+    from tsbench.scenario.file_keys import SearchPart
     from tsbench.scenario.spec import RunSpec
+    from tsbench.study.claims import Claim, Figure
 
     ProgressOf = Callable[[str], AbstractContextManager[Progress]]
 
@@ -49,6 +51,8 @@ class Ran:
     summaries: list[Summary]
     knee: bool
     """Whether the scenario is a ramp, whose last run may fail a gate: that is the knee which it looks for."""
+    is_search: bool
+    """Whether the scenario searches, and so has compared its runs itself."""
     standing: Standing
     """The database that is to be kept, if that was asked for and it stands; it ends with this process."""
 
@@ -117,7 +121,7 @@ def run_scenario(
     created(results)
     standing = standing_on(loaded, cells, results, keep=keep)
     found = campaign(asked, cells, results, progress_of, reports=reports and not lacking(), standing=standing)
-    return Ran(results, found, asked.knee, standing)
+    return Ran(results, found, asked.knee, asked.search is not None, standing)
 
 
 def planned(
@@ -201,10 +205,11 @@ def campaign(
     if keeps_tables():
         import tsbench.results.tables  # noqa: F401, PLC0415
 
+    study = _Study.of(scenario)
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
     took_s: list[float] = []
-    standing, search, count = standing or Standing(results), scenario.search, len(cells)
+    standing, search, count = standing or Standing(results), study.search, len(cells)
     turns = iter(cells)
     if search is not None:
         turns = in_turn(search, scenario.repeat, cells, summaries)
@@ -224,7 +229,7 @@ def campaign(
                     reached = True
                     took_s.append(time.monotonic() - began_s)
                 summaries.append(done)
-                _write(scenario, results, summaries)
+                _write(scenario, study, results, summaries)
                 if scenario.knee and not done.passed:
                     break  # higher loads than the knee would only be worse
                 if reports and time.monotonic() >= report_due and number < count:
@@ -232,7 +237,7 @@ def campaign(
         except (KeyboardInterrupt, UserMistake):
             left = [*summaries, *_partial(results, cell)]
             if left:
-                _write(scenario, results, left)
+                _write(scenario, study, results, left)
                 if reports:
                     _report(results)
             raise
@@ -281,10 +286,24 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
         return []
 
 
-def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Study:
+    """What a scenario file asks beyond its runs: its search, and the published claims and figures."""
+
+    search: SearchPart | None
+    claims: Sequence[Claim]
+    figures: Sequence[Figure]
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> _Study:
+        """Read the file's parts; raises UserMistake."""
+        return cls(scenario.search, read_claims(scenario.path), read_figures(scenario.path))
+
+
+def _write(scenario: Scenario, study: _Study, results: Path, summaries: Sequence[Summary]) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
     cells = {summary.cell: summary for summary in [*earlier(results).cells, *summaries]}
-    search, runs = scenario.search, defaultdict[str, list[Summary]](list)
+    search, runs = study.search, defaultdict[str, list[Summary]](list)
     ends = searched(search, scenario.repeat, [*cells.values()]) if search is not None else []
     for end in ends:  # a study's findings are about where searches ended
         runs[end.name] = [cells[cell] for cell in end.cells]
@@ -294,8 +313,8 @@ def _write(scenario: Scenario, results: Path, summaries: Sequence[Summary]) -> N
         scenario=scenario.name,
         question=next((summary.question for summary in cells.values() if summary.question), ""),
         cells=tuple(sorted(cells.values(), key=_place_in(scenario))),
-        claims=tuple(evaluate(read_claims(scenario.path), runs)),
-        figures=tuple(shown_figures(read_figures(scenario.path), runs)),
+        claims=tuple(evaluate(study.claims, runs)),
+        figures=tuple(shown_figures(study.figures, runs)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
         searches=tuple(ends),
     ).write(results)

@@ -152,7 +152,15 @@ def searched(search: SearchPart, most: int, summaries: Sequence[Summary]) -> lis
             text = gates.figure_text(search.figure, middle) if middle is not None else "without a figure"
             keys = dict(zip(search.values, end.place, strict=True))
             found.append(
-                Searched(name=name, keys=keys, cells=tuple(cells), text=text, figure=middle, reasons=end.reasons)
+                Searched(
+                    name=name,
+                    keys=keys,
+                    cells=tuple(cells),
+                    text=text,
+                    figure=middle,
+                    reasons=end.reasons,
+                    of=search.figure,
+                )
             )
     return found
 

@@ -1,4 +1,4 @@
-"""Every database has a locustfile under its name."""
+"""Every target that `tsbench list targets` names has a locustfile under its name."""
 
 from __future__ import annotations
 
@@ -9,17 +9,27 @@ from typing import NoReturn
 
 import pytest
 
+from tsbench.cli.listing import loadable
+from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.run import locust_process
 from tsbench.targets.registry import TARGETS
 
 LOCUSTFILES = Path(__file__).parents[3] / "locustfiles"
-IN_MEMORY = {"memory", "null"}
-"""Targets for checking tsbench itself, which keep nothing that could be measured."""
 
 
-@pytest.mark.parametrize("target", sorted({*TARGETS} - IN_MEMORY))
-def test_the_page_of_a_database_opens_the_locustfile_whose_users_ask_it(
+def test_all_targets_are_listed_but_the_one_that_no_process_can_load_for_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["list", "targets"]) == 0
+    _, *lines = filter(str.strip, capsys.readouterr().out.splitlines())
+    named = [line.split()[0] for line in lines if not line.startswith((" ", "target"))]
+    assert named == [name for name in TARGETS if name != "memory"] == [*loadable()]
+
+
+@pytest.mark.parametrize("target", sorted(loadable()))
+def test_the_page_of_a_target_opens_the_locustfile_whose_users_ask_it(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []

@@ -122,7 +122,10 @@ def distributed(hosts, tmp_path, server, *, blind, kill="", place=None, more=())
 
         if kill != "start":
             wait_for(lambda: len(recorded()) == 2 and all(recorded()))
-        time.sleep({"start": 0.5, "warm-up": 0.5, "middle": 3}[kill])
+        if kill == "checks":  # which begin when the seconds of the whole run are in a table
+            wait_for(lambda: any(results.rglob("ops.parquet")))
+        time.sleep({"start": 0.5, "warm-up": 0.5, "middle": 3, "checks": 0}[kill])
+        assert (master.poll(), workers[1].poll()) == (None, None), "nobody has ended yet"
         subprocess.run(["pkill", "-KILL", "-P", str(workers[1].pid)], check=False)
         workers[1].kill()
     code = master.wait(timeout=PATIENCE_S)
@@ -220,6 +223,15 @@ def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_
     assert summary["writes"]["lost"] == 0
     assert summary["validity"]["checks"]["writes"]["state"] != "invalid"
     assert code == 1
+
+
+def test_a_worker_that_is_killed_while_the_checks_run_has_told_all_before(hosts, tmp_path, server):
+    summary, code, log = distributed(hosts, tmp_path, server, blind=True, kill="checks")
+    assert "Traceback" not in log
+    assert summary["validity"]["checks"]["workers"]["state"] == "valid"
+    assert len({*summary["validity"]["checks"]["counts"]["counts"].values()}) == 1
+    assert summary["writes"]["acknowledged"] == summary["writes"]["stored"]
+    assert code == (1 if disturbances(summary) else 0), summary["validity"]
 
 
 def test_a_master_does_not_wait_for_a_worker_that_is_lost_before_it_came(hosts, tmp_path, server):

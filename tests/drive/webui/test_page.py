@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -62,7 +62,7 @@ def button(title: str) -> str:
 
 
 SEEN = """JSON.stringify({
-    table: document.querySelector('table') ? document.querySelector('table').innerText : '',
+    table: document.querySelector('.tsb-table') ? document.querySelector('.tsb-table').innerText : '',
     legends: [...document.querySelectorAll('.tsb-legend')].map(e => e.innerText),
     charts: [...document.querySelectorAll('.tsb-chart canvas')].map(e => e.toDataURL())})"""
 
@@ -77,6 +77,7 @@ def test_a_ramp_is_seen_moving_in_every_tab_and_its_report_opens(
     labels = chromium.until("[...document.querySelectorAll('label')].map(e => e.innerText).join('|')", "the form")
     for parameter in ("Endpoint", "Schema", "Scale", "Seed", "Load Window", "Warmup"):
         assert parameter in labels
+    assert chromium.ask("document.querySelector('input[name=host]').offsetParent === null")  # Endpoint is for that
     chromium.type_into("input[name=userCount]", "8")
     chromium.type_into("input[name=spawnRate]", "2")
     chromium.click("document.querySelector('button[type=submit]')")
@@ -135,6 +136,7 @@ def test_the_page_says_what_the_report_says_and_a_second_test_has_other_classes_
     (path,) = tmp_path.glob("results/*/*/summary.json")
     summary = json.loads(path.read_text())
     assert compact(summary["validity"]["state"]).lower() in said.lower()
+    expect_the_end(chromium, summary, said)
     gates = {gate["gate"]: gate for gate in summary["gates"]}
     assert gates["write:max<1us"]["state"] in {"fail", "not judged"}
     for name in ("failures<50%", "write:max<1us"):
@@ -164,6 +166,22 @@ def test_the_page_says_what_the_report_says_and_a_second_test_has_other_classes_
     assert "write-250" not in json.loads((second.parent / "summary.json").read_text())["measured"]["ops"]
     assert chromium.errors == []
     assert not [line for line in locust.log().splitlines() if "ERROR" in line or "Traceback" in line]
+
+
+def expect_the_end(chromium: Browser, summary: dict[str, Any], said: str) -> None:
+    """Verify the first line of the verdict and the tabs' tables after the checks, which fit a telephone, too."""
+    if summary["validity"]["state"] == "valid":  # its first line must not read as if all were well
+        assert compact(f"valid, but 1 of {len(summary['gates'])} gates failed") in said.lower()
+    for title in ("Latency", "Writes", "Host"):
+        chromium.click(tab(title))
+        chromium.until(f"document.querySelector('#tsb-{title.lower()}') !== null", title)
+        tables = "[...document.querySelectorAll('table')].filter(e => e.offsetParent !== null)"
+        assert chromium.ask(f"{tables}.length") == 1, title  # Locust's own stays as it was at STOP
+        chromium.resize(390, 900)
+        assert chromium.ask("document.documentElement.scrollWidth") == 390, title
+        chromium.resize(1400, 900)
+    limited = f"the test was limited by: {summary['limited_by']}"
+    chromium.until(f"document.querySelector('#tsb-table-host')?.innerText.includes('{limited}')", limited)
 
 
 def compact(text: str) -> str:

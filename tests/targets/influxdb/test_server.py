@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import psutil
@@ -55,12 +56,15 @@ def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(server: InfluxSe
     session.write(schema.encode(batch, WriteMode.BULK))
     session.close()
     assert server.size() > before + 10_000
+    with closing(target.connect(endpoint, schema)) as session:
+        sizes = dict(session.sizes([CPU]))
     for act in (server.kill, server.cold, server.stop):
         act()
         server.start()
         assert (server.alive(), len(server.pids()), server.endpoint) == (True, 1, endpoint)
         session = target.connect(endpoint, schema)
         assert session.query(schema.compile(Count(CPU)), ("points",)).records == [(5_000,)]
+        assert sum(session.sizes([CPU]).values()) == pytest.approx(sum(sizes.values()), rel=0.01)
         session.close()
     server.stop()
     server.stop()

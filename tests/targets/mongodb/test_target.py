@@ -25,6 +25,7 @@ pytestmark = pytest.mark.mongodb
 
 class TestMongodb(TargetContract):
     name = "mongodb"
+    variants = {"per-point": "per-point-indexed", "timeseries-indexed": "timeseries"}  # noqa: RUF012
     wrong_endpoints = (
         "nonsense",
         "http://127.0.0.1:1/x",

@@ -13,7 +13,7 @@ from tests.targets.mysql.support import bare, new_database
 from tsbench.targets.mysql.schemas import SCHEMAS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement, WriteMode
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer
     from tsbench.targets.target import Target
 
+COMPRESSED: Mapping[str, str] = {"innodb-compressed": "innodb", "innodb-compressed-by-time": "innodb-by-time"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,6 +77,7 @@ class TestMariadb(_Contract):
         "mariadb://root@127.0.0.1:1/tsbench?password_file=/no/such/file",
     )
     absent: ClassVar[frozenset[str]] = frozenset({"tokudb", "tokudb-by-time"})
+    variants: ClassVar[Mapping[str, str]] = {**COMPRESSED, "rocksdb-by-time": "innodb-by-time"}
 
 
 @pytest.mark.mysql
@@ -83,3 +85,4 @@ class TestMysql(_Contract):
     name = "mysql"
     wrong_endpoints = ("nonsense", "mariadb://root@127.0.0.1/tsbench", "mysql://root@127.0.0.1:1/tsbench")
     absent: ClassVar[frozenset[str]] = frozenset(s.name for s in SCHEMAS if s.engine in {"TokuDB", "RocksDB"})
+    variants = COMPRESSED

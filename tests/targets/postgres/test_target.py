@@ -77,6 +77,7 @@ class _Contract(TargetContract):
 @pytest.mark.postgres
 class TestPostgres(_Contract):
     name = "postgres"
+    variants = {"brin": "btree"}  # noqa: RUF012
 
     @pytest.fixture
     def url(self, postgres_endpoint: str) -> str:

@@ -30,13 +30,13 @@ def add_options(parser: LocustArgumentParser) -> None:
     schemas, first = _schemas()
     kinds: dict[str, Any] = {"choices": schemas} if schemas else {}
     unset = "" if schemas else "; empty: the target's first"
-    where = "URL of the server, without a password; empty: start one"
+    where = "URL; empty: start one"
     add("--endpoint", env_var="TSBENCH_ENDPOINT", default="", help=where)
     add("--schema", env_var="TSBENCH_SCHEMA", default=first, help=f"layout of the data{unset}", **kinds)
     add("--scale", type=int, env_var="TSBENCH_SCALE", default=100, help="hosts or devices that report")
     add("--seed", type=int, env_var="TSBENCH_SEED", default=1, help="the same seed gives the same data")
-    add("--load-window", env_var="TSBENCH_LOAD_WINDOW", default="6h", help="data stored before the test, e.g. 30m, 6h")
-    add("--warmup", env_var="TSBENCH_WARMUP", default="2s", help="ops at the beginning that do not count, e.g. 10s")
+    add("--load-window", env_var="TSBENCH_LOAD_WINDOW", default="6h", help="stored before: 30m, 6h")
+    add("--warmup", env_var="TSBENCH_WARMUP", default="2s", help="not measured at first: 10s")
     gates = "what must hold, for example write:p99<50ms; several separated by commas, or the option again"
     add("--gate", action="append", env_var="TSBENCH_GATES", default=[], help=gates, in_form=False)
     add("--results", env_var="TSBENCH_RESULTS", default="results", help="where results are kept", in_form=False)

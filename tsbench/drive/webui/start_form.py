@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -187,14 +188,27 @@ def measuring(passed_s: float, whole_s: float | None) -> dict[str, str | float |
 
 def verdict_of(results: Path, summary: Summary) -> dict[str, Any]:
     """Return what the page says of a checked test: as the report does, from the same files."""
-    from tsbench.report.answer import answer  # noqa: PLC0415 - a second of imports, in a thread of its own
+    from tsbench.report.answer import answer_of  # noqa: PLC0415 - a second of imports, in a thread of its own
     from tsbench.report.cells import ResultSet  # noqa: PLC0415
-    from tsbench.report.sides import sides_of  # noqa: PLC0415
 
     try:
-        sentences = [*answer(sides_of(ResultSet.read(results).cells))]
+        sentences = [*answer_of(ResultSet.read(results))]
     except (Broken, UserMistake) as error:
         sentences = [str(error)]
-    gates = [{"gate": gate.gate, "state": gate.state, "text": gate.text} for gate in summary.gates if not gate.built_in]
-    said = {"validity": summary.validity.state, "reason": summary.validity.reason, "limited_by": summary.limited_by}
+    gates = [
+        {"gate": gate.gate, "state": gate.state, "text": gate.text}
+        for gate in summary.gates
+        if not gate.built_in or gate.state == "fail"
+    ]
+    said = {"headline": _headline(summary), "limited_by": summary.limited_by}
     return {**said, "passed": summary.passed, "gates": gates, "answer": sentences}
+
+
+def _headline(summary: Summary) -> str:
+    """Return the validity with its reason, and how many gates did not pass; which ones stands beside it."""
+    if not summary.validity.is_valid:
+        return f"{summary.validity.state}: {summary.validity.reason}"
+    states = Counter(gate.state for gate in summary.gates)
+    counted = {"failed": states["fail"], "not judged": states["not judged"], "undecided": states["undecided"]}
+    missed = [f"{count} of {len(summary.gates)} gates {word}" for word, count in counted.items() if count]
+    return f"valid, but {', '.join(missed)}" if missed else summary.headline

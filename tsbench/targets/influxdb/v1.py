@@ -158,10 +158,18 @@ class Influx1Session(Session):
 
     @decoded("InfluxDB")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes of the policy's shards with their write-ahead logs, without the index of series."""
+        """Return the bytes of the policy's shards and of their write-ahead logs, without the index of series."""
         del measurements
-        shards = [dict(zip(s["columns"], s["values"][0], strict=True)) for s in self._own("shard")]
-        return {"shards": sum(int(shard["diskBytes"]) for shard in shards)}
+        shards, logs = (
+            [dict(zip(one["columns"], one["values"][0], strict=True)) for one in self._own(module)]
+            for module in ("tsm1_filestore", "tsm1_wal")
+        )
+        found = {"shards": sum(int(shard["diskBytes"]) for shard in shards), "write-ahead log": 0}
+        for log in logs:
+            current, old = int(log["currentSegmentDiskBytes"]), int(log["oldSegmentsDiskBytes"])
+            # A server that was started again counts the segment that it goes on with among the old ones, too.
+            found["write-ahead log"] += current if old == current else current + old
+        return found
 
     @decoded("InfluxDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:

@@ -15,7 +15,7 @@
     const [size, name] = steps.find(([s]) => Math.abs(x) >= s) || steps[steps.length - 1];
     return `${digits(x / size)}${name}`;
   };
-  const duration = scaled([[1e9, " s"], [1e6, " ms"], [1e3, " µs"], [1, " ns"]]);
+  const duration = scaled([[1e9, " s"], [1e6, " ms"], [1e3, " us"], [1, " ns"]]);
   const bytes = scaled([[1e9, " GB"], [1e6, " MB"], [1e3, " kB"], [1, " B"]]);
   const count = scaled([[1e6, " M"], [1e4 / 10, " k"], [1, ""]]);
   const rate = (unit) => (x) => `${unit(x)}/s`;
@@ -28,10 +28,12 @@
     return made;
   };
 
-  // --- a chart: lines over time on a canvas, and a legend that tells the last values, or those under the pointer
+  // --- a chart: lines over time on a canvas, and a legend that tells the last values, or those under the pointer;
+  // a value that is older than AGED_S is not the last second's, and not shown as if it were
+  const AGED_S = 3;
   class Chart {
-    constructor(title, unit, { log = false, wide = false, floor = 1 } = {}) {
-      Object.assign(this, { unit, log, floor, lines: [], at: null });
+    constructor(title, unit, { log = false, wide = false, floor = 1, without = "" } = {}) {
+      Object.assign(this, { unit, log, floor, without, lines: [], at: null });
       this.canvas = element("canvas", { role: "img", ariaLabel: title });
       this.legend = element("div", { className: "tsb-legend" });
       this.title = element("h3", {}, title);
@@ -81,6 +83,7 @@
       pen.clip();
       for (const line of this.lines) this.line(pen, line, x, y);
       pen.restore();
+      this.empty(pen, ink, (left + right) / 2, (top + bottom) / 2);
       this.tell(pen, ink, { left, right, top, bottom, x });
     }
 
@@ -116,7 +119,7 @@
       let before = null;
       for (const [s, value] of line.points) {
         if (value === null) { before = null; continue; }
-        if (before === null || s - before > 3.5) pen.moveTo(x(s), y(value));
+        if (before === null || s - before > 3.5) { pen.moveTo(x(s) - 1, y(value)); pen.lineTo(x(s) + 1, y(value)); } // seen without neighbours, too
         else pen.lineTo(x(s), y(value));
         before = s;
       }
@@ -127,6 +130,14 @@
         pen.arc(x(last[0]), y(last[1]), 2.5, 0, 7);
         pen.fill();
       }
+    }
+
+    empty(pen, ink, x, y) {
+      if (!this.without || this.lines.some((line) => line.points.some(([, value]) => value !== null))) return;
+      pen.fillStyle = ink;
+      pen.textAlign = "center";
+      pen.textBaseline = "middle";
+      pen.fillText(this.without, x, y);
     }
 
     tell(pen, ink, { left, right, top, bottom, x }) {
@@ -142,7 +153,8 @@
         pen.globalAlpha = 1;
       }
       this.legend.replaceChildren(...this.lines.map((line) => {
-        const known = line.points.filter(([s, value]) => value !== null && s <= second + 0.5);
+        const [last] = line.points.slice(-1), until = Math.min(second + 0.5, last ? last[0] : 0);
+        const known = line.points.filter(([s, value]) => value !== null && s <= until && s > until - AGED_S);
         const swatch = element("i");
         swatch.style.background = line.colour;
         const text = known.length ? this.unit(known[known.length - 1][1]) : "–";
@@ -182,7 +194,8 @@
       this.bar = element("div", { className: "tsb-bar" });
       this.bar.append(...this.controls(), element("span", { className: "tsb-grow" }), this.why, this.open, this.button);
       this.charts = Section.charts[key]();
-      this.root = element("div", { className: "tsb-panel", id: `tsb-${key}` }, this.bar,
+      this.table = element("div", { className: "tsb-table", id: `tsb-table-${key}` });
+      this.root = element("div", { className: "tsb-panel", id: `tsb-${key}` }, this.table, this.bar,
         element("div", { className: "tsb-charts" }, ...Object.values(this.charts).map((chart) => chart.root)));
       this.button.addEventListener("click", () => this.ask());
     }
@@ -231,6 +244,15 @@
       const rows = secondsNow(), last = rows.length ? rows[rows.length - 1].second : Date.now() / 1000;
       const from = Math.max(rows.length ? rows[0].second : last, last - SHOW_S), to = Math.max(last, from + LEAST_S);
       this[this.key](rows, from, to);
+      this.showTable();
+    }
+
+    // Locust's own table stays as it was when the test was stopped, before the checks have ended.
+    showTable() {
+      const { columns, rows } = live.tables.find(({ key }) => key === this.key) || { columns: [], rows: [] };
+      const head = element("tr", {}, ...columns.map(([, title]) => element("th", { scope: "col" }, title)));
+      const body = rows.map((row) => element("tr", {}, ...columns.map(([name]) => element("td", { className: `tsb-${name}` }, String(row[name])))));
+      this.table.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
     }
 
     latency(rows, from, to) {
@@ -272,7 +294,7 @@
   Section.charts = {
     latency: () => ({
       all: new Chart("Response time", duration, { log: true, wide: true }),
-      ops: new Chart("p99 of every op", duration, { log: true }),
+      ops: new Chart("p99 of every op, per second", duration, { log: true, without: "fewer than 100 ops of a kind in each second" }),
       rate: new Chart("Ops per second", count, { floor: 5 }),
     }),
     writes: () => ({
@@ -326,12 +348,6 @@
   const section = (key) => (sections[key] ||= new Section(key));
   const alone = document.getElementById("tsbench");
 
-  const table = ({ key, columns, rows }) => {
-    const head = element("tr", {}, ...columns.map(([, title]) => element("th", { scope: "col" }, title)));
-    const body = rows.map((row) => element("tr", {}, ...columns.map(([name]) => element("td", {}, String(row[name])))));
-    return element("div", { className: "tsb-table", id: `tsb-table-${key}` }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
-  };
-
   const place = () => {
     if (alone) return;
     const tabs = document.querySelector("[role=tablist]");
@@ -352,9 +368,6 @@
 
   const refresh = () => {
     tsbStatus.show(live, new URL("report?show=1", BASE));
-    if (alone) {
-      for (const { key, ...rest } of live.tables) document.getElementById(`tsb-table-${key}`).replaceWith(table({ key, ...rest }));
-    }
     for (const key of KEYS) if (sections[key] && sections[key].root.isConnected) sections[key].update();
   };
 
@@ -362,7 +375,7 @@
     alone.append(status);
     for (const key of KEYS) {
       const title = key[0].toUpperCase() + key.slice(1);
-      alone.append(element("h2", {}, title), element("div", { id: `tsb-table-${key}` }), section(key).root);
+      alone.append(element("h2", {}, title), section(key).root);
     }
   } else {
     new MutationObserver(place).observe(document.getElementById("root"), { childList: true, subtree: true });

@@ -31,7 +31,7 @@ const tsbStatus = (() => {
     if (!found) return;
     verdict.className = `tsb-verdict ${found.passed ? "tsb-passed" : "tsb-not-passed"}`;
     const link = element("a", { href: report, target: "_blank", rel: "noopener" }, "Open the report");
-    verdict.replaceChildren(element("b", {}, found.validity[0].toUpperCase() + found.validity.slice(1) + (found.reason ? `: ${found.reason}` : "")),
+    verdict.replaceChildren(element("b", {}, found.headline[0].toUpperCase() + found.headline.slice(1)),
       ...found.answer.map((sentence) => element("p", {}, sentence)),
       ...(found.limited_by ? [element("p", {}, `Limited by: ${found.limited_by}`)] : []), link);
   };
@@ -50,6 +50,8 @@ const tsbStatus = (() => {
   const form = (running) => {
     const shown = [...document.querySelectorAll("form")].find((one) => one.querySelector("input[name=userCount]"));
     if (!shown) return;
+    const host = shown.querySelector("input[name=host]")?.closest("[class*=MuiFormControl-root]");
+    if (host) host.style.display = "none"; // it would be a second field for what Endpoint is for
     for (const part of shown.querySelectorAll("[class*=MuiAccordion-root]")) {
       const hides = running && /Custom parameters/.test(part.textContent);
       if (part.hidden !== hides) { part.hidden = hides; part.style.display = hides ? "none" : ""; }
