@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.support import Command
-from tests.results.made import measured, op_figures, size
+from tests.results.made import limit, measured, op_figures, size
 from tsbench.errors import UserMistake
 from tsbench.results.json_files import read_json
-from tsbench.results.summary import GateResult, Summary, Validity
+from tsbench.results.summary import Check, GateResult, Summary, Validity
 from tsbench.study.claims import Claim, Figure, expect_cells, read_claims, read_figures
 from tsbench.study.verdicts import evaluate, shown_figures
 
@@ -138,11 +138,51 @@ def test_a_ratio_to_a_run_that_says_nothing_is_not_judged(other: Summary | None,
     assert verdict(ratio(), a=summary(400), **({"b": other} if other else {})) == ("not judged", reason)
 
 
-def test_a_latency_that_the_load_generator_delayed_is_not_judged():
+@pytest.mark.parametrize(
+    ("undelayed_ms", "state", "found"),
+    [
+        (30, "reproduced", "3 to 4 times"),
+        (15, "not judged", "1.5 to 4 times"),
+        (None, "reproduced", "4 times"),
+    ],
+)
+def test_a_latency_that_the_load_generator_delayed_is_judged_by_all_that_it_can_be(
+    undelayed_ms: float | None, state: str, found: str
+):
     slower = ratio(figure="write:p50")
-    assert verdict(slower, a=summary(p50_ms=40), b=summary())[0] == "reproduced"
-    state, reason = verdict(slower, a=summary(p50_ms=40, undelayed_ms=30), b=summary())
-    assert (state, reason) == ("not judged", "a: p50 is only known to be 30.0-40.0 ms")
+    (row,) = evaluate([slower], once({"a": summary(p50_ms=40, undelayed_ms=undelayed_ms), "b": summary()}))
+    why = "a: write:p50 is only known to be 15.0 ms to 40.0 ms" if state == "not judged" else ""
+    assert (row.verdict, row.measured, row.reason) == (state, found, why)
+    faster = ratio(figure="write:p50", published=20.0, band=[8, 40])
+    assert verdict(faster, a=summary(p50_ms=40, undelayed_ms=undelayed_ms), b=summary()) == ("not reproduced", "")
+
+
+def held_back(points_per_s: float, in_time_per_s: float | None, **more: Any) -> Summary:
+    """Return a run whose load generator was the limit, and the rate that its users would have had without it."""
+    validity = Validity("inconclusive", "slow", {"limit": Check(state="inconclusive", reason="slow")})
+    changes = {"validity": validity, "limit": limit(in_time_per_s=in_time_per_s)}
+    return summary(points_per_s, **more).model_copy(update=changes)
+
+
+def test_a_rate_that_the_load_generator_held_back_is_judged_by_all_that_it_can_be():
+    fast = summary(100)
+    assert verdict(ratio(), a=held_back(300, 600), b=fast) == ("reproduced", "")
+    assert verdict(ratio(), a=held_back(110, 150), b=fast) == ("not reproduced", "")
+    (row,) = evaluate([ratio()], once({"a": held_back(150, 600), "b": fast}))
+    assert (row.verdict, row.measured) == ("not judged", "1.5 to 6 times")
+    assert row.reason == "a: points/s is only known to be 150 points/s to 600 points/s"
+    assert verdict(ratio(), a=held_back(300, None), b=fast) == ("not judged", "a: the run is inconclusive")
+    assert verdict(ratio(figure="write:p50"), a=held_back(300, 600), b=fast)[0] == "not judged"
+
+
+def test_a_growth_is_judged_by_all_that_its_slope_can_be():
+    runs = {cell: summary(4.0 * load) for cell, load in RUNGS.items()}
+    (row,) = evaluate([growth()], once(runs))
+    assert (row.verdict, row.measured) == ("reproduced", "2 times per doubling")
+    (row,) = evaluate([growth()], once({**runs, "c75": held_back(300, 330)}))
+    assert (row.verdict, row.measured) == ("reproduced", "2 to 2.09 times per doubling")
+    (row,) = evaluate([growth()], once({**runs, "c75": held_back(300, 30_000)}))
+    assert row.verdict == "not judged"
 
 
 def test_a_run_whose_gate_failed_is_judged():

@@ -26,6 +26,7 @@ server that died. Figures measured before a server's death remain valid.
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 import re
 from dataclasses import dataclass, replace
@@ -164,27 +165,35 @@ def figure_of(name: str, summary: Summary) -> tuple[float | None, str]:
     return (None if found is None else found.most_ns), basis
 
 
-def believed_figure(name: str, summary: Summary) -> tuple[float | None, str]:
-    """Return a figure that can be compared with others; or None and the reason.
+def believed_figure(name: str, summary: Summary) -> tuple[tuple[float, float] | None, str]:
+    """Return the least and the most that a figure can be, to compare it with others; or None and the reason.
 
-    A figure cannot be compared if it is missing, not valid, or only known to lie between two times. A load's figure
-    counts as well if the load generator was the limit of what was measured after it.
+    Both are the measured value, if nothing of the client's is in it. A latency with a part of the client's is known to
+    lie between two times. A closed loop's rate that the load generator held back lies between the measured one and that
+    of ops which are all sent when they are due: they would only have slowed each other. A load's figure counts as well
+    if the load generator was the limit of what was measured after it. Other figures of a run that is not valid cannot
+    be compared.
     """
     gate = parse_figure(name)
     value, why = figure_of(name, summary)
     if value is None:
         return None, why
+    is_ours = summary.validity.stands and not summary.validity.is_valid
+    if is_ours and gate.figure in {"ops/s", "points/s"} and gate.of != "load" and (faster := _held_back(summary)):
+        return (value, value * faster), ""
     if not (summary.validity.is_valid or (gate.of == "load" and summary.validity.stands)):
         return None, f"the run is {summary.validity.state}"
     found = _latency(gate, summary)[0] if gate.is_latency else None
-    if found is not None and (found.is_open_ended or found.is_interval):
-        return None, f"{gate.figure} is only known to be {found.text}"
-    return value, ""
+    return (found.bounds_ns if found is not None else (value, value)), ""
 
 
-def figure_text(name: str, value: float) -> str:
-    """Return a figure with its unit, as it is printed."""
-    return _shown(parse_figure(name), value)
+def figure_text(name: str, value: float, most: float | None = None) -> str:
+    """Return a figure with its unit, as it is printed, or the least and the most that it can be."""
+    gate = parse_figure(name)
+    least, most = value, value if most is None else most
+    if math.isinf(most):
+        return f"at least {_shown(gate, least)}"
+    return _shown(gate, least) if least == most else f"{_shown(gate, least)} to {_shown(gate, most)}"
 
 
 def checked_gate(text: str) -> str:
@@ -370,6 +379,13 @@ def _ops(gate: Gate, summary: Summary) -> list[OpFigures]:
     else:
         parts = [measured.of_kind(gate.of) if gate.of in KINDS else measured.ops.get(gate.of)]
     return [part for part in parts if part is not None]
+
+
+def _held_back(summary: Summary) -> float | None:
+    """Return how many times as many ops a closed loop's users would have ended with a client in time, if known."""
+    per_s = sum(part.ops_per_s for part in _ops(parse_figure("ops/s"), summary))
+    in_time_per_s = summary.limit.in_time_per_s if summary.limit else None
+    return max(1.0, in_time_per_s / per_s) if in_time_per_s and per_s else None
 
 
 def _shown(gate: Gate, measured: float) -> str:

@@ -175,8 +175,8 @@ def _runs(search: SearchPart, name: str, summaries: Sequence[Summary]) -> dict[P
 
 
 def _figure(search: SearchPart, summary: Summary) -> float:
-    value, _ = gates.believed_figure(search.figure, summary)
-    return math.nan if value is None else value
+    ends, _ = gates.believed_figure(search.figure, summary)
+    return ends[0] if ends is not None and ends[0] == ends[1] else math.nan
 
 
 def _placed(search: SearchPart, labels: Mapping[str, str], target: str) -> tuple[str, Place]:

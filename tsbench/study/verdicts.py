@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tsbench.study.claims import Claim, Figure
 
 State = Literal["reproduced", "not reproduced", "not judged"]
+Ends: TypeAlias = tuple[float, float]
+"""The least and the most that a figure can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +58,25 @@ def shown_figures(figures: Sequence[Figure], runs: Mapping[str, Sequence[Summary
 def _shown(figure: str, runs: Sequence[Summary]) -> str:
     if not runs:
         return "not run"
-    values, why = _believed(figure, runs)
-    if not values:
+    found, why = _believed(figure, runs)
+    if not found:
         return why
-    text = gates.figure_text(figure, median(values))
+    text = gates.figure_text(figure, *_median(found))
     if len(runs) == 1:
         return text
-    least, most = (gates.figure_text(figure, value) for value in (min(values), max(values)))
-    return f"{text} (median of {len(values)}, {least} to {most})"
+    whole = gates.figure_text(figure, min(least for least, _ in found), max(most for _, most in found))
+    return f"{text} (median of {len(found)}, {whole})"
 
 
-def _believed(figure: str, runs: Sequence[Summary]) -> tuple[list[float], str]:
-    """Return the figures of the runs that have one that can be compared, and why one has not, else ""."""
+def _believed(figure: str, runs: Sequence[Summary]) -> tuple[list[Ends], str]:
+    """Return the ends of the figures of the runs that have one that can be compared, and why one has not, else ""."""
     found = [gates.believed_figure(figure, run) for run in runs]
-    return [value for value, _ in found if value is not None], next((why for _, why in found if why), "")
+    return [ends for ends, _ in found if ends is not None], next((why for _, why in found if why), "")
+
+
+def _median(found: Sequence[Ends]) -> Ends:
+    least, most = (median(ends) for ends in zip(*found, strict=True))
+    return least, most
 
 
 def _row(claim: Claim, verdict: ClaimVerdict) -> ClaimRow:
@@ -113,21 +120,35 @@ def _verdict(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdic
 
 
 def _amount_found(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdict:
-    """Judge a ratio, a value or a growth: whether it lies within the claim's limits."""
-    values: list[float] = []
+    """Judge a ratio, a value or a growth: whether all that it can be lies within the claim's limits, or beyond them."""
+    found: list[Ends] = []
+    doubts = []
     for cell in claim.cells:
-        figure = claim.over_figure if cell == claim.over and claim.over_figure else claim.figure
-        of_runs, why = _believed(figure or "", runs[cell]) if cell in runs else ([], "was not run")
+        figure = claim.over_figure if cell == claim.over and claim.over_figure else claim.figure or ""
+        of_runs, why = _believed(figure, runs[cell]) if cell in runs else ([], "was not run")
         if not of_runs:
             return ClaimVerdict("not judged", reason=f"{cell}: {why}")
-        values.append(median(of_runs))
-    if claim.kind != "value" and min(values) <= 0:
-        shown = " and ".join(gates.figure_text(claim.figure or "", value) for value in values)
+        ends = _median(of_runs)
+        found.append(ends)
+        if ends[0] != ends[1]:
+            doubts.append(f"{cell}: {figure} is only known to be {gates.figure_text(figure, *ends)}")
+    if claim.kind != "value" and min(least for least, _ in found) <= 0:
+        shown = " and ".join(gates.figure_text(claim.figure or "", *ends) for ends in found)
         return ClaimVerdict("not judged", shown, "there is no ratio to 0")
+    if claim.kind == "value":
+        return _within(claim, found[0], doubts)
     if claim.kind == "growth":
-        slope = np.polyfit(np.log(list(claim.rungs.values())), np.log(values), 1)[0]
-        return _within(claim, float(2.0**slope))
-    return _within(claim, values[0] / values[1] if claim.kind == "ratio" else values[0])
+        return _within(claim, _growth([*claim.rungs.values()], found), doubts)
+    first, last = found[0], found[-1]
+    return _within(claim, (first[0] / last[1], first[1] / last[0]) if claim.kind == "ratio" else first, doubts)
+
+
+def _growth(loads: Sequence[float], found: Sequence[Ends]) -> Ends:
+    """Return the least and the most by which a figure can grow per doubling: the slope of a line through logarithms."""
+    along = np.log2(loads) - np.log2(loads).mean()
+    ends = np.log2(found) * (along / (along**2).sum())[:, None]
+    least, most = (float(np.exp2(np.nansum(pick(ends, axis=1)))) for pick in (np.min, np.max))
+    return least, most
 
 
 def _other_product(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> str:
@@ -139,9 +160,15 @@ def _other_product(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> str:
     return ""
 
 
-def _within(claim: Claim, measured: float) -> ClaimVerdict:
+def _within(claim: Claim, measured: Ends, doubts: Sequence[str]) -> ClaimVerdict:
     low, high = claim.limits
-    return ClaimVerdict("reproduced" if low <= measured <= high else "not reproduced", _amount(claim, measured))
+    least, most = measured
+    text = _amount(claim, most) if not doubts else f"{_number(least)} to {_amount(claim, most)}"
+    if low <= least <= most <= high:
+        return ClaimVerdict("reproduced", text)
+    if most < low or least > high:
+        return ClaimVerdict("not reproduced", text)
+    return ClaimVerdict("not judged", text, "; ".join(doubts))
 
 
 def _break(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdict:
