@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def conclude(
     run: RunDir, spec: Job, heading: Mapping[str, Any], found: Findings, phases: Phases | None = None
 ) -> Summary:
-    """Write summary.json: all parts, how long the `phases` took, their validity, and the gates; return it.
+    """Write summary.json, with all parts, the time that each phase took, the validity and the gates; return it.
 
     Checks that a dead server could not answer do not invalidate figures that were measured before its death.
     """

@@ -69,7 +69,7 @@ def endpoint_of(environment: Environment) -> str:
 
 
 def endpoint_in_form(given: Namespace) -> str:
-    """Return the endpoint of options with the start form's fields, before they are anybody's options.
+    """Return the endpoint in the fields of the start form, which are not yet the options of a test.
 
     Raises
     ------

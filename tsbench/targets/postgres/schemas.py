@@ -41,7 +41,7 @@ EXTENSIONS = "public"
 CHUNK_INTERVAL = "tsbench.chunk_interval"
 """Setting of a server, login or session with the time that a chunk of a hypertable holds."""
 INTERVAL = f"coalesce(nullif(current_setting('{CHUNK_INTERVAL}', true), ''), '12 hours')::interval"
-"""Expression for that time: without the setting 12 hours, as in TSBS."""
+"""Expression for the time that a chunk holds; without the setting it is 12 hours, as in TSBS."""
 _HAS_EXTENSION = (
     "EXISTS (SELECT FROM pg_available_extensions WHERE name = 'timescaledb')",
     "this server has no TimescaleDB, which hypertables need: install its extension, or take the target postgres",
