@@ -29,9 +29,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.results.made import load, measured, op_figures, size
 from tsbench.measure.hist import Histogram, SparseHistogram
-from tsbench.measure.margins import Batches
+from tsbench.measure.margins import Batches, above, judge
 from tsbench.report.cells import Asked, Cell
 from tsbench.report.comparison import compare, side_of
+from tsbench.results.figures import Tail
 from tsbench.results.rundir import COMPLETE, RunDir, Status
 from tsbench.results.summary import Summary, Validity
 
@@ -110,6 +111,18 @@ def covered(rng: np.random.Generator, runs: int, seconds: int, memory: float) ->
         longer = run_of(rng, 10 * seconds, 200, memory)[1].percentile_ns(99)
         least, most = batches.margins("service", whole, {"p99": 99.0}).get("p99", (0.0, 0.0))
         found += least <= longer <= most
+    return found
+
+
+def decided(rng: np.random.Generator, runs: int, seconds: int, memory: float) -> int:
+    """Return how many gates were decided whose limit is exactly the true p99, so that none should be."""
+    truth, found = run_of(rng, 50_000, 200, memory)[1].percentile_ns(99), 0
+    for _ in range(runs):
+        batches, whole = run_of(rng, seconds, 200, memory)
+        slow = above(whole, truth)
+        each = max(batches.dependence("service", limit) or 1.0 for limit in (truth, whole.percentile_ns(99)))
+        tail = Tail(ops=len(whole), slow_least=slow, slow_most=slow, dependence=each)
+        found += judge(tail, 99, truth, below=True).state != "undecided"
     return found
 
 
@@ -208,9 +221,12 @@ def main() -> None:
         found, rounds = planted(rng, comparisons // 4, noise, noise)
         usual = f"{np.median(rounds):.0f} rounds ({min(rounds)}-{max(rounds)})"
         print(f"5 % slower, noise and drift {noise:.0%}: {found} of {comparisons // 4} found with {usual}")
-    for seconds, memory in ((60, 0.0), (60, 0.5), (60, 0.7), (200, 0.7)):
+    for seconds, memory in ((60, 0.0), (60, 0.5), (60, 0.7), (60, 0.9), (200, 0.7)):
         found = covered(rng, RUNS, seconds, memory)
         print(f"margin of p99 in {seconds} s, memory {memory}: {found} of {RUNS} have that of a run ten times as long")
+    for seconds, memory in ((30, 0.0), (60, 0.0), (60, 0.5), (60, 0.7), (200, 0.7), (10, 0.0), (10, 0.5), (10, 0.7)):
+        found = decided(rng, 3 * RUNS, seconds, memory)
+        print(f"gate with its limit at the p99, {seconds} s, memory {memory}: {found} of {3 * RUNS} were decided")
     print(f"{time.monotonic() - started:.0f} s")
 
 
