@@ -49,7 +49,7 @@ def hand(stand: Stand, oracle: Oracle) -> Hand:
             name: "VARCHAR" if "'" in text else "DOUBLE" for name, text in values.items()
         }
         adding = [f"ALTER TABLE {table} ADD COLUMN {name} {kind}" for name, kind in new.items() if name not in known]
-        ask(stand.url, "SELECT 1", *adding)
+        ask(stand.url, *adding)
         is_there = f"SELECT count() FROM {table} WHERE {' AND '.join(sorted(there))}"
         extra = [f"{name} = {text}" for name, text in given.items() if name not in tags.get(measurement, ())]
         if not extra and ask(stand.url, is_there)[1] != [(0,)]:
