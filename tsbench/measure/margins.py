@@ -223,7 +223,6 @@ class Batches:
         ops = len(whole)
         if self.number < LEAST_BATCHES or not ops:
             return {}
-        shortest, longest = whole.percentile_ns(0), max(whole.percentile_ns(100), self.window_s * units.NS_PER_S)
         found: dict[str, tuple[float, float]] = {}
         batches, index, count = self._flat(kind)
         sizes = np.bincount(batches, count, minlength=self.number)
@@ -238,26 +237,23 @@ class Batches:
             if (1 - percent / 100) * ops < 4 or spread is None:
                 continue
             reach, lean = _WIDER * (spread.most - spread.estimate), _LEAN * max(0.0, percent / 50 - 1)
-            least = min(ends[0], at * math.exp(-reach * (1 - lean / 2)))
-            most = max(ends[1], at * math.exp(reach * (1 + lean)))
-            found[name] = (max(shortest, least), min(longest, most))
-        for name, sums in (("ops/s", self._done), ("points/s", self._points)):
-            per_s = np.array([sums[batch] for batch in range(self.number)]) / self.length_s
-            if per_s.any():
-                least, most = _ends(mean_interval(per_s))
-                found[name] = (max(0.0, least), most)
-        mean = float(whole.mean_ns)
-        sums_ns = np.bincount(batches, count * lowest_of(index), minlength=self.number)
+            least, most = at * math.exp(-reach * (1 - lean / 2)), at * math.exp(reach * (1 + lean))
+            found[name] = (min(ends[0], least), max(ends[1], most))
+        rates = {"ops/s": self._done, "points/s": self._points}
+        means = {name: np.array([of[n] for n in range(self.number)]) / self.length_s for name, of in rates.items()}
         if sizes.sum():
+            sums_ns = np.bincount(batches, count * lowest_of(index), minlength=self.number)
             # around the mean of all: what each stretch adds to the sum beyond its share
             beyond = (sums_ns - sums_ns.sum() / sizes.sum() * sizes) / sizes.mean()
-            least, most = _ends(mean_interval(mean + beyond))
-            found["mean"] = (max(shortest, least), min(longest, most)) if most else (least, most)
-        return found
-
-
-def _ends(interval: Interval | None) -> tuple[float, float]:
-    return (interval.least, interval.most) if interval is not None else (0.0, 0.0)
+            means["mean"] = float(whole.mean_ns) + beyond
+        for name, values in means.items():
+            if values.any() and (interval := mean_interval(values)) is not None:
+                found[name] = (interval.least, interval.most)
+        times = whole.percentile_ns(0), max(whole.percentile_ns(100), self.window_s * units.NS_PER_S)
+        possible = dict.fromkeys(found, times) | dict.fromkeys(rates, (0, math.inf))
+        return {
+            name: (max(possible[name][0], least), min(possible[name][1], most)) for name, (least, most) in found.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
