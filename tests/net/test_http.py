@@ -456,16 +456,33 @@ def test_a_query_that_failed_is_no_answer(status: str, body: bytes, outcome: Out
         session.close()
 
 
-def test_settling_ends_at_its_limit_where_compactions_do_not() -> None:
+def settled(column: str, cold: str) -> None:
+    """Settle on a server whose shard always has one in a column of its statistics, with that setting."""
     tags = {"database": "x", "retentionPolicy": "tsbench"}
-    busy = {"tags": tags, "columns": ["tsmLevel1CompactionsActive"], "values": [[1]]}
-    body = json.dumps({"results": [{"series": [busy]}]}).encode()
+    cache = {"tsmLevel1CompactionsActive": 0, "memBytes": 0, column: 1}
+    shard = {"name": "shard", "tags": tags, "columns": [*cache], "values": [[*cache.values()]]}
+    setting = {"name": "config-data", "columns": ["cache-snapshot-write-cold-duration"], "values": [[cold]]}
+    body = json.dumps({"results": [{"series": [shard, setting]}]}).encode()
     with Loopback(answered("200 OK", body)) as server:
         session = TARGET.connect(f"http://127.0.0.1:{server.port}/x", TAGS)
-        with pytest.raises(OpError, match=r"still compacts after 0\.\d+ s") as caught:
-            session.run(TAGS.settle([CPU]), timeout_s=0.3)
-        assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
-        session.close()
+        try:
+            session.run(TAGS.settle([CPU]), timeout_s=0.5)
+        finally:
+            session.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "cold", "still"),
+    [("tsmLevel1CompactionsActive", "10m0s", "compacts"), ("memBytes", "3s", "compacts or has a cache to write out")],
+)
+def test_settling_ends_at_its_limit_where_compactions_and_caches_do_not(column: str, cold: str, still: str) -> None:
+    with pytest.raises(OpError, match=rf"InfluxDB still {still} after 0\.\d+ s") as caught:
+        settled(column, cold)
+    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
+
+
+def test_a_cache_that_is_written_out_much_later_is_not_waited_for() -> None:
+    settled("memBytes", "10m0s")
 
 
 def test_connecting_has_a_limit_of_its_own() -> None:

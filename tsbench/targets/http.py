@@ -156,20 +156,20 @@ def opened(open_session: Callable[[float], S], limit_s: float, place: Place, pro
     return open_or_name(open_session, limit_s, (place.host, place.port), own, shown, cure)
 
 
-def settle(busy: Callable[[float], float], timeout_s: float, product: str) -> None:
-    """Wait until `busy`, called with the seconds left, has found nothing to compact twice in a row.
+def settle(busy: Callable[[float], float], timeout_s: float, still: str) -> None:
+    """Wait until `busy`, called with the seconds left, has found nothing to do twice in a row.
 
     Raises
     ------
     tsbench.model.OpError
-        UNKNOWN `timeout` if some remain after `timeout_s`.
+        UNKNOWN `timeout` if some remains after `timeout_s`; `still` says what (`VictoriaMetrics still compacts`).
     """
     deadline = time.monotonic() + timeout_s
     quiet = 0
     while quiet < 2:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            raise OpError(Outcome.UNKNOWN, "timeout", f"{product} still compacts after {timeout_s:g} s")
+            raise OpError(Outcome.UNKNOWN, "timeout", f"{still} after {timeout_s:g} s")
         quiet = 0 if busy(left_s) else quiet + 1
         time.sleep(_QUIET_S)
 

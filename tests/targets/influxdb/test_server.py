@@ -17,6 +17,7 @@ from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
 from tsbench.servers.programs import cached_program
+from tsbench.targets.influxdb.http_api import COLD
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.registry import get
 
@@ -71,6 +72,28 @@ def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(server: InfluxSe
     assert (server.alive(), list(server.pids())) == (False, [])
     server.remove()
     assert server.size() == 0
+
+
+@pytest.mark.parametrize("cold", [None, "10m"])
+def test_what_a_server_of_ours_has_at_rest_is_in_shards_and_not_in_the_log(
+    server: InfluxServer1 | InfluxServer2, cold: str | None
+) -> None:
+    """With the default of ten minutes, which a scenario may set, little data stays in the log and takes more room."""
+    target = get("influxdb2" if isinstance(server, InfluxServer2) else "influxdb1")
+    schema = target.schemas["tags"]
+    if cold is not None:
+        server.stop()
+        server._settings |= {f"{'storage-' if target.name == 'influxdb2' else 'data.'}{COLD}": cold}
+        server.start()
+    with closing(target.connect(server.endpoint, schema)) as session:
+        session.run(schema.create([CPU], data.shared_tags()))
+        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * 10**10 for i in range(5_000)])
+        session.write(schema.encode(batch, WriteMode.BULK))
+        before, log = session.sizes([CPU]).values()
+        assert (before, log > 0) == (0, True)
+        session.run(schema.settle([CPU]))
+        shards, left = session.sizes([CPU]).values()
+        assert (shards > 0, left) == (cold is None, 0 if cold is None else log)
 
 
 def test_it_listens_on_loopback_only_and_keeps_the_configuration(server: InfluxServer1 | InfluxServer2) -> None:

@@ -11,9 +11,10 @@ from tsbench.model import OpError, Outcome, PartialWrite, Stored
 from tsbench.targets import http
 from tsbench.targets.base import Operation
 from tsbench.targets.target import Option, Target
+from tsbench.units import NS_PER_S, parse_duration_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.model import Measurement, Query
     from tsbench.net.http_parser import Response
@@ -22,9 +23,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WaitForCompactions(Operation):
-    """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one."""
+    """Wait until no compaction is active or queued; InfluxDB has no statement that asks for one.
+
+    Wait before that until the cache is written into shards, where the server does so soon after the last write.
+    """
 
     text: str = "wait until no compaction is active or queued"
+
+
+COLD = "cache-snapshot-write-cold-duration"
+"""Setting: how long after its last write a shard's cache is written out; its points are in the log only until then."""
+OUR_COLD = "3s"
+"""That of a server which tsbench starts; the default of 10 min is too long to wait for."""
+_SOON_NS = 60 * NS_PER_S
+
+
+def settle(
+    facts: Mapping[str, str], busy: Callable[[float], float], cached: Callable[[float], float], timeout_s: float
+) -> None:
+    """Wait until nothing is compacted, nor `cached` if the server's `facts` say that it is written out soon.
+
+    Raises
+    ------
+    tsbench.model.OpError
+        As `http.settle`.
+    """
+    soon = any(name.endswith(COLD) and parse_duration_ns(value) <= _SOON_NS for name, value in facts.items())
+    what = "InfluxDB still compacts" + (" or has a cache to write out" if soon else "")
+    http.settle(lambda left_s: busy(left_s) + (cached(left_s) if soon else 0), timeout_s, what)
 
 
 influxdb_target = partial(

@@ -20,6 +20,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import HttpServer, request
 from tsbench.servers.programs import cached_program, not_installed
+from tsbench.targets.influxdb import http_api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,8 @@ class InfluxServer1(HttpServer):
             "data.query-log-enabled": "false",
             # The default, set here because any comparison depends on it: every write is synced.
             "data.wal-fsync-delay": "0s",
+            # Else little data is in the log only when its size is read: see `http_api.settle`.
+            f"data.{http_api.COLD}": http_api.OUR_COLD,
         }
 
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
@@ -135,7 +138,8 @@ class InfluxServer2(HttpServer):
 
     def _options(self) -> dict[str, str]:
         # The first is the default, set here because any comparison depends on it: every write is synced.
-        return {"storage-wal-fsync-delay": "0s", "ui-disabled": "true", **self._settings}
+        ours = {"storage-wal-fsync-delay": "0s", f"storage-{http_api.COLD}": http_api.OUR_COLD, "ui-disabled": "true"}
+        return {**ours, **self._settings}
 
     @property
     def _token_file(self) -> Path:

@@ -110,7 +110,7 @@ class Influx1Session(Session):
         """Execute commands in order."""
         for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
             if isinstance(command, http_api.WaitForCompactions):
-                http.settle(self._busy, left_s, "InfluxDB")
+                http_api.settle(self.facts(), self._busy, self._cached, left_s)
                 continue
             statement = statement_of(command)
             try:
@@ -235,6 +235,11 @@ class Influx1Session(Session):
             for column, value in zip(series["columns"], series["values"][0], strict=True)
             if column.endswith(("Active", "Queue"))
         )
+
+    def _cached(self, timeout_s: float) -> int:
+        """Return the bytes of the policy's caches."""
+        found = self._own("tsm1_cache", timeout_s=timeout_s)
+        return sum(int(one["values"][0][one["columns"].index("memBytes")]) for one in found)
 
     def _own(self, module: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
         """Yield the statistics of our policy's shards."""

@@ -110,7 +110,7 @@ class Influx2Session(Session):
                 case DeleteBucket():
                     self._drop(left_s)
                 case http_api.WaitForCompactions():
-                    http.settle(self._busy, left_s, "InfluxDB")
+                    http_api.settle(self.facts(), self._busy, self._cached, left_s)
                 case _:
                     self._flux(statement_of(command).text, timeout_s=left_s)
 
@@ -235,6 +235,11 @@ class Influx2Session(Session):
         """Return the number of compactions that are active or queued."""
         names = ("storage_compactions_active{", "storage_compactions_queued{")
         return sum(sum(self._metrics(name, timeout_s=timeout_s)) for name in names)
+
+    def _cached(self, timeout_s: float) -> float:
+        """Return the bytes of the bucket's caches."""
+        bucket = self._found(timeout_s) or {"id": ""}
+        return sum(self._metrics("storage_cache_inuse_bytes{", f'bucket="{bucket["id"]}"', timeout_s=timeout_s))
 
     def _metrics(self, name: str, label: str = "", *, timeout_s: float | None = None) -> Iterator[float]:
         response = self._get("/metrics", timeout_s=timeout_s)

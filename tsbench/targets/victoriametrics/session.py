@@ -102,7 +102,7 @@ class VictoriaSession(Session):
                     self._post("/api/v1/admin/tsdb/delete_series", [("match[]", self._ours)], left_s)
                 case WaitForMerges():
                     self._flush(left_s)
-                    http.settle(self._merging, left_s, "VictoriaMetrics")
+                    http.settle(self._merging, left_s, "VictoriaMetrics still compacts")
                 case _:
                     raise not_mine(command)
 
