@@ -71,6 +71,10 @@ def test_a_scenario_that_cannot_run_is_named_and_the_others_run(tmp_path: Path) 
     page = (place / "report.html").read_text(encoding="utf-8")
     assert "away was not run: cannot connect to" in page
     assert "of 1 published findings" in page
+    (place / "report.html").unlink()
+    again = Command(tmp_path, "tsbench", "report", str(place))
+    assert again.wait() == 0, again.stderr
+    assert (place / "report.html").read_text(encoding="utf-8") == page
 
 
 def test_ctrl_c_says_how_all_go_on_and_they_do(tmp_path: Path) -> None:

@@ -47,9 +47,8 @@ def report(
     """Write report.html of result sets again, and print their tables; also of the sets of a series."""
     expect_packages()
     from tsbench.collect.recording import attach_sar as attach
-    from tsbench.report.cells import ResultSet
     from tsbench.report.export import Exports
-    from tsbench.report.html import verdict, write_overview, write_report
+    from tsbench.report.html import write_report
     from tsbench.report.table import print_summary
     from tsbench.results.manifest import check_world
     from tsbench.results.rundir import find_runs, sets_in
@@ -70,11 +69,18 @@ def report(
     for result in results:
         print_summary(stdout, result)
         say(f"report: {short_path(write_report(result, damaged))}")
-    for place, sets in series.items():
-        whole = [ResultSet.read(path) for path in sets]
-        say(verdict(whole))
-        say(f"report: {short_path(write_overview(place, whole, {}))}")
+    for place in series:
+        show_overview(place)
     _expect_whole(damaged)
+
+
+def show_overview(place: Path) -> None:
+    """Write the page of a series, and print how many findings are reproduced."""
+    from tsbench.report.html import write_overview
+
+    verdict, page = write_overview(place)
+    say(verdict)
+    say(f"report: {short_path(page)}")
 
 
 def _expect_whole(damaged: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ import typer
 from tsbench.cli.generate import Yes  # noqa: TC001 - typer reads it
 from tsbench.cli.listing import scenario_names
 from tsbench.cli.output import fail, say, stderr, stdout
-from tsbench.cli.reporting import Json, Junit, Markdown, show_baseline, show_repeats
+from tsbench.cli.reporting import Json, Junit, Markdown, show_baseline, show_overview, show_repeats
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import lacking
 from tsbench.results.rundir import dated, undated
@@ -191,30 +191,29 @@ class _Run:
         Their result sets are in one directory, which `resume` names to go on with it. A scenario that cannot be run is
         named, and the others run.
         """
+        from tsbench.results.summary import Series
+
         if resume is not None and not any(resume.glob("*/scenario.toml")):
             raise UserMistake(
                 f"--resume {resume}: is no series; give the directory with the result sets of these scenarios"
             )
         place = resume or out / dated(f"{len(names)}-scenarios")
-        failed: dict[str, str] = {}
+        failed = {**Series.read(place).failed}  # of an earlier attempt
         codes = []
         for number, (path, name) in enumerate(names.items(), 1):
             say(f"--- {number} of {len(names)}: {name}")
+            failed.pop(name, None)
             try:
                 codes.append(self.one(path, place, _set_of(place, name)))
             except (UserMistake, Broken) as error:
                 failed[name] = str(error)
                 codes.append(fail(f"{name}: {error}", 2 if isinstance(error, UserMistake) else 1))
+            place.mkdir(parents=True, exist_ok=True)
+            Series(failed=failed).write(place)
             if codes[-1] == 130:
                 return 130
-        sets = [found for name in names.values() if name not in failed and (found := _set_of(place, name)) is not None]
-        if sets and self.asked["reports"] and not lacking():
-            from tsbench.report.cells import ResultSet
-            from tsbench.report.html import verdict, write_overview
-
-            whole = [ResultSet.read(path) for path in sets]
-            say(verdict(whole))
-            say(f"report: {short_path(write_overview(place, whole, failed))}")
+        if self.done and self.asked["reports"] and not lacking():
+            show_overview(place)
         return max(codes)
 
 

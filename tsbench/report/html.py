@@ -17,7 +17,8 @@ from tsbench.report.head import head_of, machine
 from tsbench.report.manifest import compared
 from tsbench.report.metrics import load_text, load_texts, remarks, time_label
 from tsbench.report.sides import sides_of
-from tsbench.results.rundir import write_atomically
+from tsbench.results.rundir import sets_in, undated, write_atomically
+from tsbench.results.summary import Series
 from tsbench.text import printable
 
 if TYPE_CHECKING:
@@ -103,27 +104,32 @@ def page(name: str, context: Mapping[str, Any]) -> str:
 # --- a series ---------------------------------------------------------------------------------------------------------
 
 
-def write_overview(place: Path, sets: Sequence[ResultSet], failed: Mapping[str, str]) -> Path:
-    """Write report.html of a series into its directory, and return it; `failed` has by name why scenarios were not run.
+def write_overview(place: Path) -> tuple[str, Path]:
+    """Write report.html of a series into its directory; return how many findings are reproduced, and the page.
 
     Raises
     ------
+    UserMistake
+        If a result set cannot be read.
     Broken
         If the page cannot be written.
     """
+    failed = Series.read(place).failed
+    sets = [ResultSet.read(path) for path in sets_in(place) if undated(path) not in failed]
+    said = _verdict(sets)
     context = {
         "title": place.resolve().name,
-        "verdict": verdict(sets),
+        "verdict": said,
         "claims": [(one, tables.claims_table(one)) for one in sets if one.summary.claims],
         "sets": [(one, answer_of(one), _passed(one)) for one in sets],
         "failed": failed,
     }
     path = place / "report.html"
     write_atomically(path, page("overview.html.j2", context).encode())
-    return path
+    return said, path
 
 
-def verdict(sets: Sequence[ResultSet]) -> str:
+def _verdict(sets: Sequence[ResultSet]) -> str:
     """Return how many findings of the sets' studies are reproduced, in words."""
     found = Counter(row.verdict for one in sets for row in one.summary.claims)
     if not found:

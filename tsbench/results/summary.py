@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "summary.json"
+SERIES_FILE = "series.json"
 ValidityState: TypeAlias = Literal["valid", "invalid", "inconclusive"]
 GateState: TypeAlias = Literal["pass", "fail", "undecided", "not judged"]
 
@@ -340,6 +341,22 @@ class SetSummary(Part):
     def read(cls, results: Path) -> SetSummary:
         """Return the summary of a result set; raises UserMistake if the file is missing or damaged."""
         return read_part(results / FILE, cls)
+
+
+class Series(Part):
+    """What the directory of a series holds beside its result sets: by name, why scenarios were not run."""
+
+    format: Literal[3] = FORMAT
+    failed: Named[Text] = Field(default_factory=dict)
+
+    def write(self, place: Path) -> None:
+        """Write it into the directory."""
+        write_json(place / SERIES_FILE, self.model_dump())
+
+    @classmethod
+    def read(cls, place: Path) -> Series:
+        """Return that of a directory, an empty one without the file; raises UserMistake if the file is damaged."""
+        return read_part(place / SERIES_FILE, cls) if (place / SERIES_FILE).exists() else cls()
 
 
 _OF_EVERY_SET = {"format", "scenario", "question", "cells"}
