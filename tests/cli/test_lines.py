@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 from tsbench.cli import output
+from tsbench.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LONG = "the load generator was the limit (sent in time, ops would have come at a rate 8% higher); other processes ran"
 COMMAND = (
@@ -49,3 +55,31 @@ def test_a_pipe_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "stderr", Console(file=written, width=80))
     output.fail(f"{LONG}: {COMMAND}", 1)
     assert written.getvalue().splitlines() == [f"tsbench: {LONG}: {COMMAND}"]
+
+
+REPEATED = """
+question = "?"
+target = { name = "sqlite" }
+world = { use_case = "cpu-only", scale = 2 }
+load = { window = "1h" }
+drive = { users = 1, wait = "20ms", warmup = 0, duration = "1s" }
+[matrix]
+case = [
+  { name = "c", op = [{ write = 1 }] },
+  { name = "d", op = [{ query = "single-groupby-1-1-1" }] },
+  { name = "a", op = [{ write = 1 }] },
+]
+"""
+
+
+def test_repeats_are_listed_as_the_scenario_has_them_and_compared_where_they_did_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.toml").write_text(REPEATED)
+    monkeypatch.chdir(tmp_path)
+    main(["run", "s.toml", "--repeat", "2", "--no-report"])
+    said = capsys.readouterr().out
+    order = re.findall(r"\[\d/6.*?\] (\w)-round=", said)
+    assert list(dict.fromkeys(order)) != ["c", "d", "a"], "the order of the rounds shows nothing"
+    assert re.findall(r"^(\w) \(2 runs\)", said, re.MULTILINE)[:3] == ["c", "d", "a"]
+    assert re.findall(r"^compare: tsbench compare \S+/(\w) \S+/(\w)$", said, re.MULTILINE) == [("c", "a")]

@@ -140,3 +140,22 @@ def query_of(cell: Cell) -> OpFigures:
     assert cell.summary.measured is not None
     assert cell.summary.measured.query is not None
     return cell.summary.measured.query
+
+
+def test_what_repeated_cold_starts_found_is_a_line_of_all_page_caches_and_one_per_cell(tmp_path: Path):
+    names = ["a-round=1", "b-round=1", "b-round=2", "a-round=2"]
+    place = make_results(tmp_path / "cold", [Shape(cell=name, seconds=2, warmup=0, rate=5) for name in names])
+    for number, name in enumerate(names, 1):
+        path = place / name / "summary.json"
+        summary = json.loads(path.read_text())
+        summary["cold"] = {"pages": 1_000 * number, "before": 500, "after": 0, "whole_cache": True}
+        times = {"began_ns": 1, "response_ns": number * 2_000_000, "service_ns": number * 1_000_000, "outcome": "ok"}
+        summary["firsts"] = {"raw-one": times}
+        path.write_text(json.dumps(summary))
+    said = [line for line in printed(place, 200).splitlines() if "after the cold start" in line]
+    assert said == [
+        "a and b: pages of its files in the page cache after the cold start: 0 (of 1,000 to 4,000; 500 before), "
+        "the machine's page cache dropped",
+        "a: first raw-one after the cold start: 2.00 ms to 8.00 ms (service 1.00 ms to 4.00 ms)",
+        "b: first raw-one after the cold start: 4.00 ms to 6.00 ms (service 2.00 ms to 3.00 ms)",
+    ]

@@ -177,13 +177,22 @@ def compare(
 
 
 def show_repeats(ran: Ran) -> None:
-    """Print how to compare repeated cells, and how many repeats their noise needs; a search compares by itself."""
+    """Print how to compare repeated cells that did the same ops, and how many repeats their noise needs.
+
+    A search compares by itself, and so do the findings of a study.
+    """
     from tsbench.report.comparison import advice, compare, sides_at
     from tsbench.report.findings import names_of
+    from tsbench.results.summary import SetSummary
 
     if not any("round" in summary.labels for summary in ran.summaries) or ran.is_search:
         return
-    first, *others = [side for side in sides_at(ran.results) if side.runs]
+    sides = [side for side in sides_at(ran.results) if side.runs]
+    if not sides or SetSummary.read(ran.results).claims:
+        return
+    measured = [side.cells[0].summary.measured for side in sides]
+    did = [of.ops.keys() if of else None for of in measured]
+    first, *others = [side for side, ops in zip(sides, did, strict=True) if ops == did[0]]
     for other in others[:_MOST_COMPARED]:
         places = [short_path(side.results / side.name) for side in (first, other)]
         say(f"compare: {shlex.join(['tsbench', 'compare', *places])}")

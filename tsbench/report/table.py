@@ -14,7 +14,7 @@ from tsbench.report.cells import ResultSet
 from tsbench.report.findings import names_of
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
 from tsbench.report.repeats import repeats_table
-from tsbench.report.tables import Mark, first_ops
+from tsbench.report.tables import Mark, first_ops, page_caches
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def print_summary(console: Console, results: Path) -> None:
     if any(column.title in {"p50", "p99", "max"} for column in columns):
         kinds = f"p50, p99 and max are {time_label(cells)}s{how}.{struck}"
         console.print(Text(kinds, style="dim"), soft_wrap=not console.is_terminal)
+    _print_once(console, _cold_starts(cells))
     for of in (_remarks, _faults):
         _print_once(console, (said for cell in cells for said in of(cell)))
 
@@ -109,19 +110,31 @@ def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
 
 def _print_once(console: Console, said: Iterable[tuple[str, Text]]) -> None:
     """Print remarks on runs, each text once with the names of its runs, of many the first."""
-    names: dict[str, list[str]] = {}
+    names: dict[str, dict[str, None]] = {}
     texts: dict[str, Text] = {}
     for name, text in said:
-        names.setdefault(text.plain, []).append(name)
+        names.setdefault(text.plain, {})[name] = None
         texts.setdefault(text.plain, text)
     for plain, of in names.items():
-        console.print(Text.assemble((names_of(of), "bold"), ": ", texts[plain]), soft_wrap=not console.is_terminal)
+        console.print(Text.assemble((names_of([*of]), "bold"), ": ", texts[plain]), soft_wrap=not console.is_terminal)
+
+
+def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, Text]]:
+    """Yield what cold runs found: the page caches of all together, and the first ops of each cell or its repeats."""
+    for label, pages in page_caches(cells):
+        for cell in cells:
+            if cell.summary.cold is not None:
+                yield cell.unrepeated, Text(f"{label} after the cold start: {pages}")
+    repeats: dict[str, list[Cell]] = {}
+    for cell in cells:
+        repeats.setdefault(cell.unrepeated, []).append(cell)
+    for name, of in repeats.items():
+        for label, time in first_ops(of):
+            yield name, Text(f"{label} after the cold start: {time}")
 
 
 def _remarks(cell: Cell) -> Iterator[tuple[str, Text]]:
-    """Yield what helps to read a run's figures: its first ops after a cold start, and what to know about them."""
-    for label, time in first_ops(cell):
-        yield cell.name, Text(f"{label} after the cold start: {time}")
+    """Yield what to know about a run's figures."""
     for remark in remarks(cell):
         yield cell.name, Text(f"{remark}.", style="dim")
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tsbench.report.cells import Cell, ResultSet
-    from tsbench.report.metrics import Column
+    from tsbench.report.metrics import Column, Unit
     from tsbench.results.figures import CounterRise, OpFigures
+    from tsbench.results.process import FirstOp
 
 RATES = {"write": "points/s written", "query": "queries/s"}
 CHECKS = {
@@ -246,18 +247,39 @@ def durations_table(cell: Cell) -> Table | None:
     return Table(f"How long it took: {whole[1]}", [whole, *rows])
 
 
-def first_ops(cell: Cell) -> list[tuple[str, str]]:
-    """Return what a cold run's page cache held of the server's files, and the times of its first op of each name."""
+def page_caches(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    """Return what the page cache held of the servers' files around cold starts, by how they left it; or its range."""
     found = []
-    if (cold := cell.summary.cold) is not None:
-        how = "the machine's page cache dropped" if cold.whole_cache else "files evicted from the page cache"
-        pages = f"{text_of(cold.after)} (of {text_of(cold.pages)}; {text_of(cold.before)} before), {how}"
-        found.append(("pages of its files in the page cache", pages))
-    for name, first in cell.summary.firsts.items():
-        word = "" if first.outcome == "ok" else f"{first.outcome} after "
-        times = f"{text_of(first.response_ns, 'ns')} (service {text_of(first.service_ns, 'ns')})"
-        found.append((f"first {name}", f"{word}{times}"))
+    for whole in (True, False):
+        colds = [cold for cell in cells if (cold := cell.summary.cold) is not None and cold.whole_cache == whole]
+        if colds:
+            how = "the machine's page cache dropped" if whole else "files evicted from the page cache"
+            after, pages, before = (
+                _range([getattr(cold, name) for cold in colds]) for name in ("after", "pages", "before")
+            )
+            found.append(("pages of its files in the page cache", f"{after} (of {pages}; {before} before), {how}"))
     return found
+
+
+def first_ops(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    """Return the times of the first op of each name after a cold start; of several runs the range."""
+    times: dict[tuple[str, str], list[FirstOp]] = {}
+    for name, first in (item for cell in cells for item in cell.summary.firsts.items()):
+        times.setdefault((name, first.outcome), []).append(first)
+    found = []
+    for (name, outcome), firsts in times.items():
+        word = "" if outcome == "ok" else f"{outcome} after "
+        response, service = (
+            _range([getattr(first, f"{kind}_ns") for first in firsts], "ns") for kind in ("response", "service")
+        )
+        found.append((f"first {name}", f"{word}{response} (service {service})"))
+    return found
+
+
+def _range(values: Sequence[float], unit: Unit = "count") -> str:
+    """Return the least and the most of some figures as text."""
+    least, most = text_of(min(values), unit), text_of(max(values), unit)
+    return least if least == most else f"{least} to {most}"
 
 
 def facts(cell: Cell, part: str) -> Rows:
@@ -288,7 +310,7 @@ def boxes(cell: Cell) -> list[Table]:
         Table("Load before the measurement", [*facts(cell, "load"), *facts(cell, "reused")]),
         Table("Caps on the server", facts(cell, "caps")),
         Table("Warm-up until the rate settles", _warmup(cell)),
-        Table("After the cold start", [*first_ops(cell)]),
+        Table("After the cold start", [*page_caches([cell]), *first_ops([cell])]),
         Table("Large answers (medians)", large, ("query", "first bytes", "all arrived", "converted"), wide=True),
         Table("Events", [one.row for one in summary.events], EVENT_HEADS, wide=True),
         Table("Schedule of the open loop", facts(cell, "schedule")),

@@ -321,11 +321,11 @@ def _write(scenario: Scenario, study: _Study, results: Path, summaries: Sequence
 
 
 def _place_in(scenario: Scenario) -> Callable[[Summary], int]:
-    """Return what sorts summaries: cells that ran in the order of `reuse` are shown in the scenario's."""
-    if not scenario.reuse or scenario.repeat > 1:
+    """Return what sorts summaries: cells that ran in the order of `reuse` or of rounds are shown in the scenario's."""
+    if scenario.search is not None or not (scenario.reuse or scenario.repeat > 1):
         return lambda _: 0
     place = {cell.id: number for number, cell in enumerate(scenario.expand())}
-    return lambda summary: place.get(summary.cell, 0)
+    return lambda summary: place.get(summary.cell.partition(ROUND)[0], 0)
 
 
 def _knee(cells: Sequence[Summary]) -> Knee:
