@@ -154,8 +154,10 @@ def test_what_repeated_cold_starts_found_is_a_line_of_all_page_caches_and_one_pe
         path.write_text(json.dumps(summary))
     said = [line for line in printed(place, 200).splitlines() if "after the cold start" in line]
     assert said == [
-        "a and b: pages of its files in the page cache after the cold start: 0 (of 1,000 to 4,000; 500 before), "
-        "the machine's page cache dropped",
+        (
+            "a and b: pages of its files in the page cache after the cold start: 0 (of 1,000 to 4,000; 500 before), "
+            "the machine's page cache dropped"
+        ),
         "a: first raw-one after the cold start: 2.00 ms to 8.00 ms (service 1.00 ms to 4.00 ms)",
         "b: first raw-one after the cold start: 4.00 ms to 6.00 ms (service 2.00 ms to 3.00 ms)",
     ]
