@@ -20,9 +20,9 @@ class Clock:
         return self.now_s
 
 
-def shown(*, terminal: bool) -> tuple[CellProgress, Clock, Console]:
+def shown(*, terminal: bool, left_s: float | None = None) -> tuple[CellProgress, Clock, Console]:
     console, clock = Console(file=io.StringIO(), width=80, force_terminal=terminal), Clock()
-    return CellProgress(console, "[1/2] a", clock=clock), clock, console
+    return CellProgress(console, "[1/2] a", left_s, clock=clock), clock, console
 
 
 def text_of(console: Console) -> str:
@@ -93,3 +93,30 @@ def test_a_damaged_file_ends_no_run():
         clock.now_s += EVERY_S
         progress.advance(5)
     assert text_of(console).endswith("measure: 5 of 20 s\n")
+
+
+def test_the_time_that_is_left_of_all_runs_is_counted_down_and_not_said_once_it_is_over():
+    progress, clock, console = shown(terminal=False, left_s=12)
+    with progress:
+        progress.phase("start")
+        progress.phase("measure", 20)
+        for _ in range(15):
+            clock.now_s += 1
+            progress.advance(1)
+    assert [line.partition(" a: ")[::2] for line in text_of(console).splitlines()] == [
+        ("[1/2, about 12 s left]", "start"),
+        ("[1/2, about 12 s left]", "measure"),
+        ("[1/2, about 7 s left]", "measure: 5 of 20 s"),
+        ("[1/2, about 2 s left]", "measure: 10 of 20 s"),
+        ("[1/2]", "measure: 15 of 20 s"),
+    ]
+
+
+def test_a_terminal_counts_it_down_too():
+    progress, clock, _ = shown(terminal=True, left_s=40)
+    with progress:
+        progress.phase("measure", 20)
+        clock.now_s += 10
+        progress.advance(10)
+        (task,) = progress._bars.tasks
+        assert task.description == "[1/2, about 30 s left] a: measure"

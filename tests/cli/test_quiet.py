@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.report.synthetic import Shape, make_results
 from tsbench.cli.main import main
+from tsbench.cli.running import _short
+from tsbench.report.cells import ResultSet
+from tsbench.results.summary import GateResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +85,18 @@ def test_a_quiet_run_that_fails_says_why_and_the_next_one_is_not_quiet(
     found = capsys.readouterr()
     assert found.out == ""
     assert len(found.err.splitlines()) == 1
-    assert "1 of 1 cells did not pass, first users=1: " in found.err
+    assert "1 of 1 cells did not pass, users=1: " in found.err
     assert main([*words, "--out", str(place / "b")]) == 1
     assert "users=1" in capsys.readouterr().out
+
+
+def test_the_last_line_repeats_no_reason_that_stands_above_it(tmp_path: Path) -> None:
+    text = "9.36 ms: 520 of 520 ops were not below 1.00 us; is broken with 99.9 %"
+    gates = (GateResult("write:p99<1us", 9e6, "fail", text), GateResult("failures<1%", 0.0, "pass", "0 %"))
+    small: dict[str, Any] = {"seconds": 2, "warmup": 0, "rate": 5}
+    shapes = [Shape(cell="a", gates=gates, **small), Shape(cell="b", validity="invalid", reason="no server", **small)]
+    broken, invalid = ResultSet.read(make_results(tmp_path / "r", shapes)).summary.cells
+    for above in (True, False):
+        assert _short(broken, reason_is_above=above) == "failed write:p99<1us (9.36 ms)"
+    assert _short(invalid, reason_is_above=True) == "invalid"
+    assert _short(invalid, reason_is_above=False) == "invalid: no server"

@@ -114,6 +114,28 @@ def test_what_lacks_its_tool_is_named_in_one_line_and_the_rest_is_installed(
     assert "no server is called postgres-18" in capfd.readouterr().err
 
 
+def test_where_none_at_all_can_be_installed_the_last_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tools, servers = tmp_path / "tools", tmp_path / "servers"
+    tools.mkdir()
+    for name in ("bash", "tr", "sed", "paste", "mkdir"):
+        (tools / name).symlink_to(
+            next(path for path in (Path("/usr/bin") / name, Path("/bin") / name) if path.exists())
+        )
+    monkeypatch.setenv("PATH", str(tools))
+    monkeypatch.setenv("TSBENCH_SERVERS", str(servers))
+    assert main(["servers", "install"]) == 1
+    lines = capfd.readouterr().err.splitlines()
+    assert all(" is left out: this machine lacks " in line for line in lines[:-1])
+    assert lines[-1].startswith("servers: none could be installed: each line above names what this machine lacks")
+    program(servers / "bin" / "ferretdb", "#!/bin/sh\necho version: v2.7.0\n")
+    assert main(["servers", "install"]) == 0, "one of them is there"
+    said = capfd.readouterr()
+    assert said.out == f"ferretdb 2.7.0 {servers}/bin/ferretdb\n"
+    assert "none could be installed" not in said.err
+
+
 def test_every_server_that_a_target_names_is_one_that_the_script_gets() -> None:
     text = SCRIPT.read_text(encoding="utf-8")
     wanted = [r for target in TARGETS.values() for r in target.requirements if not r.how]

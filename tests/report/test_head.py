@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tsbench.measure.statistics import Interval
 from tsbench.report import head_plots, markdown
-from tsbench.report.answer import answer
+from tsbench.report.answer import answer, answer_of
 from tsbench.report.cells import ResultSet, load_cells
 from tsbench.report.export import Exports
 from tsbench.report.head import head_of
@@ -163,6 +163,21 @@ def test_an_undecided_gate_is_neither_held_nor_broken(tmp_path: Path):
     said = answer(sides(make_results(tmp_path / "r", shapes)))
     assert said[0].startswith("alpha-wide holds a rate of 500")
     assert "whether alpha-wide at a rate of 1,000 passes write:p99<50ms (a longer run)" in said[-1]
+
+
+def test_an_undecided_gate_at_a_low_load_does_not_hide_that_higher_ones_held(tmp_path: Path):
+    shapes = [replace(one, seconds=1, warmup=0) for one in ramp()[-4:-2]]
+    shapes[0] = replace(shapes[0], gates=(GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms"),))
+    said = answer(sides(make_results(tmp_path / "r", shapes)))
+    assert said[0] == "gamma-columns holds a rate of 1,000, the highest that was tried."
+    assert "whether gamma-columns at a rate of 500 passes write:p99<50ms (a longer run)" in said[-1]
+
+
+def test_a_set_that_no_scenario_made_is_told_how_runs_are_repeated(tmp_path: Path):
+    results = make_results(tmp_path / "r", [Shape(seconds=2, warmup=0, rate=5)])
+    assert "(run with --repeat 8)" in answer_of(ResultSet.read(results))[-1]
+    (results / "scenario.toml").unlink()
+    assert "(tsbench run SCENARIO --repeat 8)" in answer_of(ResultSet.read(results))[-1]
 
 
 def test_the_loads_at_which_a_gate_is_undecided_are_named_at_once_and_none_of_them_has_passed(tmp_path: Path):

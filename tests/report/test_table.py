@@ -119,6 +119,14 @@ def test_what_is_said_of_several_runs_is_said_once(mixed: Path, tmp_path: Path):
     assert "a-x, b-x and c-x: inconclusive: it was busy" in lines.splitlines()
 
 
+def test_the_reason_of_the_only_run_that_is_not_valid_is_said_once(tmp_path: Path):
+    small: dict[str, Any] = {"seconds": 2, "warmup": 0, "rate": 5}
+    shapes = [Shape(cell="a-x", **small), Shape(cell="b-x", validity="invalid", reason="3 answers are wrong", **small)]
+    text = printed(make_results(tmp_path / "r", shapes), 80).replace("\n", " ")
+    assert "b-x does not count: it is invalid (3 answers are wrong)." in text
+    assert text.count("3 answers are wrong") == 1
+
+
 def test_columns_that_no_run_has_are_left_out(single: Path):
     assert "write " not in printed(single, 200).split("p50, p99 and max")[0].replace("writes", "")
 

@@ -129,3 +129,11 @@ def test_a_lost_worker_of_many_streams_is_named_with_the_first_ones(run: RunDir)
     lost = Worker(Share("worker-1", 1, 2, 9_000_000), "host_2")
     write_json(run / process.MASTER, asdict(MasterReport(1, 0, 1, 1, 1, (lost,))))
     assert "streams 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and 4,499,990 others" in Processes.read(run).verdict().reason
+
+
+def test_users_of_an_open_loop_who_end_with_its_last_arrivals_are_no_change(run: RunDir, spec: RunSpec) -> None:
+    with recorded():
+        found = measured(
+            run, spec.model_copy(update={"drive": spec.drive.model_copy(update={"loop": "open", "rate": 5.0})})
+        )
+    assert (found.parts["users"], found.parts["users_least"]) == (2, 2)

@@ -49,7 +49,7 @@ def resumption(place: Path, monkeypatch: pytest.MonkeyPatch) -> Resume:
         ran.clear()
         cells, results = asked.expand(), place / "set"
         campaign.prepare(asked, cells, place, results)
-        campaign.campaign(asked, cells, results, lambda _title: nullcontext(Quiet()))
+        campaign.campaign(asked, cells, results, lambda *_title: nullcontext(Quiet()))
         return list(ran)
 
     monkeypatch.setattr(campaign, "run_cell", carry_out)

@@ -41,7 +41,7 @@ def run(path: Path, between: Callable[[int], object] = lambda _number: None, **g
     begun: list[str] = []
 
     @contextmanager
-    def progress(title: str) -> Iterator[Quiet]:
+    def progress(title: str, _left_s: float | None) -> Iterator[Quiet]:
         begun.append(title.rpartition(" ")[2])
         between(len(begun))
         yield Quiet()

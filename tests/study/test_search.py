@@ -134,7 +134,7 @@ def test_a_campaign_runs_the_steps_goes_on_after_ctrl_c_and_names_its_end(tmp_pa
 
     begun: list[str] = []
 
-    def progress(title: str) -> Quiet:
+    def progress(title: str, _left_s: float | None) -> Quiet:
         begun.append(title)
         if len(begun) == 4:
             raise KeyboardInterrupt

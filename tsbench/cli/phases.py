@@ -86,7 +86,7 @@ def load(
             raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
     pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
     results = new_results(out, f"load-{target}")
-    with CellProgress(stderr, f"load {target}", "points") as progress:
+    with CellProgress(stderr, f"load {target}") as progress:
         summary = load_points(spec, results, progress, limit=limit, pace=pace)
     return ended(results, summary, _loaded_line(summary))
 
@@ -153,7 +153,7 @@ def query(
             spec = RunSpec.model_validate({**about, "world": world, "load": {"window": window_ns}})
         made = peer_queries.functions_of(registry.get(target)) if functions else ()
         results = new_results(out, name)
-        with CellProgress(stderr, f"query {target}", "queries") as progress:
+        with CellProgress(stderr, f"query {target}", unit="queries") as progress:
             note = partial(setattr, progress, "note")
             summary, times = ask(spec, asked, results, progress, how, note, made)
     return ended(results, summary, *_query_lines(summary, times, workers))

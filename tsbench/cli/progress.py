@@ -39,14 +39,22 @@ class _Bars(Progress):
 class CellProgress:
     """Shows the phases of one run (a `run.phases.Progress`); a context manager.
 
-    `unit` is what its phases count, but for the measuring of points, which counts seconds; `clock` returns seconds. A
-    `note` is shown behind the amount.
+    `left_s` is the estimated time of this run and those after it, shown behind the title's number ("[2/12] a") and
+    counted down. `unit` is what its phases count, but for the measuring of points, which counts seconds; `clock`
+    returns seconds. A `note` is shown behind the amount.
     """
 
     def __init__(
-        self, console: Console, title: str, unit: str = "points", clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        title: str,
+        left_s: float | None = None,
+        *,
+        unit: str = "points",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console, self._title, self._unit, self._clock = console, title, unit, clock
+        self._console, self._plain_title, self._unit, self._clock = console, title, unit, clock
+        self._ends_s = clock() + left_s if left_s is not None else None
         self.note = ""
         self._bars = _Bars(
             SpinnerColumn(),
@@ -95,7 +103,8 @@ class CellProgress:
 
     def _advanced(self, amount: float) -> None:
         if self._task is not None:
-            self._bars.update(self._task, advance=amount, amount=self._amount())
+            about = f"{self._title}: {self._name}"
+            self._bars.update(self._task, advance=amount, amount=self._amount(), description=about)
         elif self._clock() - self._said_s >= EVERY_S:
             self._said_s = self._clock()
             self._say(f"{self._name}: {self._amount()}{self._figures}")
@@ -109,6 +118,15 @@ class CellProgress:
 
     def _say(self, text: str) -> None:
         self._console.print(f"{self._title}: {text}", highlight=False, soft_wrap=True, markup=False)
+
+    @property
+    def _title(self) -> str:
+        """The title with the time that is left of all runs; without it once the estimate is over."""
+        left_s = self._ends_s - self._clock() if self._ends_s is not None else 0.0
+        number, bracket, name = self._plain_title.partition("] ")
+        if left_s < 1 or not bracket:
+            return self._plain_title
+        return f"{number}, {format_rough_duration(left_s)} left{bracket}{name}"
 
     def _amount(self) -> str:
         """Return how much of the phase is done, and how long the rest takes."""

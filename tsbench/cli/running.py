@@ -7,6 +7,7 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from os.path import sameopenfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,13 +20,14 @@ from tsbench.cli.reporting import Json, Junit, Markdown, show_baseline, show_ove
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import lacking
 from tsbench.results.rundir import dated, undated
-from tsbench.text import short_path
+from tsbench.text import short_path, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tsbench.report.baseline import RelativeGate
     from tsbench.report.export import Exports
+    from tsbench.results.summary import Summary
     from tsbench.run.cleanup import Cleaned
     from tsbench.run.keeping import Stay
     from tsbench.scenario.spec import RunSpec, Scenario
@@ -246,11 +248,30 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     bad = ran.not_passed
     if not bad:
         return 0
-    why = bad[0].headline
-    if stdout.is_terminal and stderr.is_terminal and not stdout.quiet:  # then the reasons stand right above
-        gates = [f"{gate.state} {gate.gate}" for gate in bad[0].gates if gate.state in {"fail", "not judged"}]
-        why = ", ".join(gates).replace("fail ", "failed ") if bad[0].validity.is_valid else bad[0].validity.state
-    return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, first {bad[0].cell}: {why}", 1)
+    first = bad[0]
+    which = f"first {first.cell}" if bad[1:] else first.cell
+    why = first.headline if stdout.quiet else _short(first, reason_is_above=_one_place())
+    return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, {which}: {why}", 1)
+
+
+def _short(summary: Summary, *, reason_is_above: bool) -> str:
+    """Return why a run did not pass, without what stands in the lines about it."""
+    validity = summary.validity
+    if not validity.is_valid:
+        return validity.state if reason_is_above or not validity.reason else f"{validity.state}: {validity.reason}"
+    said = {"fail": "failed", "not judged": "not judged"}
+    found = [gate for gate in summary.gates if gate.state in said]
+    return ", ".join(
+        f"{said[gate.state]} {gate.gate} ({shortened(gate.text.partition(': ')[0], 80)})" for gate in found
+    )
+
+
+def _one_place() -> bool:
+    """Return True if standard output and standard error are read as one: in a terminal, or a pipe for both."""
+    try:
+        return (stdout.is_terminal and stderr.is_terminal) or sameopenfile(1, 2)
+    except OSError:  # one of them is closed
+        return False
 
 
 def _show_plan(asked: Scenario, cells: Sequence[RunSpec], *, named: bool) -> int:

@@ -23,19 +23,25 @@ if TYPE_CHECKING:
     from tsbench.results.summary import ClaimRow
 
 _REPEAT = "run with --repeat 8"
+_REPEAT_SCENARIO = "tsbench run SCENARIO --repeat 8"
+"""For a set that no scenario file made: of a page in the browser, of bare Locust, of a single load."""
 _SAME = "reproduced"
 
 
 def answer_of(found: ResultSet) -> tuple[str, ...]:
     """Return the answer of a result set: `answer` of its sides, of searches only those at which they ended."""
     ends = ends_of(found) if found.summary.searches else None
-    said = answer(ends if ends is not None and ends.sides else sides_of(found.cells))
+    sides = ends if ends is not None and ends.sides else sides_of(found.cells)
+    said = answer(sides, _REPEAT if found.scenario else _REPEAT_SCENARIO)
     study = _study(found.summary.claims)
     return (*study, *(said if len(said) < 5 or not study else (*said[:3], said[-1])))
 
 
-def answer(found: Sides) -> tuple[str, ...]:
-    """Return the answer of some sides: at most five sentences, the same whatever the order of the runs."""
+def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
+    """Return the answer of some sides: at most five sentences, the same whatever the order of the runs.
+
+    `repeat` is what shows how much starts differ.
+    """
     sides = sorted(found.sides, key=lambda side: (side.name, side.at or 0.0))
     counted = [side for side in sides if side.stands]
     if not counted:
@@ -64,7 +70,7 @@ def answer(found: Sides) -> tuple[str, ...]:
     unshown += _longer_runs(undecided, found)
     if not found.axis and not sentences[0]:
         sentences.append(_gates_of_some(here))
-    sentences += [_not_counted(sides, found), _unshown(findings, here, sides, unshown)]
+    sentences += [_not_counted(sides, found), _unshown(findings, here, sides, unshown, repeat)]
     return tuple(f"{text}." for text in sentences if text)[:5]
 
 
@@ -211,12 +217,12 @@ def _compared_at(sides: Sequence[Side], axis: str) -> float | None:
 
 
 def _held(sides: Sequence[Side]) -> dict[str, list[float]]:
-    """Return by name the loads that a side held: all up to the first that did not pass."""
+    """Return by name the loads that a side held: those up to the first that failed at which its gates are decided."""
     held: dict[str, list[float]] = {}
     going: dict[str, bool] = {}
     for side in sorted(sides, key=lambda side: side.at or 0.0):
-        going[side.name] = going.get(side.name, True) and not side.failed and not side.undecided
-        held.setdefault(side.name, []).extend([side.at or 0.0] if going[side.name] else [])
+        going[side.name] = going.get(side.name, True) and not side.failed
+        held.setdefault(side.name, []).extend([side.at or 0.0] if going[side.name] and not side.undecided else [])
     return held
 
 
@@ -308,7 +314,9 @@ def _not_counted(sides: Sequence[Side], found: Sides) -> str:
     return f"{names_of(_where(side, found) for side in out)} do not count: {joined(said)}"
 
 
-def _unshown(findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[Side], unshown: list[str]) -> str:
+def _unshown(
+    findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[Side], unshown: list[str], repeat: str
+) -> str:
     """Return what was not shown and what would show it; of repeats, what their figures are."""
     runs = min(side.repeats for side in here)
     few = runs < 2 or (bool(findings) and not all(one.by_test for one in findings))
@@ -319,7 +327,7 @@ def _unshown(findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[
         there = f"there {'is one run' if runs == 1 else f'are {runs} runs'}{' of each' if len(here) > 1 else ''}"
         tied = findings and all(not one.others for one in findings) and len(here) > 1
         what = "small differences, and what differs between starts" if tied else "what differs between starts"
-        unshown.append(f"{what}, for {there} ({_REPEAT})")
+        unshown.append(f"{what}, for {there} ({repeat})")
     said = f"Not shown: {'; '.join(unshown)}" if unshown else ""
     if few:
         return said

@@ -18,7 +18,7 @@ from tsbench.report.tables import Mark, first_ops, page_caches
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -69,7 +69,8 @@ def print_summary(console: Console, results: Path) -> None:
     """
     found = ResultSet.read(results)
     cells = found.cells
-    for sentence in answer_of(found):
+    answered = answer_of(found)
+    for sentence in answered:
         console.print(Text(printable_line(sentence), style="bold"), soft_wrap=not console.is_terminal)
     console.print()
     table = repeats_table(cells)
@@ -90,8 +91,10 @@ def print_summary(console: Console, results: Path) -> None:
         kinds = f"p50, p99 and max are {time_label(cells)}s{how}.{struck}"
         console.print(Text(kinds, style="dim"), soft_wrap=not console.is_terminal)
     _print_once(console, _cold_starts(cells))
-    for of in (_remarks, _faults):
-        _print_once(console, (said for cell in cells for said in of(cell)))
+    _print_once(console, (said for cell in cells for said in _remarks(cell)))
+    reasons = [cell.validity.reason for cell in cells if not cell.validity.is_valid]
+    known = reasons if len(reasons) == 1 and any(f"({reasons[0]})" in sentence for sentence in answered) else ()
+    _print_once(console, (said for cell in cells for said in _faults(cell, known)))
 
 
 def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
@@ -139,10 +142,10 @@ def _remarks(cell: Cell) -> Iterator[tuple[str, Text]]:
         yield cell.name, Text(f"{remark}.", style="dim")
 
 
-def _faults(cell: Cell) -> Iterator[tuple[str, Text]]:
-    """Yield why a run is not valid, and its gates that failed, are undecided or could not be judged."""
+def _faults(cell: Cell, known: Collection[str]) -> Iterator[tuple[str, Text]]:
+    """Yield why a run is not valid unless that is `known`, and its gates that failed, are undecided or not judged."""
     validity = cell.validity
-    if not validity.is_valid:
+    if not validity.is_valid and validity.reason not in known:
         text = Text(validity.state, _COLOURS[validity.state])
         yield cell.name, Text.assemble(text, f": {validity.reason}" if validity.reason else "")
     for gate in cell.summary.gates:

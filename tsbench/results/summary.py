@@ -290,7 +290,7 @@ class Knee(Part):
     def sentence(self) -> str:
         """The highest load that held, in one sentence."""
         if self.broke is None:
-            return f"Every load held, up to {self.held}; the knee lies beyond."
+            return f"No gate failed up to {self.held}; the knee lies beyond."
         found = f"The highest load that held is {self.held}" if self.held else "No load held"
         return f"{found}; {self.broke} {'did not pass' if self.judged else 'could not be judged'}: {self.reason}"
 

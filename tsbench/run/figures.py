@@ -87,7 +87,7 @@ def measured(run: RunDir, spec: Job) -> Findings:
     limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
     bursts = sent_in_bursts(everything.lateness, len(everything.response), duration_s)
     parts = {
-        **_users(processes.master),
+        **_users(processes.master, is_open=spec.drive.loop == "open"),
         "processes": max(1, len(processes.workers)),  # a spec from bare Locust's options does not know them
         "measured": _measured(run, spec, processes, merged, kinds, sums, bursts),
         "schedule": schedule,
@@ -200,8 +200,11 @@ def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, Kind], dict[Kind, OpTo
     return of_kind, sums, everything
 
 
-def _users(master: MasterReport | None) -> dict[str, int]:
-    return {"users": master.users, "users_least": master.users_least} if master is not None else {}
+def _users(master: MasterReport | None, *, is_open: bool) -> dict[str, int]:
+    """Return the highest and lowest number of users; one in an open loop, whose last arrivals end them."""
+    if master is None:
+        return {}
+    return {"users": master.users, "users_least": master.users if is_open else master.users_least}
 
 
 def steadiness_with_counters(

@@ -31,9 +31,9 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Shows no progress: a `Progress`, and what makes one for a title."""
+    """Shows no progress: a `Progress`, and what makes one for a title and an estimate."""
 
-    def __init__(self, _title: str = "") -> None:
+    def __init__(self, _title: str = "", _left_s: float | None = None) -> None:
         pass
 
     def __enter__(self) -> Self:

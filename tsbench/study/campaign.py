@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from tsbench.study.reuse import for_kept, in_groups, standing_on
 from tsbench.study.search import grouped, in_turn, most_runs, searched
 from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.session import MEANT
-from tsbench.units import format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import RunSpec
     from tsbench.study.claims import Claim, Figure
 
-    ProgressOf = Callable[[str], AbstractContextManager[Progress]]
+    ProgressOf = Callable[[str, float | None], AbstractContextManager[Progress]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,8 @@ def run_scenario(
     expensive, reports
         Whether to run a scenario that would take days or much memory; whether to write report.html (extra `report`).
     progress_of
-        Returns the progress display of a cell, as a context manager, from its title.
+        Returns the progress display of a cell, as a context manager, from its title and the estimated time to the
+        end of the last cell in s (None before one has run).
     created
         Is called with the result set's directory before the first cell runs.
 
@@ -112,10 +111,9 @@ def run_scenario(
     KeyboardInterrupt
         After the servers were stopped; what was measured is kept, and `resume` continues it.
     """
-    shared = [*overrides, *(["reuse=true"] if keep or loaded else [])]
-    asked, cells = planned(
-        scenario, only=only, overrides=shared, endpoint=endpoint, gates=gates, repeat=repeat, expensive=expensive
-    )
+    keys = [*overrides, *(["reuse=true"] if keep or loaded else [])]
+    how: dict[str, Any] = {"endpoint": endpoint, "gates": gates, "repeat": repeat, "expensive": expensive}
+    asked, cells = planned(scenario, only=only, overrides=keys, **how)
     cells = for_kept(cells, loaded, keep=keep)
     results = prepare(asked, cells, out, resume)
     created(results)
@@ -208,7 +206,7 @@ def campaign(
     study = _Study.of(scenario)
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
-    took_s: list[float] = []
+    ran, since_s = 0, time.monotonic()
     standing, search, count = standing or Standing(results), study.search, len(cells)
     turns = iter(cells)
     if search is not None:
@@ -219,15 +217,16 @@ def campaign(
             for number, cell in enumerate(turns, 1):
                 done = done_before(results, cell)
                 if done is None:
-                    began_s = time.monotonic()
-                    place = f"[{number}/{count}{' at most' if search else _left(took_s, count - number + 1)}]"
+                    place = f"[{number}/{count}{' at most' if search or scenario.knee else ''}]"
+                    mean_s = (time.monotonic() - since_s) / ran if ran and search is None else None
+                    left_s = mean_s * (count - number + 1) if mean_s is not None else None
                     shared: dict[str, Any] = {}
                     if scenario.reuse:
                         cell, shared = standing.share(cell, cells[number:]), {"standing": standing}  # noqa: PLW2901 - in its place
-                    with progress_of(f"{place} {cell.id}") as progress:
+                    with progress_of(f"{place} {cell.id}", left_s) as progress:
                         done = run_cell(cell, results, progress, reached=reached, **shared)
                     reached = True
-                    took_s.append(time.monotonic() - began_s)
+                    ran += 1
                 summaries.append(done)
                 _write(scenario, study, results, summaries)
                 if scenario.knee and not done.passed:
@@ -245,11 +244,6 @@ def campaign(
             _report(results)
         standing.keep()
     return summaries
-
-
-def _left(took_s: Sequence[float], cells: int) -> str:
-    """Return how long the cells that are left take by the mean of those that ran, to be put behind their number."""
-    return f", {format_rough_duration(statistics.mean(took_s) * cells)} left" if took_s else ""
 
 
 def _early_report(results: Path) -> float:

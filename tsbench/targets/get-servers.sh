@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `tsbench servers install`: gets servers from package registries only, and prints one line for each: name, version, path.
 # What is there already is used again. What this machine lacks a tool for is left out with a line that says so. Exits
-# non-zero when one cannot be had that was named, or that the tools are there for.
+# non-zero when one cannot be had that was named, or that the tools are there for, and when there is none at all at the end.
 #
 #   get-servers.sh                           all of them
 #   get-servers.sh influxd-1.8 influxd-2     these
@@ -263,6 +263,7 @@ get() { # NAME: gets it, says what it does, and fails if it cannot be had
 
 all="influxd-1.6 influxd-1.8 influxd-2 ferretdb questdb $sid"
 missing=0
+had=0
 for name in ${@:-$all}; do
     if ! declare -F "get_$(tr '.-' '__' <<<"$name")" >/dev/null; then
         say "no server is called $name"
@@ -271,7 +272,11 @@ for name in ${@:-$all}; do
         say "$name is left out: this machine lacks $(lacks "$name" | paste -sd , | sed 's/,/, /g')"
         if [[ $# -gt 0 ]]; then missing=1; fi
     else
-        get "$name" || missing=1
+        if get "$name"; then had=1; else missing=1; fi
     fi
 done
+if [[ $# -eq 0 && $had -eq 0 ]]; then
+    say "none could be installed: each line above names what this machine lacks; one of these tools is enough to begin with"
+    missing=1
+fi
 exit $missing
