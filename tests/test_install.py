@@ -138,6 +138,12 @@ def test_a_run_needs_nothing_of_the_extra_report_and_says_what_its_report_lacks(
     assert "no tables of seconds were kept" in next(tmp_path.glob("results/*/sqlite/env.json")).read_text()
 
 
+def test_the_page_needs_the_extra_report_and_says_so_before_locust_starts(tmp_path: Path) -> None:
+    done = without_report(tmp_path, "web", "sqlite")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"tsbench: \w+ is not installed; pip install 'tsbench\[report\]'\n", done.stderr)
+
+
 def test_scenarios_are_in_the_wheel_and_found_by_name(tmp_path: Path) -> None:
     hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert hatch["force-include"] == {name: f"tsbench/{name}" for name in ("locustfiles", "scenarios")}

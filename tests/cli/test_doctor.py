@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tsbench.cli.doctor import machine_table
+from tsbench.cli.main import main
 from tsbench.targets import duckdb
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Requirement
@@ -62,3 +63,12 @@ def test_a_server_that_a_few_targets_start_may_be_missing(monkeypatch: pytest.Mo
 def test_a_requirement_is_looked_for_and_not_imported() -> None:
     assert Requirement("x", "", modules=("json",)).is_met
     assert not Requirement("x", "", modules=("no_such_module",)).is_met
+
+
+def test_no_word_is_cut_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    why = f"needs the right to create control groups (/sys/fs/cgroup/{'x' * 40}: Permission denied); run it as root"
+    monkeypatch.setattr("tsbench.servers.cgroup.missing", lambda: why)
+    main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].rstrip().endswith("cure, where something is missing")
+    assert any(line.rstrip().endswith(why) for line in lines)

@@ -76,6 +76,7 @@ class Bare:
         (summary,) = status.parent.glob("summary.json")
         assert not (status.parent / "server").exists(), "the server's data is still there"
         assert "result: " in self.said.strip().splitlines()[-1], self.said
+        assert self.said.count("/tsbench: result: ") == 1, "said once"
         return code, content(status), content(summary)
 
 

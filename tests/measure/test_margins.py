@@ -124,7 +124,7 @@ def test_a_gate_holds_is_broken_or_is_undecided_by_the_ops_beyond_its_limit(foun
 
 def test_the_sentence_says_how_many_ops_were_slow_and_how_sure_it_is():
     assert judge(tail(2, 3_120), 99.0, 50 * MS, below=True).text == (
-        "2 of 3,120 ops were not below 50.0 ms; holds with 99.9 %"
+        "2 of 3,120 ops were not below 50.0 ms; holds with 99.9 % confidence"
     )
     assert "3 times as long might decide" in judge(tail(0, 200), 99.0, 50 * MS, below=True).text
     assert "60 of 3,120 ops were not below 50.0 ms, which tell as much as 312 independent ones" in (

@@ -200,3 +200,10 @@ def test_figures_are_text_in_the_pages_colours_and_heavy_ones_are_pictures(mixed
     figure, (panel,) = style.panels(1, 1, height=2)
     panel.plot(np.zeros(style.SVG_LIMIT + 1))
     assert style.embed(figure, name="b", alt="x").startswith('<img alt="x" src="data:image/png;base64,')
+
+
+def test_a_shortened_plot_keeps_the_digits_of_its_texts():
+    figure, (axes,) = style.panels(1, 1, width=4.0, height=2.0)
+    axes.plot([0, 1], [0, 1])
+    axes.annotate("28.0 ms", (0.5, 0.5))
+    assert ">28.0 ms<" in style.embed(figure, name="digits", alt="a figure")

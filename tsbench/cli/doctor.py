@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from tsbench.cli.listing import empty_table, unbroken, yes_or_no
+from tsbench.cli.listing import empty_table, yes_or_no
 from tsbench.collect import sar
 from tsbench.servers import cgroup
 from tsbench.targets.registry import TARGETS
@@ -62,4 +62,4 @@ def machine_table() -> tuple[Table, bool]:
     table.add_row("sar", sadc or "no", "" if sadc else "install the system's package sysstat")
     missing = cgroup.missing()
     table.add_row("caps on servers", yes_or_no(not missing), missing)
-    return unbroken(table), all(part.is_met or part.is_optional for part in needed) and room
+    return table, all(part.is_met or part.is_optional for part in needed) and room

@@ -144,8 +144,10 @@ def web(
     ] = "127.0.0.1",
 ) -> None:
     """Open Locust's web UI for a database; what follows goes to Locust (--processes 4, --endpoint URL, ...)."""
+    from tsbench.report import expect_packages
     from tsbench.run.locust_process import web as open_web
 
+    expect_packages()  # before Locust says that its page starts
     open_web(target, host, port, context.args)
 
 
@@ -185,9 +187,10 @@ def schema(
 def doctor() -> int:
     """Print what this machine has and lacks for running tsbench, with a cure for each lack."""
     from tsbench.cli.doctor import machine_table
+    from tsbench.cli.listing import show
 
     table, good = machine_table()
-    stdout.print(table)
+    show(table)
     return 0 if good else 1
 
 

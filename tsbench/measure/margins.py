@@ -298,7 +298,8 @@ def judge(tail: Tail, percent: float, limit_ns: float, *, below: bool) -> Judgem
         return Judgement(found, None, beyond)
     confidence = sure(tail.slow_most)[0] if (found == "pass") is below else sure(tail.slow_least)[1]
     word = "holds" if found == "pass" else "is broken"
-    return Judgement(found, confidence, f"{beyond}; {word} with {math.floor(1000 * min(confidence, 0.999)) / 10:g} %")
+    share = f"{math.floor(1000 * min(confidence, 0.999)) / 10:g} %"
+    return Judgement(found, confidence, f"{beyond}; {word} with {share} confidence")
 
 
 def above(histogram: Histogram, limit_ns: float) -> int:

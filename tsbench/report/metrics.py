@@ -298,6 +298,7 @@ def remarks(cell: Cell) -> list[str]:
     if limit is not None and limit.sent_in_bursts and cell.validity.stands:
         cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else "use more processes or fewer users"
         why = "were sent later than the mean time between two, in bursts, which slow the server"
-        advice = "" if limit.disturbed and QUIET in cell.validity.reason else f"; {cure}"  # one advice once
+        known = QUIET if limit.disturbed else "use more processes"
+        advice = "" if known in cell.validity.reason else f"; {cure}"  # one advice once
         found.append(f"{limit.sent_in_bursts:.0%} of the ops {why}{advice}")
     return found

@@ -235,7 +235,7 @@ def resources(host: pd.DataFrame, server: pd.DataFrame) -> Figure:
             panel.plot(
                 frame["second"], frame[column] / scale, color=colour, linestyle=dashes, label=label, linewidth=1.2
             )
-    cores.set(title="CPU of the processes", ylabel="cores")
+    cores.set(title="Cores used by the processes", ylabel="cores")
     whole.set(title="CPU of the whole host", ylabel="busy")
     memory.set(title="Memory", ylabel="bytes")
     disk.set(title="Disk: writes, and reads dotted", ylabel="bytes in each second")

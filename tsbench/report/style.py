@@ -360,6 +360,7 @@ def _lay_out(figure: Figure) -> None:
 
 
 _DECIMALS = re.compile(r"(\.\d)\d+")
+_WHOLE = re.compile(r"(\d)\.0(?=[ \"LMz])")
 _SHORTER: tuple[tuple[re.Pattern[str], Any], ...] = (
     (re.compile(r' (?:d|x|y|transform)="[^"]*"'), lambda found: _DECIMALS.sub(r"\1", found[0])),  # a tenth of a point
     (re.compile(r" \n(?=[LzCQM])"), ""),
@@ -371,7 +372,7 @@ _SHORTER: tuple[tuple[re.Pattern[str], Any], ...] = (
     (re.compile(r'<path d="[^"]*"(?: clip-path="[^"]*")? style="fill: none"/>'), ""),  # nobody sees it
     (re.compile(r"<g></g>"), ""),
     (re.compile(r"<defs><style[^>]*>[^<]*</style></defs>"), ""),
-    (re.compile(r"(\d)\.0(?=[ \"LMz])"), r"\1"),
+    (re.compile(r'="[^"]*"'), lambda found: _WHOLE.sub(r"\1", found[0])),  # not in texts: "28.0 ms" has three digits
     (re.compile(r' d="[ML\d. \n-]*"'), lambda found: found[0].replace(" \n", "").replace("L ", " ").replace("M ", "M")),
     (re.compile(r'style="fill: none; stroke: var\(--line\); stroke-width: 0.6; stroke-linecap: round"'), 'class="g"'),
     (re.compile(r'style="fill: var\(--line\); stroke: var\(--line\); stroke-width: 0.8"'), 'class="t"'),

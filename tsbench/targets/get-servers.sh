@@ -200,10 +200,10 @@ get_vmagent() { get_program_of_victoria_metrics vmagent; }
 # QuestDB: one jar, for a Java runtime that the machine has, in a directory with its version.
 get_questdb() {
     local version=9.3.4 tree=$WORK/questdb.new
-    mvn -q dependency:get -Dartifact=org.questdb:questdb:$version -Dtransitive=false >&2
+    mvn -q -B -Dstyle.color=never dependency:get -Dartifact=org.questdb:questdb:$version -Dtransitive=false >&2
     rm -rf "$tree"
     mkdir -p "$tree"
-    mvn -q dependency:copy -Dartifact=org.questdb:questdb:$version -DoutputDirectory="$tree" -Dmdep.stripVersion=true >&2
+    mvn -q -B -Dstyle.color=never dependency:copy -Dartifact=org.questdb:questdb:$version -DoutputDirectory="$tree" -Dmdep.stripVersion=true >&2
     test -s "$tree/questdb.jar"
     echo "$version" >"$tree/version"
     rm -rf "${BIN:?}/questdb"
@@ -276,7 +276,7 @@ for name in ${@:-$all}; do
     fi
 done
 if [[ $# -eq 0 && $had -eq 0 ]]; then
-    say "none could be installed: each line above names what this machine lacks; one of these tools is enough to begin with"
+    say "none could be installed: each line above names what this machine lacks"
     missing=1
 fi
 exit $missing

@@ -183,7 +183,8 @@ class StandaloneTest:
             except gevent.GreenletExit:
                 ended = self._helper.stop("", interrupted=True)
             self._close(ended)
-            self.say_last()
+            if self.page is not None:  # else Locust ends now, and it is said below its tables
+                self.say_last()
 
     def _close(self, ended: Ended) -> None:
         """Report how the test ended, also in the exit code."""
@@ -231,6 +232,6 @@ class StandaloneTest:
         self.give_up("Locust ended before the test did", state="interrupted")
 
     def say_last(self) -> None:
-        """Print how the last test ended; at Locust's end once more, below its tables."""
+        """Print how the last test ended: with a page at once, and in any case at Locust's end, below its tables."""
         if self._last:
             logger.info("%s", self._last)
