@@ -54,7 +54,7 @@ def test_a_pipe_gets_a_line_per_phase_and_the_figures_every_few_seconds():
     ]
 
 
-def test_a_line_after_the_window_says_that_its_last_ops_end_and_does_not_repeat_its_end():
+def test_a_line_after_the_window_says_what_is_waited_for_and_does_not_repeat_its_end():
     progress, clock, console = shown(terminal=False)
     with progress:
         progress.phase("measure", 10)
@@ -62,7 +62,8 @@ def test_a_line_after_the_window_says_that_its_last_ops_end_and_does_not_repeat_
             clock.now_s += 1
             progress.advance(1)
     assert [line.partition("measure")[2] for line in text_of(console).splitlines()] == [
-        *("", ": 5 of 10 s", ": 10 of 10 s", ": 10 s are over, the last ops end"),
+        *("", ": 5 of 10 s; no figures yet", ": 10 of 10 s; no figures yet"),
+        ": 10 s are over, waiting for the load processes to end",
     ]
 
 
@@ -92,7 +93,7 @@ def test_a_damaged_file_ends_no_run():
         progress.show(damaged)
         clock.now_s += EVERY_S
         progress.advance(5)
-    assert text_of(console).endswith("measure: 5 of 20 s\n")
+    assert text_of(console).endswith("measure: 5 of 20 s; no figures yet\n")
 
 
 def test_the_time_that_is_left_of_all_runs_is_counted_down_and_not_said_once_it_is_over():
@@ -106,9 +107,9 @@ def test_the_time_that_is_left_of_all_runs_is_counted_down_and_not_said_once_it_
     assert [line.partition(" a: ")[::2] for line in text_of(console).splitlines()] == [
         ("[1/2, about 12 s left]", "start"),
         ("[1/2, about 12 s left]", "measure"),
-        ("[1/2, about 7 s left]", "measure: 5 of 20 s"),
-        ("[1/2, about 2 s left]", "measure: 10 of 20 s"),
-        ("[1/2]", "measure: 15 of 20 s"),
+        ("[1/2, about 7 s left]", "measure: 5 of 20 s; no figures yet"),
+        ("[1/2, about 2 s left]", "measure: 10 of 20 s; no figures yet"),
+        ("[1/2]", "measure: 15 of 20 s; no figures yet"),
     ]
 
 

@@ -180,6 +180,13 @@ def test_a_set_that_no_scenario_made_is_told_how_runs_are_repeated(tmp_path: Pat
     assert "(tsbench run SCENARIO --repeat 8)" in answer_of(ResultSet.read(results))[-1]
 
 
+def test_sides_of_which_the_same_gate_is_undecided_are_named_at_once(tmp_path: Path):
+    unsure = (GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms"),)
+    shapes = [Shape(cell=cell, seconds=2, warmup=0, rate=5, gates=unsure) for cell in ("a-x", "b-x")]
+    said = answer(sides(make_results(tmp_path / "r", shapes)))[-1]
+    assert "whether a-x and b-x pass write:p99<50ms (a longer run)" in said
+
+
 def test_the_loads_at_which_a_gate_is_undecided_are_named_at_once_and_none_of_them_has_passed(tmp_path: Path):
     unsure = GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms")
     shapes = [replace(one, seconds=1, warmup=0, gates=(unsure,)) for one in ramp()]

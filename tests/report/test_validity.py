@@ -98,6 +98,6 @@ def test_a_latency_that_the_client_delayed_is_an_interval_on_every_page(tmp_path
 
 
 def test_a_knee_that_could_not_be_judged_is_not_said_to_have_failed():
-    for judged, words in ((True, "b did not pass: why"), (False, "b could not be judged: why")):
+    for judged, words in ((True, "b did not pass."), (False, "b could not be judged: why")):
         found = Knee(held="a", broke="b", reason="why", judged=judged).sentence
         assert found == f"The highest load that held is a; {words}"

@@ -285,14 +285,15 @@ def _measured(text: str) -> str:
 
 
 def _longer_runs(undecided: Sequence[Side], found: Sides) -> list[str]:
-    """Return what longer runs would show: of a side at several loads, and the same gates, at once."""
+    """Return what longer runs would show: of a side at several loads, or several with the same gates, at once."""
     alike: dict[tuple[str, str], list[Side]] = {}
     for side in undecided:
-        alike.setdefault((side.name, names_of(side.undecided)), []).append(side)
+        alike.setdefault(("" if side.at is None else side.name, names_of(side.undecided)), []).append(side)
     said = []
     for (_, gates), (first, *others) in alike.items():
-        more = [at_load(found.axis, side.at, bare=True) for side in others if side.at is not None]
-        said.append(f"whether {names_of([_where(first, found), *more])} passes {gates} (a longer run)")
+        more = [side.name if side.at is None else at_load(found.axis, side.at, bare=True) for side in others]
+        verb = "pass" if more and first.at is None else "passes"
+        said.append(f"whether {names_of([_where(first, found), *more])} {verb} {gates} (a longer run)")
     return said
 
 

@@ -79,7 +79,7 @@ def print_summary(console: Console, results: Path) -> None:
         console.print(_table([name, *fitting]))
         console.print()
     for sentence in found.summary.found:
-        console.print(Text(sentence, style="bold"))
+        console.print(Text(sentence, style="bold"), soft_wrap=not console.is_terminal)
         console.print()
     if found.summary.claims:
         _print_claims(console, found.summary.claims)

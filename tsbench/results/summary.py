@@ -288,11 +288,11 @@ class Knee(Part):
 
     @property
     def sentence(self) -> str:
-        """The highest load that held, in one sentence."""
+        """The highest load that held, in one sentence; of a load that failed a gate the run itself has the reason."""
         if self.broke is None:
             return f"No gate failed up to {self.held}; the knee lies beyond."
         found = f"The highest load that held is {self.held}" if self.held else "No load held"
-        return f"{found}; {self.broke} {'did not pass' if self.judged else 'could not be judged'}: {self.reason}"
+        return f"{found}; {self.broke} {'did not pass.' if self.judged else f'could not be judged: {self.reason}'}"
 
 
 class Searched(Part):
