@@ -54,6 +54,17 @@ def test_the_rates_and_the_p99_are_those_of_the_last_seconds(tmp_path: Path) -> 
     assert str(now) == "200 ops/s, 1,800 points/s; p99 write 198 ms; 120 failed"
 
 
+def test_the_second_in_which_the_load_began_makes_no_rate_too_low(tmp_path: Path) -> None:
+    live, record = LiveFigures(tmp_path, "service", ["write:ops/s>=150"]), recorder(tmp_path)
+    for second, ops in enumerate((20, 200, 200)):
+        second_of_ops(record, second, ops)
+        now = live.now()
+    assert now is not None
+    assert now.ops_per_s == 200
+    assert [gate.holds for gate in now.gates] == [True]
+    assert live.now() is not None
+
+
 def test_gates_are_shown_as_far_as_the_last_seconds_have_their_figures(tmp_path: Path) -> None:
     gates = ["write:p99<200ms", "write-10:p50<1ms", "failures<1%", "query:p99<1s", "write:p99.9<1s"]
     live, record = LiveFigures(tmp_path, "service", gates), recorder(tmp_path)
@@ -66,7 +77,7 @@ def test_gates_are_shown_as_far_as_the_last_seconds_have_their_figures(tmp_path:
         ("write-10:p50<1ms", False),
         ("failures<1%", False),
         ("query:p99<1s", None),  # no query has ended
-        ("write:p99.9<1s", None),  # 400 ops have no p99.9
+        ("write:p99.9<1s", None),  # 200 ops have no p99.9
     ]
     text = str(now)
     assert "write:p99<200ms holds (198 ms)" in text

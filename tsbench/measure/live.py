@@ -120,6 +120,8 @@ class LiveFigures:
         """The counters of the last seconds by op, and below its histograms by kind of time, too."""
         self._histograms: dict[tuple[int, str, str], list[SparseHistogram]] = defaultdict(list)
         self._newest: dict[Path, int] = {}
+        self._first_s: int | None = None
+        """The second in which the load began, at some moment of it: its rate is too low."""
         self._failed = 0
 
     def now(self) -> Now | None:
@@ -134,6 +136,7 @@ class LiveFigures:
             for end, counts in read_objects(path, start=self._ends[path]):
                 self._ends[path] = end
                 self._counts[counts["second"], str(counts["op"])].append(counts)
+                self._first_s = min(counts["second"], self._first_s or counts["second"])
                 self._newest[path] = max(counts["second"], self._newest.get(path, 0))
                 self._failed += whole(counts, "failed") + whole(counts, "unknown")
         for path in files_of(self._directory / "latency", "*.hlog"):
@@ -147,10 +150,14 @@ class LiveFigures:
         return self._figures(min(self._newest.values()))
 
     def _figures(self, end_s: int) -> Now | None:
-        """Return the figures of the last seconds before `end_s`, and forget those before them."""
+        """Return the figures of the last seconds before `end_s`, and forget those before them.
+
+        The first second of the load counts only as long as there is no other.
+        """
         histories: list[dict[Any, Any]] = [self._counts, self._histograms]
         for history in histories:
-            for key in [key for key in history if key[0] < end_s - NOW_S]:
+            others = any(self._first_s != second < end_s for second, *_ in history)
+            for key in [key for key in history if key[0] < end_s - NOW_S or (others and key[0] == self._first_s)]:
                 del history[key]
         totals: dict[str, OpTotals] = defaultdict(OpTotals)
         for (second, op), lines in self._counts.items():
