@@ -11,24 +11,12 @@ from unittest import mock
 import pytest
 
 from tests.hostile import modes
-from tests.hostile.doors import new_certificates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.hostile.doors import Certificates
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 BEGIN, END = "<!-- who gets what: made by tests/hostile/test_modes.py -->\n", "<!-- end -->"
-
-
-@pytest.fixture(scope="module")
-def certificates() -> Iterator[Certificates]:
-    try:
-        with new_certificates() as made:
-            yield made
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
 
 
 @pytest.mark.parametrize("name", ["postgres", "mongodb", "http", "mysql"])

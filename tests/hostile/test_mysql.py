@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hostile.doors import Attack, holds_secret, new_certificates
+from tests.hostile.doors import Attack, holds_secret
 from tests.hostile.mysql import WAYS, Dialogue, Greedy, Watch, attacker, got_file, rsa_key, table, use
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
 
     from tests.hostile.doors import Certificates, Channel
 
@@ -23,15 +22,6 @@ pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install
 @pytest.fixture(scope="module")
 def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
     return Watch(tmp_path_factory.mktemp("files"))
-
-
-@pytest.fixture(scope="module")
-def certificates() -> Iterator[Certificates]:
-    try:
-        with new_certificates() as made:
-            yield made
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
 
 
 class AsksForFile(Dialogue):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -17,6 +18,7 @@ from tsbench.model import (
     Batch,
     Count,
     Measurement,
+    OpError,
     Query,
     WriteMode,
 )
@@ -96,6 +98,22 @@ class ContractBase:
     variants: ClassVar[Mapping[str, str]] = {}
     """Layouts with the statements and payloads of another one, by name; only their tables and indexes differ."""
     unsupported: ClassVar[Mapping[str, tuple[type, ...]]] = {}
+    not_made: tuple[str, str] | None = None
+    """Cause of the error with which the server may refuse a layout, and the mark of tests that need another server."""
+
+    @pytest.fixture(autouse=True)
+    def _layout_that_the_server_can_make(self, request: pytest.FixtureRequest, target: Target) -> None:
+        if self.not_made is None or not {"schema", "url"} <= set(request.fixturenames):
+            return
+        (cause, mark), schema = self.not_made, request.getfixturevalue("schema")
+        with closing(target.connect(request.getfixturevalue("url"), schema)) as session:
+            try:
+                session.run(schema.create([CPU], data.shared_tags()))
+            except OpError as error:
+                if error.cause != cause:
+                    raise
+                request.node.add_marker(mark)
+                pytest.skip(f"{error}; one that does is taken from TSBENCH_TEST_{self.name.upper()}")
 
     @staticmethod
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:

@@ -32,25 +32,11 @@ class TestMongodb(TargetContract):
         "mongodb://127.0.0.1:1/other",
         "mongodb://127.0.0.1:x/tsbench",
     )
+    not_made = ("no time series", "mongodb-timeseries")
 
     @pytest.fixture
     def url(self, mongodb_endpoint: str) -> str:
         return mongodb_endpoint
-
-    @pytest.fixture(autouse=True)
-    def _layout_that_the_server_can_make(self, request: pytest.FixtureRequest, target: Target) -> None:
-        if {"schema", "url"} <= set(request.fixturenames):
-            schema, url = request.getfixturevalue("schema"), request.getfixturevalue("url")
-            session = target.connect(url, schema)
-            try:
-                session.run(schema.create([CPU], data.shared_tags()))
-            except OpError as error:
-                if error.cause != "no time series":
-                    raise
-                request.node.add_marker("mongodb-timeseries")
-                pytest.skip(f"{error}; a MongoDB that does is taken from TSBENCH_TEST_MONGODB")
-            finally:
-                session.close()
 
     stored = staticmethod(bare.stored)
     alter = staticmethod(bare.alter)

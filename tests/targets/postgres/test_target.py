@@ -100,25 +100,11 @@ class TestPostgres(_Contract):
 @pytest.mark.timescaledb
 class TestTimescaledb(_Contract):
     name = "timescaledb"
+    not_made = ("unsupported", "timescaledb-community")
 
     @pytest.fixture
     def url(self, timescaledb_endpoint: str) -> str:
         return timescaledb_endpoint
-
-    @pytest.fixture(autouse=True)
-    def _layout_that_the_server_can_make(self, request: pytest.FixtureRequest, target: Target) -> None:
-        if {"schema", "url"} <= set(request.fixturenames):
-            schema, url = request.getfixturevalue("schema"), request.getfixturevalue("url")
-            session = target.connect(url, schema)
-            try:
-                session.run(schema.create([CPU], data.shared_tags()))
-            except OpError as error:
-                if error.cause != "unsupported":
-                    raise
-                request.node.add_marker("timescaledb-community")
-                pytest.skip(f"{error}; one that has it is taken from TSBENCH_TEST_TIMESCALEDB")
-            finally:
-                session.close()
 
     def test_a_chunk_holds_as_much_time_as_is_asked_for_and_sizes_are_of_all_chunks(
         self, url: str, target: Target, schema: Schema
