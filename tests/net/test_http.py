@@ -562,3 +562,22 @@ with Loopback(lambda peer, asked: None) as server:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# --- several requests at one time -------------------------------------------------------------------------------------
+
+
+def test_requests_over_several_connections_are_under_way_together() -> None:
+    arrived = threading.Barrier(2, timeout=20)
+
+    def act(peer: Peer, asked: bytes) -> None:
+        arrived.wait()  # which one request alone would not pass
+        peer.send(NO_CONTENT)
+
+    with Loopback(act) as one, Loopback(act) as other:
+        clients = [connection(server) for server in (one, other)]
+        sent = [client.put(request(server), b"x") for client, server in zip(clients, (one, other), strict=True)]
+        answers = [client.answer(each) for client, each in zip(clients, sent, strict=True)]
+        assert [answer.status for answer in answers] == [204, 204]
+        for client in clients:
+            client.close()

@@ -14,7 +14,7 @@ import re
 import ssl
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tsbench.model import OpError, Outcome
 from tsbench.net.http_parser import Malformed, Response, ResponseParser, parse_plain
@@ -59,6 +59,10 @@ class Request:
         return b"%s%d\r\n\r\n" % (self._lead, nbytes)
 
 
+Sent: TypeAlias = "tuple[Wire, float, float, OSError | None]"
+"""A request that was sent: its connection, the deadline of its answer, the limit in seconds, and what broke."""
+
+
 class HttpConnection:
     """One connection, opened when the first request needs it; it waits as `tcp.connect` says.
 
@@ -67,8 +71,9 @@ class HttpConnection:
     Raises
     ------
     tsbench.model.OpError
-        From `send`: FAILED `refused` if no connection could be opened, so that nothing was sent; UNKNOWN `timeout`,
-        `connection` or `protocol` if something was sent and no complete answer came. The connection is closed then.
+        From `send`, `put` and `answer`: FAILED `refused` if no connection could be opened, so that nothing was sent;
+        UNKNOWN `timeout`, `connection` or `protocol` if something was sent and no complete answer came. The connection
+        is closed then.
     """
 
     def __init__(self, place: Place, *, timeout_s: float, waiter: NewWaiter | None = None) -> None:
@@ -84,26 +89,45 @@ class HttpConnection:
 
         A `body` that is a memoryview must be one of bytes.
         """
+        return self.answer(self.put(request, body, timeout_s=timeout_s))
+
+    def put(self, request: Request, body: bytes | memoryview = b"", *, timeout_s: float | None = None) -> Sent:
+        """Send a request whose response `answer` returns; meanwhile requests may be sent over other connections.
+
+        Whoever does not ask for the response must close the connection.
+        """
         limit_s = timeout_s or self._timeout_s
         deadline = time.monotonic() + limit_s
         wire = self._wire
         if wire is None or not wire.is_quiet():
             self.arrival.sending()  # connecting is a part of this op
             wire = self._connect(deadline)
+        lost = None
+        try:
+            wire.put(request.head(len(body)), body, deadline)
+        except TimeoutError:
+            self.close()
+            raise self._late(limit_s) from None
+        except OSError as error:  # a server that refuses a request may answer before it has read all
+            lost = error
+        except BaseException:  # a greenlet that is killed while it waits
+            self.close()
+            raise
+        return wire, deadline, limit_s, lost
+
+    def answer(self, sent: Sent) -> Response:
+        """Return the response to a request that `put` has sent."""
+        wire, deadline, limit_s, lost = sent
         keep = False
         try:
-            try:
-                wire.put(request.head(len(body)), body, deadline)
-            except TimeoutError:
-                raise
-            except OSError as error:  # a server that refuses a request may answer before it has read all
-                return _refused(wire, deadline, error)
+            if lost is not None:
+                return _refused(wire, deadline, lost)
             data = wire.get(deadline)
             response = parse_plain(data) or _read(wire, data, deadline)
             keep = response.keep_alive
             return response
         except TimeoutError:
-            raise OpError(Outcome.UNKNOWN, "timeout", f"no answer from {self.place} within {limit_s:g} s") from None
+            raise self._late(limit_s) from None
         except Malformed as error:
             raise OpError(Outcome.UNKNOWN, "protocol", f"{self.place} does not speak HTTP/1.1: {error}") from error
         except OSError as error:
@@ -111,6 +135,9 @@ class HttpConnection:
         finally:  # also when a greenlet is killed while waiting: the next request would read this answer
             if not keep:
                 self.close()
+
+    def _late(self, limit_s: float) -> OpError:
+        return OpError(Outcome.UNKNOWN, "timeout", f"no answer from {self.place} within {limit_s:g} s")
 
     def open(self) -> None:
         """Open the connection."""
