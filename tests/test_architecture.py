@@ -35,6 +35,7 @@ EVENT_LOOP = {"locust", "gevent", "greenlet"}
 SHARED_BY_TARGETS = {
     "base",
     "registry",
+    "copies",
     "credentials",
     "endpoint",
     "http",

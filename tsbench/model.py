@@ -296,7 +296,7 @@ Query: TypeAlias = Raw | Bucketed | Grouped | Latest | Above | LatestBuckets | A
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """An answer as the driver returned it, one tuple per row under `columns`.
+    """An answer as the driver returned it, one tuple per row under `columns`, and `notes` on copies that are not alike.
 
     `check.comparison` converts it to one canonical form. A column called `time` may hold datetimes (aware, or naive in
     UTC) or integers (nanoseconds since 1970).
@@ -304,6 +304,7 @@ class Rows:
 
     columns: tuple[str, ...]
     records: Sequence[tuple[Any, ...]]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -312,8 +313,7 @@ class Rows:
 class Outcome(IntEnum):
     """The outcome of an op.
 
-    UNKNOWN: no answer came, so the op may or may not have taken effect. PARTIAL: the database refused some points of a
-    write and not others.
+    UNKNOWN: no answer came, so nobody knows. PARTIAL: the database refused some points of a write and not others.
     """
 
     OK = 0

@@ -12,7 +12,7 @@ from tsbench.errors import UserMistake
 if TYPE_CHECKING:
     from pathlib import Path
 
-MARKS = {"victoriametrics": "victoria", "mariadb": "galera", "postgres": "postgres"}
+MARKS = {"victoriametrics": "victoria", "influxdb1": "influxdb-1.8", "mariadb": "galera", "postgres": "postgres"}
 
 
 @pytest.mark.parametrize(

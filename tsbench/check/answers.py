@@ -72,6 +72,9 @@ class Answers:
     expired: int = 0
     """Number of answers that were not compared, since all points that concern them may have expired."""
     failed: str = ""
+    notes: list[str] = field(default_factory=list)
+    """What the answers with rows that are not as expected said of copies."""
+    _said: dict[int, tuple[str, ...]] = field(default_factory=dict)
     _waiting: list[Question[Query]] = field(default_factory=list)
     _file: SpoolFile | None = None
 
@@ -96,7 +99,10 @@ class Answers:
         self.rows += len(rows)
         plain = canonical(rows, floats_of(query.measurement), odd_as_text=True)
         kept = self._kept().keep_rows(query.columns, plain)
-        self._waiting.append(Question(READ_BACK, query, kept, cut=len(rows) == query.limit))
+        question = Question(READ_BACK, query, kept, cut=len(rows) == query.limit)
+        self._waiting.append(question)
+        if rows.notes:
+            self._said[id(question)] = rows.notes
 
     def _kept(self) -> SpoolFile:
         if self._file is None:
@@ -121,6 +127,7 @@ class Answers:
             result = compared[id(question)]
             if isinstance(result, Differences):
                 self.note_stored(question.query, result)
+                self.notes += self._said.get(id(question), ()) if result.counts and not self.notes else ()
                 continue
             rest, torn = judged(result, wrong) if result is not None else (None, ())
             self.note(question.kind, question.query, rest)
@@ -160,7 +167,7 @@ class Answers:
             if self.first_wrong["kind"] != READ_BACK:
                 reasons.append(f"first {self.first_wrong['kind']}: {self.first_wrong['difference']}")
             if self.stored.counts:
-                reasons.append(f"stored rows: {self.stored.text}")
+                reasons += [f"stored rows: {self.stored.text}", *self.notes]
             return Verdict(False, "; ".join(reasons), counts)
         if self.failed:
             return Verdict(None, f"answers could not be checked: {self.failed}", counts)

@@ -72,15 +72,16 @@ class Account:
             del found["expirable"]
         return found | ({"of_lost_processes": self.of_lost_processes} if self.unrecorded else {})
 
-    def verdict(self, lost_workers: Sequence[str] = ()) -> Verdict:
-        """Return the verdict: invalid if a point was lost or is stored without an acknowledgement.
+    def verdict(self, lost_workers: Sequence[str] = (), notes: Sequence[str] = ()) -> Verdict:
+        """Return the verdict: invalid if a point was lost or is stored without an acknowledgement; `notes` say more.
 
         The ledger of a lost worker may lack its last second: what is stored beside the acknowledged points may be its
         rows, which are counted in the reason.
         """
         counts = self.summary()
         if self.lost:
-            return Verdict(False, f"{self.lost:,} of {self.acknowledged:,} acknowledged points are not stored", counts)
+            reason = f"{self.lost:,} of {self.acknowledged:,} acknowledged points are not stored"
+            return Verdict(False, "; ".join([reason, *notes]), counts)
         names = ", ".join(lost_workers)
         if self.unexpected and lost_workers:
             unsure = f"{self.unexpected:,} points more than acknowledged are stored"
@@ -92,8 +93,10 @@ class Account:
         return Verdict(True, "", counts)
 
 
-def count_stored(session: Session, schema: Schema, measurements: Iterable[Measurement]) -> int:
-    """Return the number of points that the database says it has stored.
+def count_stored(
+    session: Session, schema: Schema, measurements: Iterable[Measurement], notes: list[str] | None = None
+) -> int:
+    """Return the number of points that the database says it has stored, and add its remarks on copies to `notes`.
 
     Raises
     ------
@@ -105,7 +108,10 @@ def count_stored(session: Session, schema: Schema, measurements: Iterable[Measur
     stored = 0
     for measurement in measurements:
         query = Count(measurement)
-        records = session.query(schema.compile(query), query.columns).records
+        answer = session.query(schema.compile(query), query.columns)
+        records = answer.records
+        if notes is not None:
+            notes += answer.notes
         try:
             stored += int(records[0][0])
         except (IndexError, TypeError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -114,6 +114,8 @@ class _Subject:
     ledger: NDArray[np.void]
     lost: list[str]
     unrecorded: int
+    notes: list[str] = field(default_factory=list)
+    """What the database said of copies when its points were counted."""
 
     @classmethod
     def of(
@@ -222,7 +224,7 @@ def _count(subject: _Subject) -> int | OpError | Unsupported:
     """Return the number of stored points, or why it is not known."""
     try:
         return subject.server.ask(
-            lambda session, schema: count_stored(session, schema, subject.gold.world.measurements)
+            lambda session, schema: count_stored(session, schema, subject.gold.world.measurements, subject.notes)
         )
     except (OpError, Unsupported) as why:
         return why
@@ -254,7 +256,7 @@ def _written(
     writes = None
     if isinstance(stored, int):
         found = account(subject.gold, stored, subject.ledger, loaded_points, unrecorded=subject.unrecorded)
-        writes, verdict = found.summary(), found.verdict(subject.lost)
+        writes, verdict = found.summary(), found.verdict(subject.lost, subject.notes)
     elif nothing_kept:
         verdict = Verdict(True)
     else:

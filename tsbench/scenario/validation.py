@@ -94,11 +94,16 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
     if done and (wanted.endpoint is not None or target.embedded or not target.durable):
         why = "tsbench does not start the server" if wanted.endpoint is not None else f"{target.name} has no server"
         raise UserMistake(f"{place}: event: {why}, so it cannot {done} it; take [[event]] out")
-    _check_nodes(spec, target, place)
-    if wanted.endpoint is not None:
+    if wanted.endpoint is None:
+        _check_nodes(spec, target, place)
+    else:
+        if spec.server.nodes > 1:
+            why = "needs a server that tsbench starts; take target.endpoint or this out"
+            raise UserMistake(f"{place}: server.nodes: {why}")
         refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
         with _naming(f"{place}: target.endpoint: "):
-            target.parse(wanted.endpoint)
+            nodes = len(target.parse(wanted.endpoint).nodes)
+        _check_shares(spec, target, place, nodes, "give one node's endpoint")
         for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
             if given:
                 text = "needs a server that tsbench starts; take it out, or take target.endpoint out"
@@ -118,20 +123,24 @@ def _check_server(spec: RunSpec, target: Target, place: str) -> None:
 def _check_nodes(spec: RunSpec, target: Target, place: str) -> None:
     if spec.server.nodes == 1:
         return
-    several = f"of {spec.server.nodes} nodes"
-    if spec.target.endpoint is not None:
-        raise UserMistake(
-            f"{place}: server.nodes: needs a server that tsbench starts; take target.endpoint or this out"
-        )
     if not target.cluster:
         known = ", ".join(name for name, one in TARGETS.items() if one.cluster)
         raise UserMistake(f"{place}: server.nodes: tsbench starts one node of {target.name}, several of {known}")
     if spec.target.cold:
+        several = f"of {spec.server.nodes} nodes"
         raise UserMistake(f"{place}: target.cold: is not possible {several}; take it out, or set server.nodes = 1")
-    if spec.queries and not target.nodes_are_copies:
-        why = f"{several}, none asks the others; take queries out, or set server.nodes = 1"
+    _check_shares(spec, target, place, spec.server.nodes, "set server.nodes = 1")
+
+
+def _check_shares(spec: RunSpec, target: Target, place: str, nodes: int, cure: str) -> None:
+    """Refuse what several nodes that each have a share of the points cannot do."""
+    if nodes <= 1 or target.nodes_are_copies:
+        return
+    several = f"of {nodes} nodes"
+    if spec.queries:
+        why = f"{several}, none asks the others; take queries out, or {cure}"
         raise UserMistake(f"{place}: op: query = '{spec.queries[0].query}': {why}")
-    if spec.world.duplicate and not target.nodes_are_copies:
+    if spec.world.duplicate:
         why = f"{several}, copies that the world makes look like those of a point; take it out"
         raise UserMistake(f"{place}: world.duplicate: {why}")
 

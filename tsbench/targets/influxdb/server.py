@@ -18,9 +18,11 @@ from urllib.parse import urlencode
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
+from tsbench.servers.cluster import Cluster, directories
 from tsbench.servers.managed import HttpServer, request
 from tsbench.servers.programs import cached_program, not_installed
 from tsbench.targets.influxdb import http_api
+from tsbench.targets.influxdb.placement import acknowledged_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,11 @@ class InfluxServer1(HttpServer):
     def endpoint(self) -> str:
         """URL with the database; it has a port after the first start."""
         return f"http://127.0.0.1:{self._port}/tsbench"
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._port}"
 
     def settings(self) -> Mapping[str, str]:
         """Return the settings by tsbench; the others are the server's defaults."""
@@ -118,6 +125,25 @@ class InfluxServer1(HttpServer):
 
     def _ready(self) -> None:
         self._expect_answer("/ping")
+
+
+class InfluxCluster1(Cluster[InfluxServer1]):
+    """Servers of 1.x that know nothing of each other: sessions write each series to `replicas` of them."""
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], group: Group | None, *, nodes: int, replicas: int
+    ) -> None:
+        servers = [InfluxServer1(place, settings, group) for place in directories(directory, nodes)]
+        super().__init__(directory, servers, replicas)
+
+    @property
+    def endpoint(self) -> str:
+        """URL with all nodes."""
+        return f"http://{','.join(node.address for node in self._nodes)}/tsbench?replicas={self._replicas}"
+
+    @property
+    def acknowledged_by(self) -> str:
+        return acknowledged_by(len(self._nodes), self._replicas)
 
 
 class InfluxServer2(HttpServer):

@@ -4,9 +4,7 @@ Everything that tsbench stores is in a retention policy of its own, `tsbench`, w
 the rest of the database, which may be a user's, is never changed. `create` creates the database and that policy;
 InfluxDB creates a measurement when its first point arrives, so a write to a missing one is no error.
 
-An endpoint is `http://user@host:8086/database`, with https for TLS. Options after a question mark: `rp`, the policy's
-name, which begins with `tsbench`; its `retention` (`30d`, else forever) and `shard` length; `consistency` of writes;
-`gzip=1` to compress them.
+`endpoint` says how endpoints are written, `cluster` what several nodes do.
 """
 
 from __future__ import annotations
@@ -20,28 +18,32 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from tsbench.encode.gob import BYTES, INT
-from tsbench.errors import UserMistake
-from tsbench.model import OTHERS, Count, OpError, Outcome, Rows
+from tsbench.model import OTHERS, Count, Latest, OpError, Outcome, Rows
 from tsbench.net.http import HttpConnection, Request
-from tsbench.targets import credentials, http
+from tsbench.targets import http
 from tsbench.targets.base import Inventory, ServerObject, Session, Statement, others_text
-from tsbench.targets.http import HttpEndpoint
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
 from tsbench.targets.session import decoded, statement_of, timed
-from tsbench.targets.target import Option, PeerQueries, Requirement, Target
+from tsbench.targets.target import Option, PeerQueries, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload, Schema
+    from tsbench.targets.base import Command, Payload
+    from tsbench.targets.influxdb.endpoint import Influx1Endpoint
 
-_DURATION = re.compile(r"inf|\d+[mhdw]", re.IGNORECASE)
 _AT_ONCE = 50
 """Measurements of which one statement asks whether they have points."""
-_SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRows(Statement):
+    """The statement of a `Latest`. Its rows have a key if it is `keyed`: answers of several nodes are merged by it."""
+
+    keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Influx1Schema(http_api.InfluxSchema):
 
     def compile(self, query: Query) -> Statement:
         """Return the query as InfluxQL."""
+        if isinstance(query, Latest):
+            return NewestRows(compile_query(query), keyed=query.measurement.key is not None)
         return Statement(compile_query(query), http_api.tags_of(query))
 
 
@@ -94,7 +98,7 @@ class Influx1Session(Session):
         target = {"db": of.path, "rp": self._place["retentionPolicy"]}
         headers = http.basic_login(of.user, password or "")
         consistency = {"consistency": options["consistency"]} if "consistency" in options else {}
-        self._writer = http.Writer(
+        self.writer = http.Writer(
             self._connection,
             f"/write?{urlencode({**target, 'precision': 'ns', **consistency})}",
             headers,
@@ -105,6 +109,10 @@ class Influx1Session(Session):
         self._vars = Request(of.place, "GET", "/debug/vars", headers)
         self._ask = Request(of.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
 
+    def ping(self, timeout_s: float) -> None:
+        """Verify that the server accepts our credentials."""
+        self.series("SHOW DATABASES", timeout_s=timeout_s)
+
     @decoded("InfluxDB")
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
         """Execute commands in order."""
@@ -114,19 +122,19 @@ class Influx1Session(Session):
                 continue
             statement = statement_of(command)
             try:
-                self._execute(self._filled(statement.text), timeout_s=left_s)
+                self.series(self._filled(statement.text), timeout_s=left_s)
             except OpError as error:
                 if not statement.optional or error.cause != "permission":
                     raise
 
     def write(self, payload: Payload) -> int:
         """Send the payload's bytes; the server syncs its log at every write unless configured otherwise."""
-        return self._writer.write(payload)
+        return self.writer.write(payload)
 
     @decoded("InfluxDB")
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         records: list[tuple[Any, ...]] = []
-        for series in self._execute(statement.text):
+        for series in self.series(statement.text):
             stored = columns[-1] == OTHERS
             records += _stored_records(series, columns, statement.params) if stored else _records(series, columns)
         if not records and columns == Count.columns:  # InfluxQL has no row for a count of zero
@@ -135,14 +143,14 @@ class Influx1Session(Session):
 
     @decoded("InfluxDB")
     def ask(self, text: str) -> Rows:
-        series = self._execute(text)
+        series = self.series(text)
         return Rows((), [(*one.get("tags", {}).values(), *row) for one in series for row in one["values"]])
 
     @decoded("InfluxDB")
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and configuration, if the login may see them."""
         try:
-            found = self._execute("SHOW DIAGNOSTICS")
+            found = self.series("SHOW DIAGNOSTICS")
         except OpError as error:
             if error.cause != "permission":
                 raise
@@ -201,12 +209,12 @@ class Influx1Session(Session):
         found: set[str] = set()
         for first in range(0, len(names), _AT_ONCE):
             some = names[first : first + _AT_ONCE]
-            found |= {one["name"] for one in self._execute(any_point(some))}
+            found |= {one["name"] for one in self.series(any_point(some))}
         return Inventory(tuple(sorted(found)))
 
     def _column(self, text: str, series: str = "", *, column: str = "name") -> list[Any]:
         """Return one column of a statement's answer, of the series of that name (default: of all)."""
-        found = [one for one in self._execute(self._filled(text)) if series in {"", one.get("name")}]
+        found = [one for one in self.series(self._filled(text)) if series in {"", one.get("name")}]
         return [row[one["columns"].index(column)] for one in found for row in one.get("values", ())]
 
     def _filled(self, text: str) -> str:
@@ -243,7 +251,7 @@ class Influx1Session(Session):
 
     def _own(self, module: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
         """Yield the statistics of our policy's shards."""
-        for series in self._execute(f"SHOW STATS FOR '{module}'", timeout_s=timeout_s):
+        for series in self.series(f"SHOW STATS FOR '{module}'", timeout_s=timeout_s):
             if self._place.items() <= series.get("tags", {}).items():
                 yield series
 
@@ -251,7 +259,7 @@ class Influx1Session(Session):
         response = self._connection.send(Request(self._connection.place, "GET", "/ping", {}))
         return response.header("X-Influxdb-Version") or "unknown"
 
-    def _execute(self, text: str, *, timeout_s: float | None = None) -> list[dict[str, Any]]:
+    def series(self, text: str, *, timeout_s: float | None = None) -> list[dict[str, Any]]:
         """Return the series of a statement's result. An answer with status 200 may contain an error."""
         body = b"q=" + quote(text, safe="").encode()
         response = self._connection.send(self._ask, body, timeout_s=timeout_s)
@@ -269,49 +277,6 @@ class Influx1Session(Session):
         if any(part.get("partial") for part in (*results, *series)):
             raise OpError(Outcome.FAILED, "truncated", "InfluxDB: the answer was cut at the server's max-row-limit")
         return series
-
-
-def connect(
-    of: Influx1Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
-) -> Influx1Session:
-    """Open a session and verify that the server accepts our credentials."""
-    del schema  # the layout is in the statements
-    password = credentials.read_for(of.url, *of.target.secrets)
-
-    def opened(limit_s: float) -> Influx1Session:
-        session = Influx1Session(of, password, timeout_s, waiter)
-        with http.claiming(session, of, login="login"):
-            session.run([Statement("SHOW DATABASES")], timeout_s=limit_s)
-        return session
-
-    return http.opened(opened, connect_timeout_s, of.place, "an InfluxDB server")
-
-
-class Influx1Endpoint(HttpEndpoint):
-    """An endpoint whose path is a database."""
-
-    __slots__ = ()
-
-    @property
-    def expire_after_s(self) -> int | None:
-        retention = self.options.get("retention", "inf").lower()
-        return None if retention == "inf" else int(retention[:-1]) * _SECONDS[retention[-1]] or None
-
-
-def parse(url: str, target: Target) -> Influx1Endpoint:
-    """Parse an endpoint."""
-    found = http.parse(url, target, Influx1Endpoint)
-    if not found.path or "/" in found.path:
-        raise UserMistake(f"'{url}' names no database; write {target.form}")
-    options = found.options
-    if not options.get("rp", "tsbench").startswith("tsbench"):
-        raise UserMistake(f"rp={options['rp']}: tsbench drops its retention policy; its name must begin with tsbench")
-    for name in ("retention", "shard"):
-        if not _DURATION.fullmatch(options.get(name, "inf")):
-            raise UserMistake(f"{name}={options[name]} is no duration of InfluxDB's; write 30d, 12h or inf")
-    if options.get("consistency", "one") not in {"any", "one", "quorum", "all"}:
-        raise UserMistake(f"consistency={options['consistency']}: there are any, one, quorum and all")
-    return found
 
 
 def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
@@ -358,10 +323,11 @@ TARGET = http_api.influxdb_target(
     secrets=("TSBENCH_PASSWORD",),
     form="http://user@host:8086/database",
     schemas={TAGS.name: TAGS},
-    options=http_api.OPTIONS | dict.fromkeys(("consistency", "retention", "rp", "shard"), Option.WITHIN),
-    parser="tsbench.targets.influxdb.v1:parse",
-    opener="tsbench.targets.influxdb.v1:connect",
+    options=http_api.OPTIONS | dict.fromkeys(("consistency", "replicas", "retention", "rp", "shard"), Option.WITHIN),
+    parser="tsbench.targets.influxdb.endpoint:parse",
+    opener="tsbench.targets.influxdb.cluster:connect",
     server="tsbench.targets.influxdb.server:InfluxServer1",
+    cluster="tsbench.targets.influxdb.server:InfluxCluster1",
     peer_queries=PeerQueries(
         "tsbs-influx",
         "Influx",

@@ -13,12 +13,11 @@ import re
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.results.panels import Panel
-from tsbench.targets import credentials, http
+from tsbench.targets import copies, credentials, http
 from tsbench.targets.base import Inventory, Session, Statement
 from tsbench.targets.session import decoded, timed
 from tsbench.targets.victoriametrics import answers
@@ -85,23 +84,7 @@ class ClusterSession(Session):
         self.run([Flush()], timeout_s=timeout_s)
 
     def _present(self) -> dict[int, VictoriaSession]:
-        """Return the nodes that answer, by number, if copies make up for those that do not.
-
-        Raises
-        ------
-        tsbench.model.OpError
-            If nobody listens at as many nodes as there are copies, or a node does not answer otherwise.
-        """
-        found, away = {}, []
-        for number, node in self._nodes.items():
-            try:
-                node.ping(self._timeout_s)
-                found[number] = node
-            except OpError as error:
-                away.append(f"node {number}: {error}")
-                if error.cause not in {"refused", "connection"} or len(away) >= self._replicas:
-                    raise OpError(error.outcome, error.cause, "; ".join(away)) from error
-        return found
+        return copies.present(self._nodes, self._replicas, self._timeout_s)
 
     def _delivered(self, timeout_s: float | None = None) -> dict[int, VictoriaSession]:
         """Wait until vmagent has delivered what it acknowledged, and return the nodes that answer.
@@ -146,7 +129,7 @@ class ClusterSession(Session):
                 node.run([Flush()])
         if form == "latest":
             found_by_node = [node.query(statement, columns).records for node in nodes.values()]
-            return Rows(columns, _newest(found_by_node, keyed=bool(more[0])))
+            return Rows(columns, copies.newest(found_by_node, keyed=bool(more[0])))
         asked = export_of_counted(statement) if form == "count" else statement
         path, *lines = asked.text.split("\n")
         arguments = [(name, value) for name, _, value in (line.partition("=") for line in lines)]
@@ -252,28 +235,14 @@ def merged(exports: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
         for labels, points in own.items():
             parts[labels].append(points)
     found = []
-    for labels, copies in parts.items():
-        times, values = copies[0]
-        if any(copy != copies[0] for copy in copies) or len({*times}) < len(times):
-            pairs = {pair: None for copy in copies for pair in zip(*copy, strict=True)}
+    for labels, points_of in parts.items():
+        times, values = points_of[0]
+        if any(points != points_of[0] for points in points_of) or len({*times}) < len(times):
+            pairs = {pair: None for points in points_of for pair in zip(*points, strict=True)}
             ordered = sorted(pairs, key=lambda pair: pair[0])
             times, values = [pair[0] for pair in ordered], [pair[1] for pair in ordered]
         found.append({"metric": dict(labels), "timestamps": times, "values": values})
     return found
-
-
-def _newest(answers_of_nodes: Sequence[Sequence[tuple[Any, ...]]], *, keyed: bool) -> list[tuple[Any, ...]]:
-    """Return the newest row of each series among those of several nodes; rows of one time that differ are all kept."""
-    rows: dict[Any, dict[tuple[Any, ...], None]] = {}
-    for row in chain.from_iterable(answers_of_nodes):
-        series = row[1] if keyed else None
-        kept = rows.setdefault(series, {})
-        newest = next(iter(kept), row)[0]
-        if row[0] > newest:
-            rows[series] = {row: None}
-        elif row[0] == newest:
-            kept[row] = None
-    return [row for kept in rows.values() for row in kept]
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,297 @@
+"""A session with several nodes of InfluxDB 1.x that know nothing of each other: the client makes the copies.
+
+Each series is written to as many nodes as the endpoint has `replicas`, which `placement` chooses. A point is
+acknowledged when each of its nodes has acknowledged it; one that some of them refused, or did not answer for, may be
+stored on the others, so that nobody knows of it. What all nodes answer is merged here: a point that its nodes hold
+alike counts once, and where they hold it differently each of its forms is kept and the answer has a note that names the
+nodes. A node that does not answer is left out as long as others have copies of its points. This is not what InfluxDB
+Enterprise does, whose nodes pass points and questions on to each other.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tsbench.model import OTHERS, Count, OpError, Outcome, PartialWrite, Rows
+from tsbench.net.stamps import LastArrival
+from tsbench.targets import copies, credentials, http
+from tsbench.targets.base import Inventory, ServerObject, Session, Statement, Unsupported
+from tsbench.targets.influxdb import counters
+from tsbench.targets.influxdb.placement import acknowledged_by, placement
+from tsbench.targets.influxdb.v1 import Influx1Session, NewestRows
+from tsbench.targets.session import decoded, timed
+from tsbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tsbench.model import Measurement
+    from tsbench.net.http import Sent
+    from tsbench.net.tcp import NewWaiter
+    from tsbench.targets.base import Command, Payload, Schema
+    from tsbench.targets.influxdb.endpoint import Influx1Endpoint
+    from tsbench.targets.influxdb.placement import Numbers
+
+T = TypeVar("T")
+_BRIEFEST_S = 0.001
+
+
+class ClusterSession(Session):
+    """One connection to each node; a write is sent to all its nodes before any answer is waited for."""
+
+    panels = counters.VARS_PANELS
+
+    def __init__(
+        self, of: Influx1Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
+    ) -> None:
+        self._timeout_s, self._placement = timeout_s, placement(len(of.places), of.replicas)
+        self._nodes = {
+            number: Influx1Session(replace(of, host=at.host, port=at.port, places=()), password, timeout_s, waiter)
+            for number, at in enumerate(of.places, 1)
+        }
+        self.arrival = LastArrival([node.arrival for node in self._nodes.values() if node.arrival is not None])
+
+    def ping(self, timeout_s: float) -> None:
+        """Verify that the nodes accept our credentials, as many as must answer."""
+        copies.present(self._nodes, self._placement.replicas, timeout_s)
+
+    # --- writing
+
+    def write(self, payload: Payload) -> int:
+        """Send each point to its nodes; it is acknowledged when all of them have."""
+        shares = self._placement.spread(payload.data, payload.points)
+        errors = self._sent(shares)
+        if not errors:
+            return payload.points
+        acknowledged = refused = 0
+        for numbers, (_, points) in shares.items():
+            found = [errors.get(number) for number in numbers]
+            first = found[0]
+            if found.count(None) == len(found):
+                acknowledged += points
+            elif all(error is not None and error.outcome is Outcome.FAILED for error in found):
+                refused += points
+            elif isinstance(first, PartialWrite) and len(shares) == 1 and len({_part(error) for error in found}) == 1:
+                acknowledged, refused = first.acknowledged, first.refused  # all say the same of the same points
+        raise _error(errors, payload.points, acknowledged, refused)
+
+    def _sent(self, shares: Mapping[Numbers, tuple[bytes | memoryview, int]]) -> dict[int, OpError]:
+        """Send shares to their nodes, wait for all answers, and return the errors of the nodes that had one."""
+        waiting: dict[int, tuple[Sent, int]] = {}
+        errors: dict[int, OpError] = {}
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            for number, node in self._nodes.items():
+                own = [share for numbers, share in shares.items() if number in numbers]
+                if not own:
+                    continue
+                lines = own[0][0] if len(own) == 1 else b"\n".join(bytes(lines) for lines, _ in own)
+                left_s = max(_BRIEFEST_S, deadline - time.monotonic())
+                try:
+                    waiting[number] = node.writer.put(lines, left_s), sum(points for _, points in own)
+                except OpError as error:
+                    errors[number] = error
+            for number in [*waiting]:
+                try:
+                    self._nodes[number].writer.acknowledged(*waiting[number])
+                except OpError as error:
+                    errors[number] = error
+                del waiting[number]
+        finally:  # a greenlet may be killed while it waits: the next write would read these answers
+            for number in waiting:
+                self._nodes[number].close()
+        return errors
+
+    # --- administration
+
+    @decoded("InfluxDB")
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        """Execute commands in order: a statement on all nodes, if all answer, and what waits on those that do."""
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        for command, left_s in timed(commands, limit_s):
+            spare = 1 if isinstance(command, Statement) else self._placement.replicas
+            nodes = copies.present(self._nodes, spare, left_s)
+            for number, node in nodes.items():
+                try:
+                    node.run([command], timeout_s=left_s)
+                except OpError as error:
+                    raise OpError(error.outcome, error.cause, f"node {number}: {error}") from error
+
+    def _present(self) -> dict[int, Influx1Session]:
+        return copies.present(self._nodes, self._placement.replicas, self._timeout_s)
+
+    def _of_each(self, ask: Callable[[Influx1Session], T]) -> dict[int, T]:
+        """Return what the nodes that answer are asked, by their numbers."""
+        return {number: ask(node) for number, node in self._present().items()}
+
+    # --- queries
+
+    @decoded("InfluxDB")
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        if columns == Count.columns:
+            return self._count(statement)
+        if columns[-1] == OTHERS:
+            return self._stored(statement, columns)
+        if isinstance(statement, NewestRows):
+            found = self._of_each(lambda node: node.query(statement, columns).records)
+            return Rows(columns, copies.newest([*found.values()], keyed=statement.keyed))
+        text = "several nodes of InfluxDB 1.x do not ask each other, so that they answer no queries as one"
+        raise OpError(Outcome.FAILED, "unsupported", text)
+
+    def ask(self, text: str) -> Rows:
+        del text
+        raise Unsupported("several nodes of InfluxDB 1.x do not ask each other")
+
+    def _expected(self, measurement: str, tags: Mapping[str, str], nodes: Mapping[int, object]) -> list[int]:
+        """Return those of the `nodes` that must hold a series."""
+        return [number for number in self._placement.of_tags(measurement, tags) if number in nodes]
+
+    def _count(self, statement: Statement) -> Rows:
+        """Return the number of points of which every copy is stored."""
+        found = self._of_each(lambda node: node.series(f"{statement.text}\nGROUP BY *"))
+        counts: dict[tuple[str, tuple[tuple[str, str], ...]], dict[int, int]] = defaultdict(dict)
+        for number, series in found.items():
+            for one in series:
+                counts[one["name"], tuple(sorted(one.get("tags", {}).items()))][number] = int(one["values"][0][1])
+        total, lacking = 0, Counter[int]()
+        for (name, tags), by_node in counts.items():
+            held = {number: by_node.get(number, 0) for number in self._expected(name, dict(tags), found)}
+            total += min(held.values(), default=0)
+            most = max(held.values(), default=0)
+            lacking.update({number: most - count for number, count in held.items() if count < most})
+        notes = [f"node {number} lacks {lacking[number]:,} points that others hold" for number in sorted(lacking)]
+        return Rows(Count.columns, [(total,)], tuple(notes))
+
+    def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
+        """Return the stored rows of all nodes, copies that are alike once, with a note of those that are not."""
+        found = self._of_each(lambda node: node.query(statement, columns).records)
+        held: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for number, records in found.items():
+            for row in records:
+                held[row].append(number)
+        limit = re.search(r"\bLIMIT (\d+)$", statement.text)
+        if limit is not None:  # nodes that answer with the first rows only may each have others
+            return Rows(columns, sorted(held, key=lambda row: row[0])[: int(limit[1])])
+        wanted = self._placement.replicas if len(found) == len(self._nodes) else 1
+        return Rows(columns, [*held], differing(held, columns, len(statement.params), wanted))
+
+    # --- facts
+
+    @decoded("InfluxDB")
+    def facts(self) -> Mapping[str, str]:
+        """Return the facts of the first node that answers, and who acknowledges."""
+        numbers = {"nodes": str(self._placement.nodes), "replicas": str(self._placement.replicas)}
+        by = acknowledged_by(self._placement.nodes, self._placement.replicas)
+        return {**next(iter(self._present().values())).facts(), **numbers, "acknowledged by": by}
+
+    @decoded("InfluxDB")
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Return the bytes of each node by part."""
+        found = self._of_each(lambda node: node.sizes(measurements))
+        return {f"node {number} {part}": size for number, parts in found.items() for part, size in parts.items()}
+
+    @decoded("InfluxDB")
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
+        """Return the objects that any node has; a container holds what the fullest one does."""
+        found: dict[str, ServerObject] = {}
+        for objects in self._of_each(lambda node: node.objects(measurements)).values():
+            for one in objects:
+                known = found.setdefault(one.name, one)
+                if (one.holds or 0) > (known.holds or 0):
+                    found[one.name] = one
+        return sorted(found.values(), key=lambda one: one.holds is not None)
+
+    @decoded("InfluxDB")
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        found = self._of_each(lambda node: node.inventory(measurements, series=series).tables)
+        return Inventory(tuple(sorted({name for names in found.values() for name in names})))
+
+    @decoded("InfluxDB")
+    def counters(self) -> Mapping[str, float]:
+        """Return the counters of all nodes together."""
+        total = Counter[str]()
+        for found in self._of_each(lambda node: node.counters()).values():
+            total.update(found)
+        return total
+
+    def close(self) -> None:
+        for node in self._nodes.values():
+            node.close()
+
+
+def _part(error: OpError | None) -> tuple[int, int] | None:
+    return (error.acknowledged, error.refused) if isinstance(error, PartialWrite) else None
+
+
+def _error(errors: Mapping[int, OpError], points: int, acknowledged: int, refused: int) -> OpError:
+    """Return the error of a write that some nodes have not acknowledged; nobody knows of the rest of its points."""
+    text = "; ".join(f"node {number}: {errors[number]}" for number in sorted(errors))
+    cause = errors[min(errors)].cause
+    if refused == points:
+        return OpError(Outcome.FAILED, cause, text)
+    if not acknowledged and not refused:
+        return OpError(Outcome.UNKNOWN, cause, text)
+    return PartialWrite(text, acknowledged=acknowledged, refused=refused, cause=cause)
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+def differing(
+    held: Mapping[tuple[Any, ...], Sequence[int]], columns: tuple[str, ...], tags: int, wanted: int
+) -> tuple[str, ...]:
+    """Return remarks on copies that differ, and on points that fewer than the `wanted` nodes hold.
+
+    Rows begin with their time and so many tags, which tell points apart.
+    """
+    points: dict[tuple[Any, ...], dict[tuple[Any, ...], Sequence[int]]] = defaultdict(dict)
+    for row, numbers in held.items():
+        points[row[: 1 + tags]][row] = numbers
+    differ = [(point, forms) for point, forms in points.items() if len(forms) > 1]
+    fewer = [(point, forms) for point, forms in points.items() if sum(map(len, forms.values())) < wanted]
+    notes = []
+    if differ:
+        point, forms = differ[0]
+        places = [at for at in range(len(columns)) if len({row[at] for row in forms}) > 1]
+        said = (
+            f"{_nodes(numbers)} {'have' if len(numbers) > 1 else 'has'} "
+            + ", ".join(f"{columns[at]}={row[at]}" for at in places)
+            for row, numbers in forms.items()
+        )
+        notes.append(f"{len(differ):,} x copies that differ, first {_named(point)}: {', '.join(said)}")
+    if fewer:
+        point, forms = fewer[0]
+        (numbers,) = forms.values()
+        notes.append(f"{len(fewer):,} x copy that is missing, first {_named(point)}: only {_nodes(numbers)} has it")
+    return tuple(notes)
+
+
+def _nodes(numbers: Sequence[int]) -> str:
+    return " and ".join(f"node {number}" for number in numbers)
+
+
+def _named(point: tuple[Any, ...]) -> str:
+    return " ".join([*map(str, point[1:2]), "at", format_time(point[0])])
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def connect(
+    of: Influx1Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+) -> Influx1Session | ClusterSession:
+    """Open a session with one server or several nodes, and verify that they accept our credentials."""
+    del schema  # the layout is in the statements
+    password = credentials.read_for(of.url, *of.target.secrets)
+
+    def opened(limit_s: float) -> Influx1Session | ClusterSession:
+        session = (ClusterSession if of.places else Influx1Session)(of, password, timeout_s, waiter)
+        with http.claiming(session, of, login="login"):
+            session.ping(limit_s)
+        return session
+
+    return http.opened(opened, connect_timeout_s, of.place, "an InfluxDB server")
