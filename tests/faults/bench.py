@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import psutil
 import psycopg
@@ -71,7 +71,8 @@ class Fault:
     validity: str = "inconclusive"
     words: tuple[str, ...] = LONG
     at: str = "started"
-    """The server: `started` by tsbench, our `own` at an endpoint, or that one behind a `proxied` port."""
+    """The server: `started` by tsbench, our `own` at an endpoint, that one behind a `proxied` port, or behind a
+    proxied port for SQL, which the endpoint's option `pg` names (`sql proxied`)."""
     before: Callable[[Stand], None] = lambda stand: None
     """Prepares the place before the command starts."""
     cure: Callable[[Stand], None] = lambda stand: None
@@ -175,7 +176,9 @@ class Stand:
             return ("--endpoint", f"sqlite://{self.file}")
         assert self.server is not None
         url = self.server.endpoint
-        if self.proxy is not None:
+        if self.proxy is not None and (sql := _sql_port(url)) == self.proxy.server_port:
+            url = url.replace(f"pg={sql}", f"pg={self.proxy.port}")
+        elif self.proxy is not None:
             url = url.replace(f":{urlsplit(url).port}/", f":{self.proxy.port}/", 1)
         return ("--endpoint", url)
 
@@ -274,8 +277,14 @@ def _serve(stand: Stand, fault: Fault) -> None:
     stand.cleaning.callback(server.remove)
     server.start()
     stand.cleaning.callback(server.stop)
-    if fault.at == "proxied":
-        stand.proxy = stand.cleaning.enter_context(Proxy(int(urlsplit(server.endpoint).port or 0)))
+    if fault.at in {"proxied", "sql proxied"}:
+        port = urlsplit(server.endpoint).port if fault.at == "proxied" else _sql_port(server.endpoint)
+        stand.proxy = stand.cleaning.enter_context(Proxy(int(port or 0)))
+
+
+def _sql_port(url: str) -> int:
+    """Return the port for SQL of an endpoint that has one beside another, else 0."""
+    return int(dict(parse_qsl(urlsplit(url).query)).get("pg", 0))
 
 
 def _examine(stand: Stand, fault: Fault, result: Result, *, resume: bool) -> None:

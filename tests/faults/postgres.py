@@ -135,7 +135,7 @@ def _orphaned(stand: Stand) -> None:
     stand.command.signal(signal.SIGKILL)
 
 
-def _changed(answer: bytes) -> bytes:
+def bit_changed(answer: bytes) -> bytes:
     """Return an answer whose last float has another bit."""
     end = answer.find(b"C\0\0\0\x0dSELECT")
     return answer[: end - 4] + bytes([answer[end - 4] ^ 1]) + answer[end - 3 :] if end > 20 else answer
@@ -219,7 +219,7 @@ FAULTS = (
           (r"could not be reached any more",), validity="valid", words=IMPATIENT, at="proxied"),
     Fault("answers cut in the middle", behaves("measured", proxy.Cut),
           (r"could not be reached any more|connection",), validity="valid", words=IMPATIENT, at="proxied"),
-    Fault("a bit of an answer changed", behaves("measure", lambda: proxy.Change(proxy.queries, _changed)),
+    Fault("a bit of an answer changed", behaves("measure", lambda: proxy.Change(proxy.queries, bit_changed)),
           (r"answers are wrong|wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: 1 of 10 writes acknowledged and not stored",
           behaves("measure", lambda: proxy.Replay(proxy.writes, every=10)),

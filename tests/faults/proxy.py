@@ -59,7 +59,7 @@ class Proxy:
     """A proxy for a port of 127.0.0.1; `behaviour` may be changed at any time."""
 
     def __init__(self, server_port: int) -> None:
-        self._server_port = server_port
+        self.server_port = server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.behaviour = Behaviour()
@@ -110,7 +110,7 @@ class Proxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(("127.0.0.1", self._server_port), _CONNECT_S)
+                server = socket.create_connection(("127.0.0.1", self.server_port), _CONNECT_S)
             except OSError:
                 client.close()
                 continue

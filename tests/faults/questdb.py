@@ -21,6 +21,7 @@ from tests.faults.hands import (
     some_measured,
     suspended,
 )
+from tests.faults.postgres import bit_changed
 from tests.faults.proxy import Proxy
 from tests.faults.victoria import DIED
 from tests.targets.questdb.test_target import ask, deleting
@@ -41,7 +42,7 @@ def _suspend_a_table(stand: Stand) -> None:
     ask(stand.server.endpoint, "SELECT 1", "ALTER TABLE tsbench_cpu SUSPEND WAL")
 
 
-# The proxy is on the way of writes: queries have a port of their own.
+# The proxy is on the way of writes, or on that of queries, which have a port of their own.
 FAULTS = (
     Fault("server killed in the measurement", signalled(server, signal.SIGKILL, "measured"),
           (DIED, r"killed by SIGKILL"), validity="valid", quick=True),
@@ -68,4 +69,8 @@ FAULTS = (
     Fault("lie: 1 of 10 writes acknowledged and not stored",
           behaves("measure", lambda: proxy.Replay(proxy.writes, every=10)),
           (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT, quick=True),
+    Fault("a bit of an answer changed", behaves("measure", lambda: proxy.Change(proxy.queries, bit_changed)),
+          (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="sql proxied", resumed=KEPT),
+    Fault("lie: the answers of another query", behaves("measure", lambda: proxy.Replay(proxy.queries)),
+          (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="sql proxied", resumed=KEPT),
 )  # fmt: skip
