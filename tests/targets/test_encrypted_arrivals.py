@@ -13,9 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.targets import data
+from tsbench.check.audit import count_stored
+from tsbench.errors import Unreachable, UserMistake
+from tsbench.model import WriteMode
 from tsbench.net.stamps import STAMPED
 from tsbench.net.tcp import Polling
-from tsbench.targets import mongodb, postgres
+from tsbench.targets import mongodb, postgres, questdb
 from tsbench.targets.base import Statement
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.targets.base import Session
+    from tsbench.targets.questdb.server import QuestServer
 
 TOOK_MS = 50
 """How long a server takes for its answer."""
@@ -44,14 +49,19 @@ class Late(Polling):
 def certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A certificate for 127.0.0.1, beside its key."""
     monkeypatch.setattr(Late, "late_ms", 0)
+    return certified(tmp_path)
+
+
+def certified(place: Path) -> Path:
+    """Make a certificate for 127.0.0.1, beside its key."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "certificate.pem"), "-days", "2"]
+    command += ["-keyout", str(place / "key.pem"), "-out", str(place / "certificate.pem"), "-days", "2"]
     command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     try:
         subprocess.run(command, check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("openssl is not installed")
-    return tmp_path / "certificate.pem"
+    return place / "certificate.pem"
 
 
 def timed(session: Session, statement: Statement) -> tuple[float, float, int]:
@@ -94,6 +104,47 @@ def test_mongodb_with_tls(certificate: Path, mongodb_endpoint: str) -> None:
         url = place._replace(netloc=f"127.0.0.1:{port}", query=f"tls=true&tlsCAFile={certificate}").geturl()
         with closing(mongodb.TARGET.connect(url, next(iter(mongodb.TARGET.schemas.values())), waiter=Late)) as session:
             is_timed_by_the_kernel(session, Statement("aggregate nothing", ("nothing", [{"$limit": 1}])))
+
+
+@pytest.mark.questdb
+def test_questdb_with_tls_before_both_ports(
+    certificate: Path, questdb_server: QuestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = urlsplit(questdb_server.endpoint)  # the free version has no TLS: others end it before the server
+    sql_port = int(place.query.removeprefix("pg="))
+    schema = questdb.TARGET.schemas["wide"]
+    with (
+        tunnel(("127.0.0.1", place.port or 0), certificate) as port,
+        tunnel(("127.0.0.1", sql_port), certificate, asked=8, agreed=b"S") as sql,
+    ):
+        url = f"https://127.0.0.1:{port}/?pg={sql}"
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # of the authorities that this machine trusts
+        with closing(questdb.TARGET.connect(url, schema, waiter=Late)) as session:
+            is_timed_by_the_kernel(session, Statement("SELECT 1 AS x"))
+            Late.late_ms = 0
+            session.run(schema.create([data.CPU], data.shared_tags()))
+            batch = data.batch(data.CPU, data.shared_tags(), time_ns=[data.START_NS + i * data.S for i in range(9)])
+            assert session.write(schema.encode(batch, WriteMode.BULK)) == 9
+            assert count_stored(session, schema, [data.CPU]) == 9
+            session.run(schema.drop([data.CPU]))
+
+
+@pytest.mark.questdb
+@pytest.mark.parametrize("of_sql", [False, True], ids=["writes", "SQL"])
+def test_a_certificate_that_nobody_vouches_for_is_refused_at_both_ports(
+    certificate: Path, questdb_server: QuestServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, of_sql: bool
+) -> None:
+    place = urlsplit(questdb_server.endpoint)
+    (tmp_path / "other").mkdir()
+    other = certified(tmp_path / "other")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    both = (certificate, other) if of_sql else (other, certificate)
+    with (
+        tunnel(("127.0.0.1", place.port or 0), both[0]) as port,
+        tunnel(("127.0.0.1", int(place.query.removeprefix("pg="))), both[1], asked=8, agreed=b"S") as sql,
+        pytest.raises((Unreachable, UserMistake), match=r"(?i)certificate.verify.failed"),
+    ):
+        questdb.TARGET.connect(f"https://127.0.0.1:{port}/?pg={sql}", questdb.TARGET.schemas["wide"])
 
 
 @contextmanager
