@@ -283,6 +283,14 @@ def test_every_write_mode_shares_points_out(nodes: InfluxCluster1, mode: WriteMo
         assert count_stored(session, TAGS, [CPU]) == 40
 
 
+@influxdb
+def test_points_that_lack_fields_are_counted_on_each_node(nodes: InfluxCluster1) -> None:
+    world = world_of("iot", 20, interval_s=10, form="peer")
+    stand = Stand(world, TARGET, TAGS, endpoint(nodes, 3, 2), 30).load()
+    assert all(m.nullable for m in world.measurements)
+    assert stand.false_verdicts(stand.gold()) == set()
+
+
 def one_line(stand: Stand) -> tuple[str, tuple[int, ...]]:
     """The head of a loaded point's line, and its nodes."""
     batch = next(iter(stand.world.mixed(range(2), points=1, first_tick=5, last_tick=6)))

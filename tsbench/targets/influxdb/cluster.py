@@ -22,7 +22,7 @@ from tsbench.targets import copies, credentials, http
 from tsbench.targets.base import Inventory, ServerObject, Session, Statement, Unsupported
 from tsbench.targets.influxdb import counters
 from tsbench.targets.influxdb.placement import acknowledged_by, placement
-from tsbench.targets.influxdb.v1 import Influx1Session, NewestRows
+from tsbench.targets.influxdb.v1 import Influx1Session, NewestRows, PointCount
 from tsbench.targets.session import decoded, timed
 from tsbench.units import format_time
 
@@ -132,7 +132,7 @@ class ClusterSession(Session):
 
     @decoded("InfluxDB")
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        if columns == Count.columns:
+        if isinstance(statement, PointCount):
             return self._count(statement)
         if columns[-1] == OTHERS:
             return self._stored(statement, columns)
@@ -150,13 +150,15 @@ class ClusterSession(Session):
         """Return those of the `nodes` that must hold a series."""
         return [number for number in self._placement.of_tags(measurement, tags) if number in nodes]
 
-    def _count(self, statement: Statement) -> Rows:
+    def _count(self, statement: PointCount) -> Rows:
         """Return the number of points of which every copy is stored."""
-        found = self._of_each(lambda node: node.series(f"{statement.text}\nGROUP BY *"))
+        found = self._of_each(lambda node: node.series(statement.by_series))
         counts: dict[tuple[str, tuple[tuple[str, str], ...]], dict[int, int]] = defaultdict(dict)
         for number, series in found.items():
             for one in series:
-                counts[one["name"], tuple(sorted(one.get("tags", {}).items()))][number] = int(one["values"][0][1])
+                first, *rest = (value or 0 for value in one["values"][0][1:])  # none of a field that no point has
+                points = first + rest[0] - rest[1] if rest else first
+                counts[one["name"], tuple(sorted(one.get("tags", {}).items()))][number] = points
         total, lacking = 0, Counter[int]()
         for (name, tags), by_node in counts.items():
             held = {number: by_node.get(number, 0) for number in self._expected(name, dict(tags), found)}

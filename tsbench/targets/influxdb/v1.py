@@ -23,7 +23,7 @@ from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import http
 from tsbench.targets.base import Inventory, ServerObject, Session, Statement, others_text
 from tsbench.targets.influxdb import counters, http_api
-from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
+from tsbench.targets.influxdb.influxql import any_point, compile_query, count_by_series, quoted
 from tsbench.targets.session import decoded, statement_of, timed
 from tsbench.targets.target import Option, PeerQueries, Requirement
 
@@ -44,6 +44,13 @@ class NewestRows(Statement):
     """The statement of a `Latest`. Its rows have a key if it is `keyed`: answers of several nodes are merged by it."""
 
     keyed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PointCount(Statement):
+    """The statement of a `Count`, with another one that counts the points of each series."""
+
+    by_series: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,8 @@ class Influx1Schema(http_api.InfluxSchema):
         """Return the query as InfluxQL."""
         if isinstance(query, Latest):
             return NewestRows(compile_query(query), keyed=query.measurement.key is not None)
+        if isinstance(query, Count):
+            return PointCount(compile_query(query), by_series=count_by_series(query.measurement))
         return Statement(compile_query(query), http_api.tags_of(query))
 
 
