@@ -133,7 +133,9 @@ def _evidence(finding: Finding) -> str:
 
 def _range(found: Sequence[Interval], rule: Rule) -> str:
     texts = [rule.text(one) for one in found]
-    return texts[0] if len(texts) == 1 else joined(texts) if len(texts) == 2 else f"{texts[0]} to {texts[-1]}"
+    if len(texts) == 2:
+        return joined(texts)
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
 def _times(factor: Interval, by_test: bool) -> str:
