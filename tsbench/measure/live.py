@@ -121,7 +121,7 @@ class LiveFigures:
         self._histograms: dict[tuple[int, str, str], list[SparseHistogram]] = defaultdict(list)
         self._newest: dict[Path, int] = {}
         self._first_s: int | None = None
-        """The second in which the load began, at some moment of it: its rate is too low."""
+        """The second in which the load began: only a part of that second has ops, so its rate is too low."""
         self._failed = 0
 
     def now(self) -> Now | None:
