@@ -45,6 +45,11 @@ def torn(row: Row) -> Row:
     return (*row[:3], None)
 
 
+def in_two(older: Row, newer: Row) -> list[Row]:
+    """The rows of an answer for whose series two rows were read, each in part: so InfluxDB 2 gives a torn row."""
+    return [torn(older), (*newer[:2], None, newer[3])]
+
+
 WHOLE = rows(9)
 TORN = [torn(WHOLE[0]), *WHOLE[1:]]
 KINDS: dict[str, tuple[list[Row], set[str]]] = {
@@ -56,6 +61,7 @@ KINDS: dict[str, tuple[list[Row], set[str]]] = {
     ),
     "a torn row sent after the answer": ([torn(rows(12)[0]), *WHOLE[1:]], {"row sent later"}),
     "a torn row that is stale": ([torn(rows(6)[0]), *WHOLE[1:]], {"stale row"}),
+    "a row torn in two whose older part is stale": ([*in_two(rows(6)[0], WHOLE[0]), *WHOLE[1:]], {"stale row"}),
     "a row missing": (TORN[:-1], {"missing row"}),
     "a stale row": ([*TORN[:-1], rows(6)[-1]], {"stale row"}),
     "a row that was never sent": ([*TORN[:-1], (*WHOLE[-1][:3], -5.0)], {"row never sent"}),
@@ -75,6 +81,11 @@ def test_torn_rows_are_counted_apart_and_are_no_wrong_answer() -> None:
     assert "a row without usage_system" in found.torn.first["row"]
     assert found.verdict().valid is True
     assert found.verdict().counts == {"checked": 4, "wrong": 0, "torn": 2}
+
+
+def test_a_row_that_comes_in_two_parts_is_torn_and_not_several() -> None:
+    found = checked([*in_two(rows(8)[0], WHOLE[0]), *WHOLE[1:]], [*WHOLE[1:], *reversed(in_two(rows(8)[0], WHOLE[0]))])
+    assert (found.differences, found.torn.answers, found.torn.rows) == ({}, 2, 4)
 
 
 def test_without_torn_rows_none_are_counted() -> None:
@@ -97,7 +108,7 @@ def test_all_kinds_of_difference_are_counted_each_with_its_first_example() -> No
     found = checked(*(answer for answer, _ in KINDS.values()), WHOLE)
     counts = {kind: one["count"] for kind, one in found.differences.items()}
     assert counts == {
-        "row never sent": 5, "row sent later": 1, "stale row": 3, "missing row": 2, "several newest rows": 1
+        "row never sent": 5, "row sent later": 1, "stale row": 4, "missing row": 2, "several newest rows": 1
     }  # fmt: skip
     assert (found.checked, found.wrong) == (len(KINDS) + 1, len(KINDS))
     assert found.differences["row sent later"]["first"]["kind"] == "lastpoint"

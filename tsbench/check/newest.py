@@ -195,16 +195,18 @@ class MovingTracker(Tracker):
     def _of_series(self, one: _Given) -> Iterator[Difference]:
         """Yield the differences between the rows that an answer has and those that it must have."""
         rows, keys, part = self._table.take(slice(one.first, one.last)), self._names.keys, one.question.part
-        series = len(np.unique(rows.series))
-        if series != len(rows):
-            text = f"{len(rows)} rows for {series} series: more than one newest row of a series"
+        values = np.zeros((self._scale, len(self._fields)), dtype=np.int32)
+        np.add.at(values, rows.series, ~self._lacks[one.first : one.last])
+        if (values > 1).any():  # two rows that share no field are one that is torn
+            text = f"{len(rows)} rows for {len(np.unique(rows.series))} series: more than one newest row of a series"
             yield Difference(text, "several newest rows")
         if part is not None:
             least = int((self._bounds(one, one.chosen) > NEVER_NS).sum())
             if part.count < least:
                 yield Difference(f"{part.count} rows instead of {least}", "missing row")
-        newest = np.full(self._scale, NEVER_NS, dtype=np.int64)
-        newest[rows.series] = rows.time_ns
+        newest = np.full(self._scale, EVER_NS, dtype=np.int64)
+        np.minimum.at(newest, rows.series, rows.time_ns)  # of a torn row the older part, which may be stale
+        newest[newest == EVER_NS] = NEVER_NS
         if one.odd:  # of which the series is not known
             return
         bounds = self._bounds(one, self._in_part(one))
