@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tsbench.measure.latency import Latency
     from tsbench.report.cells import Cell
     from tsbench.results.figures import OpFigures
+    from tsbench.results.process import FirstOp
     from tsbench.results.summary import Summary
 
 Unit: TypeAlias = Literal["count", "ns", "ms", "s", "bytes", "percent", "share", "change", "text"]
@@ -302,3 +303,38 @@ def remarks(cell: Cell) -> list[str]:
         advice = "" if known in cell.validity.reason else f"; {cure}"  # one advice once
         found.append(f"{limit.sent_in_bursts:.0%} of the ops {why}{advice}")
     return found
+
+
+def page_caches(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    """Return what the page cache held of the servers' files around cold starts, by how they left it; or its range."""
+    found = []
+    for whole in (True, False):
+        colds = [cold for cell in cells if (cold := cell.summary.cold) is not None and cold.whole_cache == whole]
+        if colds:
+            how = "the machine's page cache dropped" if whole else "files evicted from the page cache"
+            after, pages, before = (
+                _range([getattr(cold, name) for cold in colds]) for name in ("after", "pages", "before")
+            )
+            found.append(("pages of its files in the page cache", f"{after} (of {pages}; {before} before), {how}"))
+    return found
+
+
+def first_ops(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    """Return the times of the first op of each name after a cold start; of several runs the range."""
+    times: dict[tuple[str, str], list[FirstOp]] = {}
+    for name, first in (item for cell in cells for item in cell.summary.firsts.items()):
+        times.setdefault((name, first.outcome), []).append(first)
+    found = []
+    for (name, outcome), firsts in times.items():
+        word = "" if outcome == "ok" else f"{outcome} after "
+        response, service = (
+            _range([getattr(first, f"{kind}_ns") for first in firsts], "ns") for kind in ("response", "service")
+        )
+        found.append((f"first {name}", f"{word}{response} (service {service})"))
+    return found
+
+
+def _range(values: Sequence[float], unit: Unit = "count") -> str:
+    """Return the least and the most of some figures as text."""
+    least, most = text_of(min(values), unit), text_of(max(values), unit)
+    return least if least == most else f"{least} to {most}"

@@ -12,9 +12,9 @@ from rich.text import Text
 from tsbench.report.answer import answer_of
 from tsbench.report.cells import ResultSet
 from tsbench.report.findings import names_of
-from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
+from tsbench.report.metrics import MISSING, first_ops, load_texts, page_caches, remarks, time_label
 from tsbench.report.repeats import repeats_table
-from tsbench.report.tables import Mark, first_ops, page_caches
+from tsbench.report.tables import Mark
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:

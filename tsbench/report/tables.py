@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tsbench.report.metrics import METRICS, MISSING, believable, load_text, load_texts, part_of, text_of, used_columns
+from tsbench.report.metrics import (
+    METRICS,
+    MISSING,
+    believable,
+    first_ops,
+    load_text,
+    load_texts,
+    page_caches,
+    part_of,
+    text_of,
+    used_columns,
+)
 from tsbench.results.figures import EVENT_HEADS
 from tsbench.results.summary import PHASES
 from tsbench.units import format_duration
@@ -16,9 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tsbench.report.cells import Cell, ResultSet
-    from tsbench.report.metrics import Column, Unit
+    from tsbench.report.metrics import Column
     from tsbench.results.figures import CounterRise, OpFigures
-    from tsbench.results.process import FirstOp
 
 RATES = {"write": "points/s written", "query": "queries/s"}
 CHECKS = {
@@ -245,41 +255,6 @@ def durations_table(cell: Cell) -> Table | None:
     ]
     whole = ("the whole run, up to the end of its checks", text_of(total_s, "s"), "")
     return Table(f"How long it took: {whole[1]}", [whole, *rows])
-
-
-def page_caches(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    """Return what the page cache held of the servers' files around cold starts, by how they left it; or its range."""
-    found = []
-    for whole in (True, False):
-        colds = [cold for cell in cells if (cold := cell.summary.cold) is not None and cold.whole_cache == whole]
-        if colds:
-            how = "the machine's page cache dropped" if whole else "files evicted from the page cache"
-            after, pages, before = (
-                _range([getattr(cold, name) for cold in colds]) for name in ("after", "pages", "before")
-            )
-            found.append(("pages of its files in the page cache", f"{after} (of {pages}; {before} before), {how}"))
-    return found
-
-
-def first_ops(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    """Return the times of the first op of each name after a cold start; of several runs the range."""
-    times: dict[tuple[str, str], list[FirstOp]] = {}
-    for name, first in (item for cell in cells for item in cell.summary.firsts.items()):
-        times.setdefault((name, first.outcome), []).append(first)
-    found = []
-    for (name, outcome), firsts in times.items():
-        word = "" if outcome == "ok" else f"{outcome} after "
-        response, service = (
-            _range([getattr(first, f"{kind}_ns") for first in firsts], "ns") for kind in ("response", "service")
-        )
-        found.append((f"first {name}", f"{word}{response} (service {service})"))
-    return found
-
-
-def _range(values: Sequence[float], unit: Unit = "count") -> str:
-    """Return the least and the most of some figures as text."""
-    least, most = text_of(min(values), unit), text_of(max(values), unit)
-    return least if least == most else f"{least} to {most}"
 
 
 def facts(cell: Cell, part: str) -> Rows:
