@@ -250,16 +250,15 @@ def _show(ran: Ran, *, with_report: bool) -> int:
         return 0
     first = bad[0]
     which = f"first {first.cell}" if bad[1:] else first.cell
-    why = first.headline if stdout.quiet else _short(first, reason_is_above=_one_place())
+    why = _short(first) if _one_place() and not stdout.quiet else first.headline
     return fail(f"{len(bad)} of {len(ran.summaries)} cells did not pass, {which}: {why}", 1)
 
 
-def _short(summary: Summary, *, reason_is_above: bool) -> str:
+def _short(summary: Summary) -> str:
     """Return why a run did not pass, without what stands in the lines about it."""
-    validity = summary.validity
-    if not validity.is_valid:
-        return validity.state if reason_is_above or not validity.reason else f"{validity.state}: {validity.reason}"
     said = {"fail": "failed", "not judged": "not judged"}
+    if not summary.validity.is_valid:
+        return ", ".join([summary.validity.state, *(f"failed {gate.gate}" for gate in summary.failed_gates)])
     found = [gate for gate in summary.gates if gate.state in said]
     return ", ".join(
         f"{said[gate.state]} {gate.gate} ({shortened(gate.text.partition(': ')[0], 80)})" for gate in found
