@@ -63,7 +63,7 @@ def test_a_line_after_the_window_says_what_is_waited_for_and_does_not_repeat_its
             progress.advance(1)
     assert [line.partition("measure")[2] for line in text_of(console).splitlines()] == [
         *("", ": 5 of 10 s; no figures yet", ": 10 of 10 s; no figures yet"),
-        ": 10 s are over, waiting for the load processes to end",
+        ": 10 s are over, waited 5 s for the load processes to end",
     ]
 
 

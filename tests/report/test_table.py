@@ -12,6 +12,7 @@ from rich.console import Console
 
 from tests.targets.test_registry import imported_by
 from tsbench.report.cells import load_cells
+from tsbench.report.html import write_report
 from tsbench.report.metrics import COLUMNS, COMPARED, MISSING, load_text, used_columns
 from tsbench.report.table import print_summary
 from tsbench.report.tables import ops_table
@@ -125,6 +126,8 @@ def test_the_reason_of_the_only_run_that_is_not_valid_is_said_once(tmp_path: Pat
     text = printed(make_results(tmp_path / "r", shapes), 80).replace("\n", " ")
     assert "b-x does not count: it is invalid (3 answers are wrong)." in text
     assert text.count("3 answers are wrong") == 1
+    first_screen = write_report(tmp_path / "r").read_text().partition("All figures")[0]
+    assert first_screen.count("3 answers are wrong") == 1
 
 
 def test_columns_that_no_run_has_are_left_out(single: Path):

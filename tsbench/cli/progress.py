@@ -132,7 +132,8 @@ class CellProgress:
         """Return how much of the phase is done, and how long the rest takes."""
         if self._name == "measure" and self._total and self._unit == "points":
             if self._done >= self._total + 1:
-                return f"{self._total:.0f} s are over, waiting for the load processes to end"
+                over_s = self._done - self._total
+                return f"{self._total:.0f} s are over, waited {over_s:.0f} s for the load processes to end"
             yet = "" if self._figures or self._console.is_terminal else "; no figures yet"
             return f"{min(self._done, self._total):.0f} of {self._total:.0f} s{yet}"
         rate = self._done / max(1e-3, self._clock() - self._began_s)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tsbench.measure.statistics import Interval
-    from tsbench.report.cells import ResultSet
+    from tsbench.report.cells import Cell, ResultSet
     from tsbench.report.findings import Finding, Rule
     from tsbench.report.sides import Side, Sides
     from tsbench.results.summary import ClaimRow
@@ -27,6 +27,7 @@ _REPEAT = "run with --repeat 8"
 _REPEAT_SCENARIO = "tsbench run SCENARIO --repeat 8"
 """For a set that no scenario file made: of a page in the browser, of bare Locust, of a single load."""
 _SAME = "reproduced"
+_TIED = tuple(f"{rule.name} is not told apart" for rule in (*RULES, *LOADS))
 
 
 def answer_of(found: ResultSet) -> tuple[str, ...]:
@@ -72,7 +73,19 @@ def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
     if not found.axis and not sentences[0]:
         sentences.append(_gates_of_some(here))
     sentences += [_not_counted(sides, found), _unshown(findings, here, sides, unshown, repeat)]
-    return tuple(f"{text}." for text in sentences if text)[:5]
+    return tuple(f"{_begun(text)}." for text in sentences if text)[:5]
+
+
+def said_reasons(cells: Sequence[Cell], sentences: Sequence[str]) -> tuple[str, ...]:
+    """Return the reason of the only run that is not valid if an answer holds it whole, else nothing."""
+    reasons = [cell.validity.reason for cell in cells if not cell.validity.is_valid]
+    whole = len(reasons) == 1 and any(f"({reasons[0]})" in sentence for sentence in sentences)
+    return tuple(reasons) if whole else ()
+
+
+def _begun(text: str) -> str:
+    """Return a sentence that begins with a capital, or with a name as it is written."""
+    return text[0].upper() + text[1:] if text.startswith(_TIED) else text
 
 
 def _study(claims: Sequence[ClaimRow]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.report import charts, drawings, frames, head_plots, style, tables
-from tsbench.report.answer import answer_of
+from tsbench.report.answer import answer_of, said_reasons
 from tsbench.report.cells import Cell, ResultSet
 from tsbench.report.head import head_of, machine
 from tsbench.report.manifest import compared
@@ -61,8 +61,10 @@ def render(found: ResultSet, damaged: list[str]) -> str:
     cells = found.cells
     data = {cell.name: drawings.read(cell, damaged) for cell in cells}
     sides = sides_of(cells)
+    answered = answer_of(found)
     context = {
-        "answer": answer_of(found),
+        "answer": answered,
+        "said": said_reasons(cells, answered),
         "machine": machine(cells),
         "head": head_of(sides),
         "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, found.ends)],

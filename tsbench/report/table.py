@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich import table as rich_table
 from rich.text import Text
 
-from tsbench.report.answer import answer_of
+from tsbench.report.answer import answer_of, said_reasons
 from tsbench.report.cells import ResultSet
 from tsbench.report.findings import names_of
 from tsbench.report.metrics import MISSING, first_ops, load_texts, page_caches, remarks, time_label
@@ -92,8 +92,7 @@ def print_summary(console: Console, results: Path) -> None:
         console.print(Text(kinds, style="dim"), soft_wrap=not console.is_terminal)
     _print_once(console, _cold_starts(cells))
     _print_once(console, (said for cell in cells for said in _remarks(cell)))
-    reasons = [cell.validity.reason for cell in cells if not cell.validity.is_valid]
-    known = reasons if len(reasons) == 1 and any(f"({reasons[0]})" in sentence for sentence in answered) else ()
+    known = said_reasons(cells, answered)
     _print_once(console, (said for cell in cells for said in _faults(cell, known)))
 
 
