@@ -9,7 +9,6 @@ socket in its data directory, which only its own user may enter.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program, install_line, not_installed
 from tsbench.targets.mongodb import endpoint
+from tsbench.targets.pgwire import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,17 +33,6 @@ _ENDPOINT_SETTINGS = ("ordered", "w", "journal", "granularity", "bucketMaxSpanSe
 _LOADER = "ld.so"
 """The interpreter that PostgreSQL's programs name: relative, so that their directory may be copied to another place."""
 _EXTENSIONS = "pg_cron,pg_documentdb_core,pg_documentdb"
-SETTINGS: Mapping[str, str] = {
-    # As for the embedded PostgreSQL, so that results can be compared.
-    "shared_buffers": "512MB",
-    "max_connections": "200",
-    # What is acknowledged is on disk. Both are the defaults; set here, since any comparison depends on them.
-    "fsync": "on",
-    "synchronous_commit": "on",
-    "max_wal_size": "4GB",
-    "timezone": "UTC",
-    "log_timezone": "UTC",
-}
 _OURS: Mapping[str, str] = {
     "listen_addresses": "",
     # The server's own data directory, by a name that is short enough for a socket wherever that is.
@@ -71,7 +60,7 @@ class FerretdbServer(ManagedServer):
         if clash := sorted(given.keys() & _OURS.keys()):
             raise UserMistake(f"settings: {clash[0]}: tsbench sets it itself; take it out")
         endpoint.check_options("settings", self._options)
-        super().__init__(directory, {**SETTINGS, **given}, group)
+        super().__init__(directory, {**process.SETTINGS, **given}, group)
         self._store: ServerProcess | None = None
 
     @property
@@ -129,21 +118,15 @@ class FerretdbServer(ManagedServer):
 
     def _command(self, command: list[str], text: str = "") -> str:
         """Run one of PostgreSQL's programs in `place`; return what it said."""
-        return self._run(command, _ENVIRONMENT, cure=f"run {install_line('ferretdb', 'documentdb')} again", text=text)
+        return self._run(
+            command, process.ENVIRONMENT, cure=f"run {install_line('ferretdb', 'documentdb')} again", text=text
+        )
 
     def _start_store(self, binaries: Path) -> None:
         if self._store is not None:
             self._store.stop()
-        settings = [f"{name}={value}" for name, value in {**self._settings, **_OURS}.items()]
-        self._store = ServerProcess(
-            [str(binaries / "postgres"), "-D", "data", *(part for one in settings for part in ("-c", one))],
-            log=self._directory / self.log_name,
-            directory=self.place,
-            environment=_ENVIRONMENT,
-            user=unprivileged.user(),
-            stop_signal=signal.SIGINT,  # "fast": sessions are ended, a last checkpoint is written
-            death_signal=signal.SIGQUIT,  # "immediate": all processes end at once; the log has every committed write
-        )
+        settings, log = {**self._settings, **_OURS}, self._directory / self.log_name
+        self._store = process.server_process(binaries, "data", settings, log=log, place=self.place)
         self._store.start(self._store_ready, group=self._group)
 
     def _store_ready(self) -> None:
@@ -191,9 +174,6 @@ class FerretdbServer(ManagedServer):
     def pids(self) -> Sequence[int]:
         """Return the ids of both servers' processes and their children at this moment."""
         return [*super().pids(), *(self._store.pids() if self._store is not None else ())]
-
-
-_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.servers.cluster import Cluster, directories
-from tsbench.targets.postgres.server import DATABASE, ENVIRONMENT, PASSFILE, USER, PostgresServer, TimescaleServer
+from tsbench.targets.pgwire import process
+from tsbench.targets.postgres.server import DATABASE, PASSFILE, USER, PostgresServer, TimescaleServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,7 @@ class Node(PostgresServer):
             str(binaries / "pg_basebackup"), "-D", str(self.data), "-h", "127.0.0.1", "-p", str(source.port),
             "-U", USER, "--checkpoint=fast", "--write-recovery-conf", "--no-sync",
         ]  # fmt: skip
-        self._run(command, {**ENVIRONMENT, "PGPASSWORD": self._password()}, cure="install it again")
+        self._run(command, {**process.ENVIRONMENT, "PGPASSWORD": self._password()}, cure="install it again")
         self._copied_from = source
 
     def start(self) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote
@@ -20,38 +19,25 @@ from urllib.parse import quote
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
-from tsbench.servers.process import NotReady, ServerProcess
+from tsbench.servers.process import NotReady
 from tsbench.servers.programs import cached_program, not_installed
+from tsbench.targets.pgwire import process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from tsbench.servers.cgroup import Group
+    from tsbench.servers.process import ServerProcess
 
 USER = "postgres"
 DATABASE = "postgres"
 PASSFILE = "pgpass"
 _BINARIES = "usr/lib/postgresql/18/bin"
-ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
-
 SETTINGS: Mapping[str, str] = {
-    # A tenth of a small machine's memory, and the same on all of them, so that results can be compared. The default
-    # of 128 MB is for machines shared with everything else; the page cache does the rest.
-    "shared_buffers": "512MB",
-    # 100 is the default; a scenario may want 150 users, each with a session, beside the collectors.
-    "max_connections": "200",
-    # What is acknowledged is on disk. Both are the defaults; set here, since any comparison depends on them.
-    "fsync": "on",
-    "synchronous_commit": "on",
-    # At the default of 1 GB a bulk load is a series of checkpoints and full-page images. 4 GB is about five minutes
-    # of the fastest load seen here; the timed checkpoint (default 5 min) stays as it is.
-    "max_wal_size": "4GB",
+    **process.SETTINGS,
     # No Unix socket; a directory that the server's user may write to makes one there, for the same password.
     "unix_socket_directories": "",
-    # Times in the log, and sessions that do not say otherwise, are in UTC.
-    "timezone": "UTC",
-    "log_timezone": "UTC",
     # The password is random and 256 bits long: thousands of rounds of hashing would only slow the log-ins down.
     "scram_iterations": "1",
 }
@@ -85,15 +71,9 @@ class PostgresServer(ManagedServer):
     def _prepare(self, programs: Path) -> ServerProcess:
         if not (self.data / "PG_VERSION").exists():
             self._create_cluster(programs)
-        return ServerProcess(
-            [str(programs / "postgres"), "-D", str(self.data), *self._options()],
-            log=self._directory / self.log_name,
-            directory=self.place,
-            environment=ENVIRONMENT,
-            user=unprivileged.user(),
-            stop_signal=signal.SIGINT,  # "fast": sessions are ended, a last checkpoint is written
-            death_signal=signal.SIGQUIT,  # "immediate": all processes end at once; the log has every committed write
-        )
+        settings = {**self._settings, "listen_addresses": "127.0.0.1", "port": str(self._port)}
+        log = self._directory / self.log_name
+        return process.server_process(programs, str(self.data), settings, log=log, place=self.place)
 
     @property
     def _passfile(self) -> Path:
@@ -108,15 +88,11 @@ class PostgresServer(ManagedServer):
             "--auth=scram-sha-256", f"--pwfile={note}", "--set=scram_iterations=1",
         ]  # fmt: skip
         try:
-            self._run(command, ENVIRONMENT, cure="install it again")
+            self._run(command, process.ENVIRONMENT, cure="install it again")
         finally:
             note.unlink()
         self._passfile.touch(mode=0o600)  # libpq ignores a passfile that others may read
         self._passfile.write_text(f"127.0.0.1:*:*:{USER}:{password}\n", encoding="utf-8")
-
-    def _options(self) -> list[str]:
-        ours = {"listen_addresses": "127.0.0.1", "port": str(self._port)}
-        return [part for name, value in {**self._settings, **ours}.items() for part in ("-c", f"{name}={value}")]
 
     def _ready(self) -> None:
         import psycopg  # noqa: PLC0415 - settings are checked without it
