@@ -1,8 +1,9 @@
 """The phases as separate commands on InfluxDB 1.8: `generate | load` beside `load --use-case`, and files of queries.
 
-With TSBS's programs (in TSBS_BIN, or on PATH): its files beside our own worlds, and its runner beside ours, which ask
-the same queries of one database that tsbench loaded. An argument is the number of rounds, others what to compare (pipe,
-files or runners).
+With TSBS's programs (in TSBS_BIN, or on PATH): its files beside our own worlds, on InfluxDB (files) and on five other
+databases (elsewhere; on PostgreSQL beside TSBS's own loader, too), and its runner beside ours, which ask the same
+queries of one database that tsbench loaded. An argument is the number of rounds, others what to compare (pipe, files,
+elsewhere or runners).
 
 Rounds alternate and the ratio is the median of the rounds' ratios, so that a machine whose speed drifts favours
 neither. The rates of query files are per second of CPU of one process.
@@ -20,11 +21,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from psycopg.conninfo import conninfo_to_dict
+
 from tsbench.model import Window
+from tsbench.targets import registry
 from tsbench.targets.influxdb.server import InfluxServer1
 from tsbench.workload.query_files import MS, Parser, made
 from tsbench.workload.world import World, WorldSpec
 
+POINTS = 1_000_000
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 WORLD = "--use-case cpu-only --scale 100 --end 2016-01-01T14:00:00Z"
 PROGRAM = Path(sys.executable).with_name("tsbench")
@@ -32,11 +37,14 @@ KINDS = ("single-groupby-1-1-1", "single-groupby-5-8-1", "double-groupby-5", "gr
 
 
 def main() -> None:
-    chosen = sys.argv[2:] or ["pipe", "files", "runners"]
+    chosen = sys.argv[2:] or ["pipe", "files", "elsewhere", "runners"]
     if "pipe" in chosen:
         for kind in KINDS:
             print(f"{kind:<24} {'{:>9,.0f} made/s, {:>9,.0f} decoded/s'.format(*query_rates(kind))}")
     with tempfile.TemporaryDirectory(prefix="tsbench-bench-", dir="/var/tmp") as directory:
+        if "elsewhere" in chosen:
+            chosen.remove("elsewhere")
+            elsewhere(directory)
         server = InfluxServer1(Path(directory) / "server", {"version": "1.8"})
         server.start()
         try:
@@ -61,21 +69,51 @@ def compare(endpoint: str, directory: str) -> None:
     print(f"median ratio {statistics.median(ratios):.2f} (wanted: >= 0.9)")
 
 
-def files(endpoint: str, directory: str, points: int = 1_000_000) -> None:
+def files(endpoint: str, directory: str, target: str = "influxdb1", wanted: float = 0.9) -> None:
     """Print how fast TSBS's files are loaded, beside the same number of points of our own world of that name."""
     for use_case in ("cpu-only", "devops", "iot"):
         for form in ("influx", "timescaledb"):
-            words = f"--use-case {use_case} --format {form} --scale 100 --seed 123 --max-data-points {points}"
+            words = f"--use-case {use_case} --format {form} --scale 100 --seed 123 --max-data-points {POINTS}"
             program("tsbs_generate_data", f"{words} --timestamp-end 2016-01-03T00:00:00Z > data", directory)
-            ratios = []
+            ratios, peers = [], []
             for _ in range(ROUNDS):
-                load = f"{PROGRAM} load influxdb1 --endpoint {endpoint} --workers 2 --limit {points}"
+                load = f"{PROGRAM} load {target} --endpoint '{endpoint}' --workers 2 --limit {POINTS}"
                 own = rate(f"{load} --use-case {use_case} --scale 100 --end 2016-01-03T00:00:00Z", directory)
                 time.sleep(1)
-                ratios.append(rate(f"{load} data", directory) / own)
+                theirs = rate(f"{load} data", directory)
+                ratios.append(theirs / own)
                 time.sleep(1)
+                if target == "postgres" and form == "timescaledb":
+                    peers.append(theirs / loaders(endpoint, directory))
             median = statistics.median(ratios)
-            print(f"{use_case} {form}: {median:.2f} of our own world's rate (wanted: >= 0.9)", flush=True)
+            print(f"{target} {use_case} {form}: {median:.2f} of our own world's rate (wanted: >= {wanted})", flush=True)
+            if peers:
+                print(f"{'':12} {statistics.median(peers):.2f} of TSBS's loader's rate (wanted: >= 1)", flush=True)
+
+
+def elsewhere(directory: str) -> None:
+    """Print the same on databases whose formats are not the files'."""
+    for name in os.environ.get("ON", "postgres mariadb mongodb sqlite duckdb").split():
+        server = registry.get(name).new_server(Path(directory) / name)
+        server.start()
+        try:
+            files(server.endpoint, directory, name, 0.4)
+        finally:
+            server.stop()
+            server.remove()
+
+
+def loaders(endpoint: str, directory: str) -> float:
+    """Return the points per second of TSBS's own loader with the file and as many workers."""
+    place = conninfo_to_dict(endpoint)
+    password = Path(str(place["passfile"])).read_text(encoding="utf-8").strip().rpartition(":")[2]
+    words = (
+        f"--workers=2 --batch-size=10000 --file=data --use-hypertable=false --host={place['host']} "
+        f"--port={place['port']} --user={place['user']} --pass={password} --reporting-period=0"
+    )
+    found = re.search(r"loaded (\d+) rows in ([\d.]+)sec", program("tsbs_load_timescaledb", words, directory))
+    assert found, "no rate"
+    return int(found[1]) / float(found[2])
 
 
 def runners(endpoint: str, directory: str) -> None:

@@ -6,14 +6,13 @@ import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.model import Batch, Codes, Field, Kind, Measurement, OpError
-from tsbench.run.bulk_load import Piece
-from tsbench.run.point_files import LINE, Lines, good_part, looks_right, not_a_line
+from tsbench.model import Batch, Codes, Field, Kind, Measurement
+from tsbench.run.point_files import Lines, matched, unescaped
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
@@ -21,18 +20,41 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.model import WriteMode
-    from tsbench.targets.base import Schema
 
+Columns: TypeAlias = "dict[str, NDArray[Any]]"
+_MANY = 256
+"""Lines from which on the start of another library is worth its while."""
+_NUMBERS = b"0123456789.+-eE"
+_EQUALS, _COMMA, _LINE_FEED, _INTEGER = b"=,\ni"
 _VALUES = re.compile(rb"=[^, ]*")
 
 
-class _Refused(Exception):  # noqa: N818 - names what happened
+class Refused(Exception):  # noqa: N818 - names what happened
     """Raised for a line that no table can hold, by its index among the lines."""
 
     def __init__(self, index: int, why: str) -> None:
         super().__init__(why)
         self.index, self.why = index, why
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Points that were read by columns: by measurement and by the fields that they have, else in their order.
+
+    `heads` are all points' measurements and tags as line protocol has them, in the file's order; a table has the
+    places of its points in it, their times and their fields. Tags named in `numbers` are numbers. `as_lines` returns
+    the same points as lines, of which each can be named.
+    """
+
+    heads: Sequence[bytes]
+    tables: Sequence[tuple[str, NDArray[np.intp], NDArray[np.int64], Columns]]
+    numbers: frozenset[str]
+    as_lines: Callable[[], Lines]
+
+    @property
+    def count(self) -> int:
+        """Number of points."""
+        return len(self.heads)
 
 
 @dataclass(slots=True, eq=False)
@@ -71,39 +93,51 @@ class Tables:
         columns = {tag: _codes([row[i] for row in rows]) for i, tag in enumerate(self.shared)}
         return {tag: replace(codes, is_number=tag in self.numbers) for tag, codes in columns.items()}
 
-    def batches(self, lines: Lines) -> list[Batch]:
-        """Return the points of lines by measurement and by the fields that they have, else in their order.
+    def batches(self, lines: Lines | Points) -> list[Batch]:
+        """Return points by measurement and by the fields that they have, else in their order.
 
         Raises
         ------
-        _Refused
+        Refused
             If a table cannot hold a line.
         """
+        if isinstance(lines, Points):
+            return self._of_points(lines)
         plain = b"\\" not in lines.data and b'"' not in lines.data
-        parts = lines.data[:-1].replace(b"\n", b" ").split(b" ") if plain else _matched(lines)
+        parts = lines.data[:-1].replace(b"\n", b" ").split(b" ") if plain else matched(lines)
         heads, texts, times = parts[0::3], parts[1::3], parts[2::3]
         if not plain and (odd := next((i for i, text in enumerate(texts) if b'"' in text), None)) is not None:
-            raise _Refused(odd, "a table holds numbers, not texts")
+            raise Refused(odd, "a table holds numbers, not texts")
         self.numbers |= lines.numbers
         self._note_heads(heads)
         places = [self._of_head[head] for head in heads]
         rows_of: dict[str, list[int]] = {}
         for index, (name, _) in enumerate(places):
             rows_of.setdefault(name, []).append(index)
-        found = [(name, group) for name, rows in rows_of.items() for group in _alike(rows, texts)]
-        for name, rows in found:
-            self._note_fields(name, texts[rows[0]], rows[0])
-        return [
-            self._batch(name, rows, [texts[i] for i in rows], [times[i] for i in rows], [places[i][1] for i in rows])
-            for name, rows in found
+        found = [
+            (name, group, columns)
+            for name, rows in rows_of.items()
+            for group, columns in self._columns(name, rows, texts, plain=plain)
         ]
+        return [
+            self._batch(name, columns, _times([times[i] for i in rows], rows), [places[i][1] for i in rows])
+            for name, rows, columns in found
+        ]
+
+    def _of_points(self, points: Points) -> list[Batch]:
+        self.numbers |= points.numbers
+        self._note_heads(points.heads)
+        series = np.array([self._of_head[head][1] for head in points.heads], dtype=np.int32)
+        for name, rows, _, columns in points.tables:
+            self._note_fields(name, [Field(one) for one in columns], int(rows[0]))
+        return [self._batch(name, columns, time_ns, series[rows]) for name, rows, time_ns, columns in points.tables]
 
     def _note_heads(self, heads: Sequence[bytes]) -> None:
         """Add the measurements, tags and series of lines by their first parts."""
         new = {head: _parsed_head(head) for head in dict.fromkeys(heads) if head not in self._of_head}
         for head, (_, tags) in new.items():
             if odd := next((tag for tag in self.numbers & tags.keys() if not _is_number(tags[tag])), None):
-                raise _Refused(heads.index(head), f"the tag '{odd}' is to be a number, and '{tags[odd]}' is none")
+                raise Refused(heads.index(head), f"the tag '{odd}' is to be a number, and '{tags[odd]}' is none")
         if new and not self._known:
             first = next(iter(new.values()))[0]
             self.shared = _names(tags for name, tags in new.values() if name == first)
@@ -117,48 +151,55 @@ class Tables:
                 known = self._known[name] = _Known(Measurement(name, self.shared, (), own_tags))
             if unknown := [tag for tag in own if tag not in known.measurement.own_tags]:
                 why = f"'{name}' had no tag '{unknown[0]}' before, and a table's tags are fixed"
-                raise _Refused(heads.index(head), why)
+                raise Refused(heads.index(head), why)
             number = self.series.setdefault(key, len(self.series))
             texts = tuple(own.get(tag, "") for tag in known.measurement.own_tags)
             if known.own.setdefault(number, texts) != texts:
-                raise _Refused(heads.index(head), f"the series had the tags {', '.join(known.own[number])} before")
+                raise Refused(heads.index(head), f"the series had the tags {', '.join(known.own[number])} before")
             self._of_head[head] = name, number
         if new:
             for known in self._known.values():
                 known.tags = None
 
-    def _note_fields(self, name: str, text: bytes, index: int) -> None:
-        """Add the fields of a measurement when its first lines come; raise `_Refused` for others later."""
+    def _note_fields(self, name: str, fields: Sequence[Field], index: int) -> None:
+        """Add the fields of a measurement when its first lines come; raise `Refused` for others later."""
         known = self._known[name]
         there = known.measurement.field_names
-        pairs = [pair.rsplit(b"=", 1) for pair in re.split(rb"(?<!\\),", text)]
-        new = [Field(_unescaped(n), Kind.INT if v.endswith(b"i") else Kind.FLOAT) for n, v in pairs]
-        new = [one for one in new if one.name not in there]
+        new = [one for one in fields if one.name not in there]
         if new and known.parts:
-            raise _Refused(index, f"'{name}' had no field '{new[0].name}' before, and a table's fields are fixed")
-        known.measurement = replace(known.measurement, fields=(*known.measurement.fields, *new))
+            raise Refused(index, f"'{name}' had no field '{new[0].name}' before, and a table's fields are fixed")
+        if new:
+            known.measurement = replace(known.measurement, fields=(*known.measurement.fields, *new))
 
-    def _batch(self, name: str, rows: list[int], texts: list[bytes], times: list[bytes], series: list[int]) -> Batch:
+    def _columns(
+        self, name: str, rows: list[int], texts: Sequence[bytes], *, plain: bool
+    ) -> Iterator[tuple[list[int], Columns]]:
+        """Yield the values of a measurement's lines, together of those with the same fields."""
+        for some in _groups(rows, [texts[i].translate(None, _NUMBERS) for i in rows]):
+            chosen = [texts[i] for i in some]
+            self._note_fields(name, _fields(chosen[0]), some[0])
+            if plain and len(some) >= _MANY and (columns := _read(chosen, self._kinds(name))) is not None:
+                yield some, columns
+                continue
+            for group in _groups(some, _VALUES.sub(b"", b" ".join(chosen)).split(b" ")):
+                self._note_fields(name, _fields(texts[group[0]]), group[0])
+                yield group, _parsed([texts[i] for i in group], self._kinds(name), group)
+
+    def _kinds(self, name: str) -> dict[str, Kind]:
+        return {one.name: one.kind for one in self._known[name].measurement.fields}
+
+    def _batch(
+        self, name: str, fields: Columns, time_ns: NDArray[np.int64], series: Sequence[int] | NDArray[np.int32]
+    ) -> Batch:
         known = self._known[name]
-        tokens = b",".join(texts).replace(b"=", b",").split(b",")
-        width = len(tokens) // len(texts)
-        names = tuple(map(_unescaped, tokens[0:width:2]))
-        kinds = {one.name: one.kind for one in known.measurement.fields}
-        fields = {
-            field: _column(tokens[2 * i + 1 :: width], kinds[field], field, rows) for i, field in enumerate(names)
-        }
+        names = tuple(fields)
         part = known.parts.get(names)
         if part is None:
             chosen = tuple(one for one in known.measurement.fields if one.name in fields)
             part = known.parts[names] = replace(known.measurement, fields=chosen)
         if known.tags is None:
             known.tags = self._all_tags(known)
-        try:
-            time_ns = np.array([*map(int, times)], dtype=np.int64)
-        except OverflowError:
-            odd = next(i for i, time in enumerate(times) if not -(2**63) <= int(time) < 2**63)
-            raise _Refused(rows[odd], "its time is out of range") from None
-        return Batch(part, 0, 0, time_ns, np.array(series, dtype=np.int32), known.tags, fields)
+        return Batch(part, 0, 0, time_ns, np.asarray(series, dtype=np.int32), known.tags, fields)
 
     def _all_tags(self, known: _Known) -> Mapping[str, Codes]:
         """Return the tags of every series so far, as a batch of the measurement has them."""
@@ -168,24 +209,90 @@ class Tables:
         return {**self.tags(), **own}
 
 
-def _alike(rows: list[int], texts: Sequence[bytes]) -> list[list[int]]:
-    """Divide lines of a measurement into those with the same fields."""
-    chosen = [texts[i] for i in rows]
-    tokens = b",".join(chosen).replace(b"=", b",").split(b",")
-    width = 2 * chosen[0].count(b"=")
-    if len(tokens) == width * len(rows) and tokens[0::2] == tokens[0:width:2] * len(rows):
-        return [rows]
+def _fields(text: bytes) -> list[Field]:
+    """Return the fields of a line."""
+    pairs = [pair.rsplit(b"=", 1) for pair in re.split(rb"(?<!\\),", text)]
+    return [Field(unescaped(name), Kind.INT if value.endswith(b"i") else Kind.FLOAT) for name, value in pairs]
+
+
+def _times(texts: Sequence[bytes], rows: Sequence[int]) -> NDArray[np.int64]:
+    try:
+        return np.array([*map(int, texts)], dtype=np.int64)
+    except (ValueError, OverflowError):
+        for row, text in zip(rows, texts, strict=True):
+            if not re.fullmatch(rb"-?\d+", text):
+                raise Refused(row, "its time is not a number of ns") from None
+            if not -(2**63) <= int(text) < 2**63:
+                raise Refused(row, "its time is out of range") from None
+        raise
+
+
+def _groups(rows: Sequence[int], keys: Sequence[bytes]) -> list[list[int]]:
+    """Divide lines into those with the same key."""
     groups: dict[bytes, list[int]] = {}
-    for i, fields in zip(rows, _VALUES.sub(b"", b" ".join(chosen)).split(b" "), strict=True):
-        groups.setdefault(fields, []).append(i)
+    for row, key in zip(rows, keys, strict=True):
+        groups.setdefault(key, []).append(row)
     return [*groups.values()]
+
+
+def _parsed(texts: Sequence[bytes], kinds: Mapping[str, Kind], rows: Sequence[int]) -> Columns:
+    """Return the values of lines with the same fields; raises `Refused` with the first of `rows` that has none."""
+    tokens = b",".join(texts).replace(b"=", b",").split(b",")
+    width = len(tokens) // len(texts)
+    names = map(unescaped, tokens[0:width:2])
+    return {name: _column(tokens[2 * i + 1 :: width], kinds[name], name, rows) for i, name in enumerate(names)}
+
+
+@cache
+def polars() -> Any:
+    """Return the library that reads columns of texts in a third of Python's time; None if it is not installed."""
+    try:
+        import polars as pl  # noqa: PLC0415 - of the extra `report`
+    except ImportError:
+        return None
+    return pl
+
+
+def _read(texts: Sequence[bytes], kinds: Mapping[str, Kind]) -> Columns | None:
+    """Return the values of lines with the same fields, as polars reads them; None if it cannot.
+
+    Numbers are rounded as Python rounds them. A line that is not as the first one makes it None: who reads line by line
+    then says which line, and why.
+    """
+    data = b"\n".join(texts) + b"\n"
+    if (pl := polars()) is None or b"\r" in data:  # which it leaves out
+        return None
+    schema: dict[str, Any] = {}
+    fields = _fields(texts[0])
+    for one in fields:
+        schema |= {f"name of {one.name}": pl.String, one.name: pl.Int64 if one.kind is Kind.INT else pl.Float64}
+        if one.kind is Kind.INT:
+            schema[f"after {one.name}"] = pl.String
+    if any(kinds[one.name] is not one.kind for one in fields):
+        return None
+    # `a=1i,b=2.5` becomes `a,1,,b,2.5`: an integer's mark is a cell of its own
+    octets = np.frombuffer(bytearray(data), dtype=np.uint8)
+    ends = (octets[1:] == _COMMA) | (octets[1:] == _LINE_FEED)
+    octets[:-1][(octets[:-1] == _INTEGER) & ends] = _COMMA
+    octets[octets == _EQUALS] = _COMMA
+    try:
+        frame = pl.read_csv(octets.tobytes(), has_header=False, schema=schema, quote_char=None)
+        same = [
+            (pl.col(f"name of {one.name}") == one.name).all() & (pl.col(one.name).null_count() == 0) for one in fields
+        ]
+        if frame.height != len(texts) or not frame.select(pl.all_horizontal(same)).item():
+            return None
+    except (pl.exceptions.PolarsError, ValueError):
+        return None
+    found = {one.name: frame[one.name].to_numpy() for one in fields}
+    return found if all(np.isfinite(column).all() for column in found.values()) else None
 
 
 def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
     """Return the measurement and the tags of a line's first part."""
     name, *pairs = re.split(rb"(?<!\\),", head)
     found = [re.split(rb"(?<!\\)=", pair, maxsplit=1) for pair in pairs]
-    return _unescaped(name), {_unescaped(tag): _unescaped(text) for tag, text in found}
+    return unescaped(name), {unescaped(tag): unescaped(text) for tag, text in found}
 
 
 def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
@@ -206,7 +313,7 @@ def _codes(texts: Sequence[str]) -> Codes:
 
 
 def _column(tokens: list[bytes], kind: Kind, name: str, rows: Sequence[int]) -> NDArray[Any]:
-    """Return a field's values; raises `_Refused` with the line, of `rows`, of the first that is none."""
+    """Return a field's values; raises `Refused` with the line, of `rows`, of the first that is none."""
     try:
         if kind is Kind.INT:
             if all(token.endswith(b"i") for token in tokens):
@@ -224,123 +331,5 @@ def _column(tokens: list[bytes], kind: Kind, name: str, rows: Sequence[int]) -> 
                 continue
             if kind is Kind.FLOAT and math.isfinite(float(token)):
                 continue
-        raise _Refused(i, f"{name} is {text}, and {'an integer' if kind is Kind.INT else 'a number'} before")
+        raise Refused(i, f"{name} is {text}, and {'an integer' if kind is Kind.INT else 'a number'} before")
     raise AssertionError(name)
-
-
-def _matched(lines: Lines) -> list[bytes]:
-    """Return the three parts of every line, of which some have escapes."""
-    found = (LINE.fullmatch(line) for line in lines.split())
-    return [part for one in found if one is not None for part in one.groups()]
-
-
-def _unescaped(text: bytes) -> str:
-    found = text.decode(errors="replace")
-    return re.sub(r"\\([ ,=])", r"\1", found) if "\\" in found else found
-
-
-# --- sources of a load ------------------------------------------------------------------------------------------------
-
-
-class FileSource:
-    """The pieces of a file, in its order.
-
-    `create` is called before the first batch that needs new tables or series: with the tables, the measurements that
-    are new, and the number of series that were known before.
-    """
-
-    def __init__(
-        self,
-        lines: Iterator[Lines],
-        schema: Schema,
-        mode: WriteMode,
-        create: Callable[[Tables, Sequence[Measurement], int], None],
-    ) -> None:
-        self._lines, self._schema, self._mode, self._create = lines, schema, mode, create
-        self._ready: list[Piece] = []
-        self._failure: Exception | None = None
-        self._made: set[str] = set()
-        self._made_series = 0
-        self.tables = Tables()
-        self.names: dict[str, str] = {}
-        """The first field of each measurement of lines that are sent as they are."""
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """Return the measurements so far; of lines that are sent as they are, only their names and a field."""
-        if not self._schema.takes_lines:
-            return self.tables.measurements
-        return tuple(Measurement(name, (), (Field(first),)) for name, first in self.names.items())
-
-    def __iter__(self) -> FileSource:
-        return self
-
-    def __next__(self) -> Piece:
-        self.begin()
-        if not self._ready and self._failure is not None:
-            raise self._failure
-        return self._ready.pop(0)
-
-    def begin(self) -> None:
-        """Read the first lines, so that the first tables exist, which sessions may need."""
-        while not self._ready and self._failure is None:
-            self._read()
-
-    def _read(self) -> None:
-        """Read the next lines; an error is raised when those before it have been handed out."""
-        try:
-            lines = next(self._lines)
-            if not looks_right(lines):
-                lines, self._failure = good_part(lines)
-            if lines.count:
-                self._ready += self._sent_as_they_are(lines) if self._schema.takes_lines else self._parsed(lines)
-        except Exception as error:  # noqa: BLE001 - raised by `__next__`, also the end
-            self._failure = error
-
-    def _sent_as_they_are(self, lines: Lines) -> list[Piece]:
-        found, values = _contents(lines)
-        for name in found.keys() - self.names.keys():
-            fields = LINE.fullmatch(lines.split()[found[name]])
-            self.names[name] = _unescaped(re.split(rb"(?<!\\)=", fields[2], maxsplit=1)[0]) if fields else ""
-        encode = partial(self._schema.encode_lines, lines.data, lines.count)
-        return [Piece(encode, lines.count, values, partial(self._explained, lines), lines.first)]
-
-    def _explained(self, lines: Lines, error: Exception) -> tuple[Piece | None, Exception]:
-        """Return what to do about lines that the database refuses: the part before the first one that is none."""
-        if not isinstance(error, OpError) or error.cause not in {"data", "partial write"}:
-            return None, error
-        before, found = good_part(lines)
-        if found is None:
-            last = lines.first + lines.count - 1
-            return None, OpError(error.outcome, error.cause, f"lines {lines.first:,} to {last:,}: {error}")
-        values = _contents(before)[1] if before.count else 0
-        encode = partial(self._schema.encode_lines, before.data, before.count)
-        return Piece(encode, before.count, values, number=lines.first), found
-
-    def _parsed(self, lines: Lines) -> list[Piece]:
-        try:
-            batches = self.tables.batches(lines)
-        except _Refused as refused:
-            self._failure = not_a_line(lines, refused.index, refused.why)
-            return self._parsed(lines.until(refused.index)) if refused.index else []
-        new = [m for m in self.tables.measurements if m.name not in self._made]
-        if new or len(self.tables.series) > self._made_series:
-            self._create(self.tables, new, self._made_series)
-            self._made |= {m.name for m in new}
-            self._made_series = len(self.tables.series)
-        return [Piece(partial(self._schema.encode, b, self._mode), len(b), b.values) for b in batches]
-
-
-def _contents(lines: Lines) -> tuple[dict[str, int], int]:
-    """Return the index of a line of each measurement, and the number of field values of all lines."""
-    data = lines.data
-    if b"\\" in data or b'"' in data:
-        parts = _matched(lines)
-        names = {re.split(rb"(?<!\\),", head)[0]: i for i, head in enumerate(parts[0::3])}
-        return {_unescaped(name): i for name, i in names.items()}, b"".join(parts[1::3]).count(b"=")
-    octets = np.frombuffer(data, dtype=np.uint8)
-    spaces, equals = np.flatnonzero(octets == ord(" ")), np.flatnonzero(octets == ord("="))
-    values = np.searchsorted(equals, spaces[1::2]) - np.searchsorted(equals, spaces[0::2])
-    starts = [0, *(np.flatnonzero(octets[:-1] == ord("\n")) + 1).tolist()]
-    firsts = enumerate(zip(starts, spaces[0::2].tolist(), strict=True))
-    names = {data[start:end].partition(b",")[0]: i for i, (start, end) in firsts}
-    return {_unescaped(name): i for name, i in names.items()}, int(values.sum())

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tsbench.errors import Broken
-from tsbench.model import Verdict
+from tsbench.model import Field, Measurement, OpError, Verdict
 from tsbench.run import assessment, cleanup
-from tsbench.run.bulk_load import UNLIMITED, Loaded, Pace, Shared, batch_pieces, mixed_batches, store
-from tsbench.run.file_tables import FileSource
+from tsbench.run.bulk_load import UNLIMITED, Loaded, Pace, Piece, Shared, batch_pieces, mixed_batches, store
+from tsbench.run.file_tables import Points, Refused, Tables
 from tsbench.run.findings import Findings
 from tsbench.run.lifecycle import naming_death, real_parts, run_steps
 from tsbench.run.peer_files import point_lines
-from tsbench.run.point_files import opened
+from tsbench.run.point_files import LINE, Lines, good_part, looks_right, matched, not_a_line, opened, unescaped
 from tsbench.run.preparation import create, expect_plausible, is_durable, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import FileSpec, RunSpec
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tsbench.model import Measurement
+    from tsbench.model import WriteMode
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import Summary
-    from tsbench.run.bulk_load import Piece
-    from tsbench.run.file_tables import Tables
     from tsbench.run.lifecycle import Parts
     from tsbench.run.phases import Phases, Progress
     from tsbench.run.time_limits import LimitedSession
-    from tsbench.targets.base import Command
+    from tsbench.targets.base import Command, Schema
 
 
 def load(
@@ -112,7 +113,7 @@ class _Steps:
         phases.phase("load", self.limit)
         made = _Tables(spec, run, session, parts, limits)
         with opened(spec.file.name) as blocks:
-            lines = point_lines(blocks, spec.load.batch, self.limit)
+            lines = point_lines(blocks, spec.load.batch, self.limit, columns=not parts.schema.takes_lines)
             source = FileSource(lines, parts.schema, spec.load.mode, made.create)
             if parts.schema.takes_lines:
                 made.create_empty()
@@ -172,3 +173,115 @@ class _Tables:
     def _run(self, commands: Sequence[Command]) -> None:
         with self.limits.step("create", "creating the tables") as timeout_s:
             self.session.run(commands, timeout_s=timeout_s)
+
+
+# --- sources of a load ------------------------------------------------------------------------------------------------
+
+
+class FileSource:
+    """The pieces of a file, in its order.
+
+    `create` is called before the first batch that needs new tables or series: with the tables, the measurements that
+    are new, and the number of series that were known before.
+    """
+
+    def __init__(
+        self,
+        lines: Iterator[Lines | Points],
+        schema: Schema,
+        mode: WriteMode,
+        create: Callable[[Tables, Sequence[Measurement], int], None],
+    ) -> None:
+        self._lines, self._schema, self._mode, self._create = lines, schema, mode, create
+        self._ready: list[Piece] = []
+        self._failure: Exception | None = None
+        self._made: set[str] = set()
+        self._made_series = 0
+        self.tables = Tables()
+        self.names: dict[str, str] = {}
+        """The first field of each measurement of lines that are sent as they are."""
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Return the measurements so far; of lines that are sent as they are, only their names and a field."""
+        if not self._schema.takes_lines:
+            return self.tables.measurements
+        return tuple(Measurement(name, (), (Field(first),)) for name, first in self.names.items())
+
+    def __iter__(self) -> FileSource:
+        return self
+
+    def __next__(self) -> Piece:
+        self.begin()
+        if not self._ready and self._failure is not None:
+            raise self._failure
+        return self._ready.pop(0)
+
+    def begin(self) -> None:
+        """Read the first lines, so that the first tables exist, which sessions may need."""
+        while not self._ready and self._failure is None:
+            self._read()
+
+    def _read(self) -> None:
+        """Read the next lines; an error is raised when those before it have been handed out."""
+        try:
+            lines = next(self._lines)
+            if isinstance(lines, Points):
+                self._ready += self._parsed(lines)
+                return
+            if not looks_right(lines):
+                lines, self._failure = good_part(lines)
+            if lines.count:
+                self._ready += self._sent_as_they_are(lines) if self._schema.takes_lines else self._parsed(lines)
+        except Exception as error:  # noqa: BLE001 - raised by `__next__`, also the end
+            self._failure = error
+
+    def _sent_as_they_are(self, lines: Lines) -> list[Piece]:
+        found, values = _contents(lines)
+        for name in found.keys() - self.names.keys():
+            fields = LINE.fullmatch(lines.split()[found[name]])
+            self.names[name] = unescaped(re.split(rb"(?<!\\)=", fields[2], maxsplit=1)[0]) if fields else ""
+        encode = partial(self._schema.encode_lines, lines.data, lines.count)
+        return [Piece(encode, lines.count, values, partial(self._explained, lines), lines.first)]
+
+    def _explained(self, lines: Lines, error: Exception) -> tuple[Piece | None, Exception]:
+        """Return what to do about lines that the database refuses: the part before the first one that is none."""
+        if not isinstance(error, OpError) or error.cause not in {"data", "partial write"}:
+            return None, error
+        before, found = good_part(lines)
+        if found is None:
+            last = lines.first + lines.count - 1
+            return None, OpError(error.outcome, error.cause, f"lines {lines.first:,} to {last:,}: {error}")
+        values = _contents(before)[1] if before.count else 0
+        encode = partial(self._schema.encode_lines, before.data, before.count)
+        return Piece(encode, before.count, values, number=lines.first), found
+
+    def _parsed(self, lines: Lines | Points) -> list[Piece]:
+        try:
+            batches = self.tables.batches(lines)
+        except Refused as refused:
+            if isinstance(lines, Points):
+                return self._parsed(lines.as_lines())
+            self._failure = not_a_line(lines, refused.index, refused.why)
+            return self._parsed(lines.until(refused.index)) if refused.index else []
+        new = [m for m in self.tables.measurements if m.name not in self._made]
+        if new or len(self.tables.series) > self._made_series:
+            self._create(self.tables, new, self._made_series)
+            self._made |= {m.name for m in new}
+            self._made_series = len(self.tables.series)
+        return [Piece(partial(self._schema.encode, b, self._mode), len(b), b.values) for b in batches]
+
+
+def _contents(lines: Lines) -> tuple[dict[str, int], int]:
+    """Return the index of a line of each measurement, and the number of field values of all lines."""
+    data = lines.data
+    if b"\\" in data or b'"' in data:
+        parts = matched(lines)
+        names = {re.split(rb"(?<!\\),", head)[0]: i for i, head in enumerate(parts[0::3])}
+        return {unescaped(name): i for name, i in names.items()}, b"".join(parts[1::3]).count(b"=")
+    octets = np.frombuffer(data, dtype=np.uint8)
+    spaces, equals = np.flatnonzero(octets == ord(" ")), np.flatnonzero(octets == ord("="))
+    values = np.searchsorted(equals, spaces[1::2]) - np.searchsorted(equals, spaces[0::2])
+    starts = [0, *(np.flatnonzero(octets[:-1] == ord("\n")) + 1).tolist()]
+    firsts = enumerate(zip(starts, spaces[0::2].tolist(), strict=True))
+    names = {data[start:end].partition(b",")[0]: i for i, (start, end) in firsts}
+    return {unescaped(name): i for name, i in names.items()}, int(values.sum())

@@ -9,24 +9,89 @@ readings,1451606400000000000,72.4,     its measurement, time in ns, and fields b
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import chain
+from functools import partial
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tsbench.errors import Broken
+from tsbench.run.file_tables import Points, polars
 from tsbench.run.point_files import Lines, read_lines
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from tsbench.run.file_tables import Columns
+
 START = b"tags,"
 """How such a file begins; line protocol of a measurement `tags` would have an `=` in its first line."""
 _MOST_HEADER = 1 << 20
+_MOST_COLUMNS = 60  # which of them a point has is a number of as many bits
+_ALL = (True,)
 
 
-def point_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) -> Iterator[Lines]:
+class _Format:
+    """How the points of a measurement are read: as line protocol, or by columns."""
+
+    def __init__(self, name: bytes, fields: Sequence[bytes]) -> None:
+        self.name, self.plain_name, self.count = _escaped(name), name.decode(errors="replace"), len(fields)
+        self._fields, self._plain_fields = [*map(_escaped, fields)], [one.decode(errors="replace") for one in fields]
+        self._lines: dict[tuple[bool, ...], bytes] = {}
+
+    def line(self, cells: Sequence[bytes]) -> bytes:
+        """Return a line with the fields whose cell is not empty, for `%` with tags, values and time; b"" of none."""
+        there = _ALL if b"" not in cells else tuple(map(bool, cells))
+        if there not in self._lines:
+            fields = self._fields if there is _ALL else compress(self._fields, there)
+            pairs = b",".join(field.replace(b"%", b"%%") + b"=%b" for field in fields)
+            self._lines[there] = b"%b%%b %b %%b\n" % (self.name.replace(b"%", b"%%"), pairs) if pairs else b""
+        return self._lines[there]
+
+    def columns(self, values: Sequence[bytes]) -> list[tuple[NDArray[np.intp], NDArray[np.int64], Columns]] | None:
+        """Return places, times and fields of points, together of those with the same fields; None if one is damaged.
+
+        Also without polars, which reads the numbers.
+        """
+        data = b"\n".join(values)
+        if (pl := polars()) is None or b"\r" in data:  # which it leaves out
+            return None
+        wide = self.count + 1
+        if (
+            len({*self._plain_fields}) != self.count
+            or wide > _MOST_COLUMNS
+            or {text.count(b",") for text in values} != {wide}
+        ):
+            return None
+        schema = {"name": pl.String, "time": pl.Int64} | {f"{i}": pl.Float64 for i in range(self.count)}
+        try:
+            frame = pl.read_csv(data, has_header=False, schema=schema, quote_char=None)
+        except (pl.exceptions.PolarsError, ValueError):
+            return None
+        if frame.height != len(values) or frame["time"].null_count():
+            return None
+        there = np.column_stack([frame[f"{i}"].is_not_null().to_numpy() for i in range(self.count)])
+        numbers = np.column_stack([frame[f"{i}"].to_numpy() for i in range(self.count)])
+        if not there.any(axis=1).all() or not np.isfinite(numbers[there]).all():
+            return None
+        times, found = frame["time"].to_numpy(), []
+        which = there @ (1 << np.arange(self.count))
+        for one in np.unique(which):
+            places = np.flatnonzero(which == one)
+            names = [(i, name) for i, name in enumerate(self._plain_fields) if there[places[0], i]]
+            found.append((places, times[places], {name: numbers[places, i] for i, name in names}))
+        return found
+
+
+def point_lines(
+    blocks: Iterator[bytes], count: int, limit: int | None = None, *, columns: bool = False
+) -> Iterator[Lines | Points]:
     """Yield the points of a file as line protocol, `count` at a time: of line protocol itself, or of this format.
+
+    Those of this format come by `columns` instead, if that is wanted and they can.
 
     Raises
     ------
@@ -36,11 +101,11 @@ def point_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) -
     first = next(blocks, b"")
     whole = chain([first], blocks)
     if first.startswith(START) and b"=" not in first.partition(b"\n")[0]:
-        return _translated(whole, count, limit)
+        return _translated(whole, count, limit, columns=columns)
     return read_lines(whole, count, limit)
 
 
-def _translated(blocks: Iterator[bytes], count: int, limit: int | None) -> Iterator[Lines]:
+def _translated(blocks: Iterator[bytes], count: int, limit: int | None, *, columns: bool) -> Iterator[Lines | Points]:
     head = b""
     while b"\n\n" not in head:
         block = next(blocks, b"")
@@ -48,7 +113,7 @@ def _translated(blocks: Iterator[bytes], count: int, limit: int | None) -> Itera
         if not block or len(head) > _MOST_HEADER:
             raise Broken("line 1 begins a header of TSBS, but no empty line ends it; nothing is stored")
     header, _, rest = head.partition(b"\n\n")
-    prefixes: dict[bytes, list[bytes]] = {}
+    known: dict[bytes, _Format] = {}
     first, *names = header.split(b"\n")
     numbers = frozenset(
         pair.rpartition(b" ")[0].decode(errors="replace")
@@ -57,7 +122,7 @@ def _translated(blocks: Iterator[bytes], count: int, limit: int | None) -> Itera
     )
     for line in names:
         name, *fields = line.split(b",")
-        prefixes[name] = [(b"," if i else b"") + _escaped(field) + b"=" for i, field in enumerate(fields)]
+        known[name] = _Format(name, fields)
     skipped = header.count(b"\n") + 2
     tags: dict[bytes, bytes] = {}
     failure: Exception | None = None
@@ -67,15 +132,21 @@ def _translated(blocks: Iterator[bytes], count: int, limit: int | None) -> Itera
             some = next(lines)
         except StopIteration:
             return
-        points, failure = _points(some, prefixes, tags, skipped)
-        points = replace(points, numbers=numbers)
+        if columns and (whole := _by_columns(some, known, tags, skipped, numbers)) is not None:
+            yield whole
+            continue
+        points, failure = _points(some, known, tags, skipped, numbers)
         if points.count:
             yield points
     raise failure
 
 
 def _points(
-    lines: Lines, prefixes: Mapping[bytes, Sequence[bytes]], tags: dict[bytes, bytes], skipped: int
+    lines: Lines,
+    formats: Mapping[bytes, _Format],
+    tags: dict[bytes, bytes],
+    skipped: int,
+    numbers: frozenset[str],
 ) -> tuple[Lines, Broken | None]:
     """Return points as line protocol, those before the first damaged one, and the error for that."""
     texts, found = lines.split(), []
@@ -83,27 +154,63 @@ def _points(
     why: tuple[int, str] | None = (len(texts) - 1, "it is half a point: the file was cut") if len(texts) % 2 else None
     for index, (of, values) in enumerate(zip(texts[0::2], texts[1::2], strict=False)):
         name, time_ns, *cells = [*values.split(b","), b""] if b"," not in values else values.split(b",")
-        known = prefixes.get(name)
+        known = formats.get(name)
         if not of.startswith(START):
             why = 2 * index, "it does not begin with `tags,`"
-        elif known is None or len(known) != len(cells):
+        elif known is None or known.count != len(cells):
             why = 2 * index + 1, "it is not a measurement of the header with its time and fields"
         else:
             if of not in tags:
-                tags[of] = b"".join(b"," + _pair(pair) for pair in of.split(b",")[1:] if not pair.endswith(b"="))
-            given = b"".join(prefix + cell for prefix, cell in zip(known, cells, strict=True) if cell)
-            if given:
-                found.append(b"%b%b %b %b\n" % (_escaped(name), tags[of], given.removeprefix(b","), time_ns))
+                tags[of] = _tags(of)
+            if line := known.line(cells):
+                found.append(line % (tags[of], *filter(None, cells), time_ns))
                 continue
             why = 2 * index + 1, "it has no field"
         break
-    points = Lines(b"".join(found), len(found), first + 1, step=2)
+    points = Lines(b"".join(found), len(found), first + 1, 2, numbers)
     if why is None:
         return points, None
     text = shortened(printable(texts[why[0]].decode(errors="replace")), 80)
     return points, Broken(
         f"line {first + why[0]:,} is no line of points: {why[1]}: '{text}'; all points before it are stored"
     )
+
+
+def _by_columns(
+    lines: Lines,
+    formats: Mapping[bytes, _Format],
+    tags: dict[bytes, bytes],
+    skipped: int,
+    numbers: frozenset[str],
+) -> Points | None:
+    """Return points that are read by columns; None if one of them is to be looked at by itself."""
+    texts = lines.split()
+    heads, values = texts[0::2], texts[1::2]
+    rows: dict[bytes, list[int]] = {}
+    for index, text in enumerate(values):
+        rows.setdefault(text.partition(b",")[0], []).append(index)
+    new = [head for head in dict.fromkeys(heads) if head not in tags]
+    if len(heads) != len(values) or not rows.keys() <= formats.keys() or not all(h.startswith(START) for h in new):
+        return None
+    tags |= {head: _tags(head) for head in new}
+    tables = []
+    first_parts = list(heads)
+    for name, of in rows.items():
+        known = formats[name]
+        found = known.columns([values[i] for i in of])
+        if found is None:
+            return None
+        for index in of:
+            first_parts[index] = known.name + tags[heads[index]]
+        places = np.array(of)
+        tables += [(known.plain_name, places[chosen], times, columns) for chosen, times, columns in found]
+    as_lines = partial(lambda *given: _points(*given)[0], lines, formats, tags, skipped, numbers)
+    return Points(first_parts, tables, numbers, as_lines)
+
+
+def _tags(head: bytes) -> bytes:
+    """Return the tags of a point as line protocol has them, without those that are empty."""
+    return b"".join(b"," + _pair(pair) for pair in head.split(b",")[1:] if not pair.endswith(b"="))
 
 
 def _pair(pair: bytes) -> bytes:

@@ -230,3 +230,15 @@ def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
 
 def _joined(kept: Sequence[bytes], of: Lines) -> Lines:
     return Lines(b"".join(line + b"\n" for line in kept), len(kept), of.first, of.step)
+
+
+def matched(lines: Lines) -> list[bytes]:
+    """Return the three parts of every line, of which some have escapes."""
+    found = (LINE.fullmatch(line) for line in lines.split())
+    return [part for one in found if one is not None for part in one.groups()]
+
+
+def unescaped(text: bytes) -> str:
+    """Return a name or a tag without the escapes of line protocol."""
+    found = text.decode(errors="replace")
+    return re.sub(r"\\([ ,=])", r"\1", found) if "\\" in found else found
