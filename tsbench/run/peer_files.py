@@ -9,7 +9,6 @@ readings,1451606400000000000,72.4,     its measurement, time in ns, and fields b
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import chain, compress
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from tsbench.run.point_files import Lines, read_lines
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -59,12 +58,8 @@ class _Format:
         data = b"\n".join(values)
         if (pl := polars()) is None or b"\r" in data:  # which it leaves out
             return None
-        wide = self.count + 1
-        if (
-            len({*self._plain_fields}) != self.count
-            or wide > _MOST_COLUMNS
-            or {text.count(b",") for text in values} != {wide}
-        ):
+        is_plain = len({*self._plain_fields}) == self.count <= _MOST_COLUMNS
+        if not is_plain or {text.count(b",") for text in values} != {self.count + 1}:
             return None
         schema = {"name": pl.String, "time": pl.Int64} | {f"{i}": pl.Float64 for i in range(self.count)}
         try:
@@ -113,99 +108,85 @@ def _translated(blocks: Iterator[bytes], count: int, limit: int | None, *, colum
         if not block or len(head) > _MOST_HEADER:
             raise Broken("line 1 begins a header of TSBS, but no empty line ends it; nothing is stored")
     header, _, rest = head.partition(b"\n\n")
-    known: dict[bytes, _Format] = {}
-    first, *names = header.split(b"\n")
-    numbers = frozenset(
-        pair.rpartition(b" ")[0].decode(errors="replace")
-        for pair in first.split(b",")[1:]
-        if not pair.endswith(b" string")
-    )
-    for line in names:
-        name, *fields = line.split(b",")
-        known[name] = _Format(name, fields)
-    skipped = header.count(b"\n") + 2
-    tags: dict[bytes, bytes] = {}
-    failure: Exception | None = None
-    lines = read_lines(chain([rest], blocks), 2 * count, None if limit is None else 2 * limit)
-    while failure is None:
-        try:
-            some = next(lines)
-        except StopIteration:
-            return
-        if columns and (whole := _by_columns(some, known, tags, skipped, numbers)) is not None:
-            yield whole
+    file = _File(header)
+    for lines in read_lines(chain([rest], blocks), 2 * count, None if limit is None else 2 * limit):
+        if columns and (by_columns := file.by_columns(lines)) is not None:
+            yield by_columns
             continue
-        points, failure = _points(some, known, tags, skipped, numbers)
+        points, failure = file.as_lines(lines)
         if points.count:
             yield points
-    raise failure
+        if failure is not None:
+            raise failure
 
 
-def _points(
-    lines: Lines,
-    formats: Mapping[bytes, _Format],
-    tags: dict[bytes, bytes],
-    skipped: int,
-    numbers: frozenset[str],
-) -> tuple[Lines, Broken | None]:
-    """Return points as line protocol, those before the first damaged one, and the error for that."""
-    texts, found = lines.split(), []
-    first = lines.first + skipped
-    why: tuple[int, str] | None = (len(texts) - 1, "it is half a point: the file was cut") if len(texts) % 2 else None
-    for index, (of, values) in enumerate(zip(texts[0::2], texts[1::2], strict=False)):
-        name, time_ns, *cells = [*values.split(b","), b""] if b"," not in values else values.split(b",")
-        known = formats.get(name)
-        if not of.startswith(START):
-            why = 2 * index, "it does not begin with `tags,`"
-        elif known is None or known.count != len(cells):
-            why = 2 * index + 1, "it is not a measurement of the header with its time and fields"
-        else:
-            if of not in tags:
-                tags[of] = _tags(of)
-            if line := known.line(cells):
-                found.append(line % (tags[of], *filter(None, cells), time_ns))
-                continue
-            why = 2 * index + 1, "it has no field"
-        break
-    points = Lines(b"".join(found), len(found), first + 1, 2, numbers)
-    if why is None:
-        return points, None
-    text = shortened(printable(texts[why[0]].decode(errors="replace")), 80)
-    return points, Broken(
-        f"line {first + why[0]:,} is no line of points: {why[1]}: '{text}'; all points before it are stored"
-    )
+class _File:
+    """What the header of a file says, and the tags that its points had so far."""
 
+    def __init__(self, header: bytes) -> None:
+        first, *names = header.split(b"\n")
+        self._numbers = frozenset(
+            pair.rpartition(b" ")[0].decode(errors="replace")
+            for pair in first.split(b",")[1:]
+            if not pair.endswith(b" string")
+        )
+        self._formats = {name: _Format(name, fields) for name, *fields in (line.split(b",") for line in names)}
+        self._skipped = len(names) + 2
+        self._tags: dict[bytes, bytes] = {}
 
-def _by_columns(
-    lines: Lines,
-    formats: Mapping[bytes, _Format],
-    tags: dict[bytes, bytes],
-    skipped: int,
-    numbers: frozenset[str],
-) -> Points | None:
-    """Return points that are read by columns; None if one of them is to be looked at by itself."""
-    texts = lines.split()
-    heads, values = texts[0::2], texts[1::2]
-    rows: dict[bytes, list[int]] = {}
-    for index, text in enumerate(values):
-        rows.setdefault(text.partition(b",")[0], []).append(index)
-    new = [head for head in dict.fromkeys(heads) if head not in tags]
-    if len(heads) != len(values) or not rows.keys() <= formats.keys() or not all(h.startswith(START) for h in new):
-        return None
-    tags |= {head: _tags(head) for head in new}
-    tables = []
-    first_parts = list(heads)
-    for name, of in rows.items():
-        known = formats[name]
-        found = known.columns([values[i] for i in of])
-        if found is None:
+    def as_lines(self, lines: Lines) -> tuple[Lines, Broken | None]:
+        """Return points as line protocol, those before the first damaged one, and the error for that."""
+        texts, found = lines.split(), []
+        first = lines.first + self._skipped
+        why: tuple[int, str] | None = None
+        if len(texts) % 2:
+            why = len(texts) - 1, "it is half a point: the file was cut"
+        for index, (of, values) in enumerate(zip(texts[0::2], texts[1::2], strict=False)):
+            name, time_ns, *cells = [*values.split(b","), b""] if b"," not in values else values.split(b",")
+            known = self._formats.get(name)
+            if not of.startswith(START):
+                why = 2 * index, "it does not begin with `tags,`"
+            elif known is None or known.count != len(cells):
+                why = 2 * index + 1, "it is not a measurement of the header with its time and fields"
+            else:
+                if of not in self._tags:
+                    self._tags[of] = _tags(of)
+                if line := known.line(cells):
+                    found.append(line % (self._tags[of], *filter(None, cells), time_ns))
+                    continue
+                why = 2 * index + 1, "it has no field"
+            break
+        points = Lines(b"".join(found), len(found), first + 1, 2, self._numbers)
+        if why is None:
+            return points, None
+        text = shortened(printable(texts[why[0]].decode(errors="replace")), 80)
+        return points, Broken(
+            f"line {first + why[0]:,} is no line of points: {why[1]}: '{text}'; all points before it are stored"
+        )
+
+    def by_columns(self, lines: Lines) -> Points | None:
+        """Return points that are read by columns; None if one of them is to be looked at by itself."""
+        texts = lines.split()
+        heads, values = texts[0::2], texts[1::2]
+        rows: dict[bytes, list[int]] = {}
+        for index, text in enumerate(values):
+            rows.setdefault(text.partition(b",")[0], []).append(index)
+        new = [head for head in dict.fromkeys(heads) if head not in self._tags]
+        is_known = rows.keys() <= self._formats.keys() and all(head.startswith(START) for head in new)
+        if len(heads) != len(values) or not is_known:
             return None
-        for index in of:
-            first_parts[index] = known.name + tags[heads[index]]
-        places = np.array(of)
-        tables += [(known.plain_name, places[chosen], times, columns) for chosen, times, columns in found]
-    as_lines = partial(lambda *given: _points(*given)[0], lines, formats, tags, skipped, numbers)
-    return Points(first_parts, tables, numbers, as_lines)
+        self._tags |= {head: _tags(head) for head in new}
+        tables, first_parts = [], list(heads)
+        for name, of in rows.items():
+            known = self._formats[name]
+            found = known.columns([values[i] for i in of])
+            if found is None:
+                return None
+            for index in of:
+                first_parts[index] = known.name + self._tags[heads[index]]
+            places = np.array(of)
+            tables += [(known.plain_name, places[chosen], times, columns) for chosen, times, columns in found]
+        return Points(first_parts, tables, self._numbers, lambda: self.as_lines(lines)[0])
 
 
 def _tags(head: bytes) -> bytes:
