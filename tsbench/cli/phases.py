@@ -34,7 +34,7 @@ def load(
     context: typer.Context,
     target: Target,
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="Line protocol, also .gz or .zst; - is standard input.")
+        str | None, typer.Argument(metavar="[FILE]", help="Line protocol or TSBS's own, also .gz, .zst; - is stdin.")
     ] = None,
     endpoint: Endpoint = None,
     schema: Schema = None,
