@@ -57,6 +57,7 @@ influxdb_target = partial(
     Target,
     product="InfluxDB",
     schemes=("http", "https"),
+    greetings=(rb"HTTP/1\.\d .*?\r\n(?i:X-Influxdb-)",),
     acknowledges_in_part=True,
     has_counters=True,
     durability="write-ahead log synced at every write (`wal-fsync-delay = 0s`)",
@@ -82,7 +83,7 @@ def tags_of(query: Query) -> tuple[str, ...]:
     return (*query.measurement.tags, *query.measurement.own_tags) if isinstance(query, Stored) else ()
 
 
-def refusal(response: Response, *, write: bool) -> OpError:
+def refusal(response: Response, *, write: bool = False) -> OpError:
     """Return the error for an unexpected response."""
     message = http.error_text(response)
     outcome, cause = meaning(response.status, message, write=write)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from tsbench.targets.mongodb.endpoint import MongodbEndpoint
 
-_PRODUCT = "a MongoDB server"
 _LOOKED_S = 0.01
 _SILENT_S = 1.0
 """Seconds until a silent port is looked at: another product may wait for its own clients' words."""
@@ -137,7 +136,7 @@ def await_server(client: pymongo.MongoClient[dict[str, Any]], timeout_s: float) 
 
 def _other_product(host: str, port: int | None) -> str:
     found = "" if port is None else product_at(host, port)  # without a port it is a Unix socket
-    return "" if found == _PRODUCT else found
+    return "" if found == "a MongoDB server" else found
 
 
 @contextmanager

@@ -30,6 +30,7 @@ TARGET = Target(
     cluster="tsbench.targets.postgres.cluster:PostgresCluster",
     nodes_are_copies=True,
     driver=Driver("psycopg", "postgres", ("psycopg",)),
+    greetings=(rb"[SN]\Z",),
     secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000,
     durability="`fsync = on`, `synchronous_commit = on`",
