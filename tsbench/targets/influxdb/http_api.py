@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tsbench.model import OpError, Outcome, PartialWrite, Stored
 from tsbench.targets import http
 from tsbench.targets.base import Operation
+from tsbench.targets.http import LineSchema
 from tsbench.targets.target import Option, Target
 from tsbench.units import NS_PER_S, parse_duration_ns
 
@@ -66,7 +67,7 @@ influxdb_target = partial(
 OPTIONS = {"gzip": Option.WITHIN}
 
 
-class InfluxSchema(http.LineSchema):
+class InfluxSchema(LineSchema):
     """Base of the schemas. Points of a series at the same time replace each other."""
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
