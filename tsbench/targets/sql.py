@@ -28,7 +28,7 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.targets.base import Payload, Schema, Statement
-from tsbench.targets.sql_trucks import compile_analysis
+from tsbench.targets.sql_trucks import Dialect, compile_analysis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,11 +101,6 @@ class SqlSchema(Schema, ABC):
     max_parameters: ClassVar[int]
     """Largest number of parameters of a statement."""
 
-    @staticmethod
-    def mark(number: int) -> str:
-        """Return the placeholder of a parameter by its number, from 1."""
-        return question(number)
-
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return the commands that create empty tables in place of existing ones."""
         of_tags = self.create_tags(tags) if tags else ()
@@ -142,7 +137,7 @@ class SqlSchema(Schema, ABC):
         """Yield the statements that add rows of `sql.tag_rows` to the table of tags."""
         del tags  # the columns have their types
         for piece in sql.chunks(rows, self.max_parameters):
-            values = sql.values(len(piece[0]), len(piece), self.mark)
+            values = sql.values(len(piece[0]), len(piece), question)
             yield Statement(f'INSERT INTO "tags" VALUES {values}', sql.flat(piece))
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
@@ -153,8 +148,7 @@ class SqlSchema(Schema, ABC):
     def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
         """Return rows as statements of as many parameters as one may have, for one transaction."""
         pieces = [
-            Statement(insert(m, len(piece), verb, self.mark), sql.flat(piece))
-            for piece in sql.chunks(rows, self.max_parameters)
+            Statement(insert(m, len(piece), verb), sql.flat(piece)) for piece in sql.chunks(rows, self.max_parameters)
         ]
         return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
 
@@ -172,40 +166,21 @@ def tables_of(measurements: Sequence[Measurement]) -> list[str]:
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 
-class SqlText(ABC):
-    """Compilation of one query. Parameters are collected in the order of their placeholders in the text."""
-
-    def __init__(self) -> None:
-        self.params: list[Any] = []
+class SqlText(Dialect):
+    """Compilation of one query."""
 
     unique = '"time"'
     """The column by which the newest row of a series is looked up."""
     tag_table = "t"
     """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
-    def mark(self, number: int) -> str:
-        """Return the placeholder for a parameter by its number, from 1."""
-        return question(number)
-
-    @abstractmethod
-    def bound(self, time_ns: int) -> Any:
-        """Return the parameter for a bound of a window."""
-
     @abstractmethod
     def bucket(self, column: str, bucket_ns: int) -> str:
         """Return the expression for the start of the bucket that contains a time."""
 
-    @abstractmethod
-    def number_of(self, bucket_ns: int) -> str:
-        """Return the expression for the number of the bucket that contains the column `m.time`, from the epoch on."""
-
     def by_bucket(self, bucket_ns: int) -> str:  # noqa: ARG002 - for dialects that need it
         """Return the clause that groups rows by their buckets, which are the answer's first column."""
         return "GROUP BY 1"
-
-    def number(self, column: str) -> str:
-        """Return the expression for a text as a double precision number."""
-        return f"CAST({column} AS DOUBLE PRECISION)"
 
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition that a column holds one of the keys."""
@@ -263,11 +238,6 @@ class SqlText(ABC):
     def any_series(self, measurement: Measurement) -> list[str]:  # noqa: ARG002 - for dialects that need it
         """Return a condition that every row fulfils and by which rows are looked up, as a list of none or one."""
         return []
-
-    def arg(self, value: Any) -> str:
-        """Add a parameter and return its placeholder."""
-        self.params.append(value)
-        return self.mark(len(self.params))
 
     def chosen(self, measurement: Measurement, keys: Sequence[str] | None, *, tag_table: str = "") -> list[str]:
         """Return the condition that a row's series is one of the keys, as a list of none or one.

@@ -1,9 +1,13 @@
 # ruff: noqa: S608 - names are quoted, values are parameters
-"""The SQL of the questions about trucks (`workload.use_cases.iot` says what each means), the same in all dialects."""
+"""The SQL of the questions about trucks (`workload.use_cases.iot` says what each means), the same in all dialects.
+
+What they need of a dialect is in `Dialect`; `sql.SqlText` has the rest.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from tsbench.units import NS_PER_S
 
@@ -16,20 +20,32 @@ BUCKET_NS = 600 * NS_PER_S
 _BUCKETS_A_DAY = 144
 
 
-class Dialect(Protocol):
-    """The part of `sql.SqlText` that these texts need."""
+class Dialect(ABC):
+    """Base of a dialect's compiler. Parameters are collected in the order of their placeholders in the text."""
+
+    def __init__(self) -> None:
+        self.params: list[Any] = []
 
     def arg(self, value: Any) -> str:
         """Add a parameter and return its placeholder."""
+        self.params.append(value)
+        return self.mark(len(self.params))
 
+    def mark(self, number: int) -> str:  # noqa: ARG002 - the database counts them itself
+        """Return the placeholder for a parameter by its number, from 1."""
+        return "?"
+
+    @abstractmethod
     def bound(self, time_ns: int) -> Any:
         """Return the parameter for a bound of a window."""
 
-    def number(self, column: str) -> str:
-        """Return the expression for a text as a number."""
-
+    @abstractmethod
     def number_of(self, bucket_ns: int) -> str:
-        """Return the expression for the number of the bucket that contains the column `m.time`."""
+        """Return the expression for the number of the bucket that contains the column `m.time`, from the epoch on."""
+
+    def number(self, column: str) -> str:
+        """Return the expression for a text as a double precision number."""
+        return f"CAST({column} AS DOUBLE PRECISION)"
 
 
 def compile_analysis(text: Dialect, query: Analysis) -> str:
