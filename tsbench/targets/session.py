@@ -182,7 +182,6 @@ class NetworkSession(OpSession[N]):
             connection.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._drop()
 
 

@@ -102,13 +102,11 @@ class SqlSchema(Schema, ABC):
     """Largest number of parameters of a statement."""
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return the commands that create empty tables in place of existing ones."""
         of_tags = self.create_tags(tags) if tags else ()
         tables = [Statement(text) for m in measurements for text in self.create_table(m)]
         return [*self.drop(measurements), *of_tags, *tables]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the commands that drop the tables and the tags, where they exist."""
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in table_names(measurements)]
 
     @abstractmethod

@@ -187,7 +187,6 @@ class FileSession(OpSession[Any]):
             return inventory(self._fetch, self.like_ours, measurements, series=series)
 
     def close(self) -> None:
-        """Close the connection."""
         with suppress(self.error):
             self._connection.close()
 

@@ -70,7 +70,6 @@ class DuckdbSchema(SqlSchema):
     max_parameters: ClassVar = 16_384  # DuckDB has no limit, but binding them takes 15 us each
 
     def create_table(self, m: Measurement) -> list[str]:
-        """Return the statement for the table of one measurement."""
         return [f"CREATE TABLE {quoted(m.name)} ({self.columns(m)})"]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002 - a checkpoint covers all tables
@@ -90,7 +89,6 @@ class DuckdbSchema(SqlSchema):
         return (Payload(mode, m.name, text, [Statement(text, rows[0])], 1, nbytes) for rows, nbytes in writes)
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as SQL."""
         return _Text().statement(query)
 
 

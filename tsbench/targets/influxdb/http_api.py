@@ -71,7 +71,6 @@ class InfluxSchema(LineSchema):
     """Base of the schemas. Points of a series at the same time replace each other."""
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Wait for the compactions that the load has caused."""
         del measurements
         return [WaitForCompactions()]
 

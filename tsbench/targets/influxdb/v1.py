@@ -65,7 +65,6 @@ class Influx1Schema(InfluxSchema):
     name: str
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Return the statements that create the database if it is missing, and an empty policy."""
         del tags  # points carry their tags
         return [
             Statement("CREATE DATABASE $database", optional=True),
@@ -79,7 +78,6 @@ class Influx1Schema(InfluxSchema):
         return [Statement("DROP RETENTION POLICY $policy ON $database")]
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as InfluxQL."""
         if isinstance(query, Latest):
             return NewestRows(compile_query(query), keyed=query.measurement.key is not None)
         if isinstance(query, Count):
@@ -224,7 +222,6 @@ class Influx1Session(HttpSession):
 
     @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:
-        """Return the server's counters of requests, writes, cache and compactions."""
         page = self._send(self._vars).body
         try:
             return counters.of_vars(page)

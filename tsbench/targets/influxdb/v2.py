@@ -64,17 +64,14 @@ class Influx2Schema(InfluxSchema):
     request = "POST /api/v2/write"
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return operations that make an empty bucket, whatever was in it before."""
         del tags  # they come with the points
         return [*self.drop(measurements), CreateBucket()]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the operation that deletes the bucket, if it exists."""
         del measurements
         return [DeleteBucket()]
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as Flux."""
         return Statement(flux.compile_query(query), http_api.tags_of(query))
 
 
@@ -163,7 +160,6 @@ class Influx2Session(HttpSession):
 
     @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:
-        """Return the server's counters of requests, writes, storage and memory."""
         return counters.of_metrics(self._page())
 
     def ping(self, timeout_s: float) -> None:

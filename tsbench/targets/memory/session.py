@@ -57,7 +57,6 @@ class MemorySession(Session):
         return self._key.answer(query)
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Create, remove or sort tables."""
         del timeout_s  # nothing here waits
         for command in commands:
             match command:
@@ -71,22 +70,18 @@ class MemorySession(Session):
                     raise not_mine(command)
 
     def write(self, payload: Payload) -> int:
-        """Store the payload's batch."""
         self._key.table(payload.measurement).add(payload.data)
         return payload.points
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Return the answer to the query that the statement carries."""
         if len(statement.params) != 1 or not isinstance(statement.params[0], Query):
             raise OpError(Outcome.FAILED, "statement", f"memory does not understand '{statement.text}'")
         return Rows(columns, self.answer(statement.params[0]).records)
 
     def facts(self) -> Mapping[str, str]:
-        """Return the version of polars."""
         return {"version": f"polars {pl.__version__}"}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes of the columns in memory."""
         return {"table": sum(self._key.table(m.name).size_bytes() for m in measurements)}
 
     def close(self) -> None:

@@ -67,7 +67,6 @@ class DocumentSchema(Schema):
         return {name: named[name] for name in dict.fromkeys(map(self.pipeline.collection, measurements))}
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return the commands that create empty collections in place of existing ones."""
         del tags  # every document has its own
         for m in measurements:
             for name in (*m.tags, *m.own_tags, *m.field_names):
@@ -78,7 +77,6 @@ class DocumentSchema(Schema):
         return made
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
-        """Return the commands that create the collections of further measurements; documents carry their tags."""
         del tags, first
         for m in measurements:
             for name in (*m.tags, *m.own_tags, *m.field_names):
@@ -105,7 +103,6 @@ class DocumentSchema(Schema):
         return [{TIME: 1}, *([{key_path(m): 1, TIME: -1}] if m.key else [])]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the commands that drop the collections; no error where they are missing."""
         return [command({"drop": name}, optional=True) for name in self.collections(measurements)]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
@@ -147,7 +144,6 @@ class DocumentSchema(Schema):
         return 1
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as an aggregation pipeline."""
         return self.pipeline.compile(query)
 
 

@@ -179,7 +179,6 @@ class MongodbSession(NetworkSession[Messages]):
     # --- writes
 
     def write(self, payload: Payload) -> int:
-        """Send a payload's documents; return the number of points when all are acknowledged as the endpoint asks."""
         body, field = self._body(payload.text)
         connection, done = self.begin(self._timeout_s), 0
         try:
@@ -208,7 +207,6 @@ class MongodbSession(NetworkSession[Messages]):
     # --- queries
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Run an aggregation pipeline and fetch every document."""
         if columns[-1] == OTHERS:
             return Rows(columns, self._stored(statement))
         if len(statement.params) != 2:
@@ -253,7 +251,6 @@ class MongodbSession(NetworkSession[Messages]):
             return documents.rows(document.raw for document in cursor)
 
     def explain(self, statement: Statement) -> Plan:
-        """Execute an aggregation pipeline and return how the server did that."""
         if len(statement.params) != 2:
             raise not_mine(statement)
         with answering(self._timeout_s):

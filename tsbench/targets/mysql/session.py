@@ -186,7 +186,6 @@ class MysqlSession(NetworkSession[Connection]):
     # --- writes
 
     def write(self, payload: Payload) -> int:
-        """Send a payload; it is committed on return."""
         with self._op() as connection:
             if payload.mode is WriteMode.BULK:
                 connection.in_thread(self._load, connection, payload)
@@ -221,7 +220,6 @@ class MysqlSession(NetworkSession[Connection]):
     # --- queries
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
         stored = columns[-1] == OTHERS
         with self._op() as connection:
             of, found = connection.fetch(_text(statement, connection))
@@ -258,7 +256,6 @@ class MysqlSession(NetworkSession[Connection]):
         return {"table": table, "index": index}
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        """Return the tables, and the database."""
         database = literal(self._of.path)
         tables = (
             "SELECT table_name, CAST(create_time AS CHAR) FROM information_schema.tables\n"
@@ -294,7 +291,6 @@ class MysqlSession(NetworkSession[Connection]):
             return inventory(lambda text: connection.fetch(text.encode()), like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
-        """Return the server's status variables and metrics of InnoDB that mean something to readers."""
         with self._op() as connection:
             status = connection.execute(
                 f"SHOW GLOBAL STATUS WHERE Variable_name IN ({_literals(counters.STATUS)})".encode()

@@ -122,7 +122,6 @@ class PostgresCluster(Cluster[Node]):
 
     @property
     def endpoint(self) -> str:
-        """URL of all nodes, of which a client finds the primary."""
         places = ",".join(f"127.0.0.1:{node.port}" for node in self._nodes)
         passfile = quote(os.fsencode(self._directory / PASSFILE))
         return f"postgresql://{USER}@{places}/{DATABASE}?target_session_attrs=read-write&passfile={passfile}"

@@ -74,7 +74,6 @@ class PostgresSession(PgwireSession):
     panels: Sequence[Panel] = counters.PANELS
 
     def write(self, payload: Payload) -> int:
-        """Send a payload; it is committed on return."""
         connection = self.begin(self._timeout_s)
         try:  # as `_op`, which would be a tenth of what a write of one row costs
             if payload.mode is _SINGLE:

@@ -137,7 +137,6 @@ class QuestSession(PgwireSession):
 
     @decoded("QuestDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        """Return the tables."""
         ours = {PREFIX + m.name for m in measurements}
         return [
             ServerObject(f"table {name}", (Statement(f"DROP TABLE {quoted(name)}"),), place)
@@ -173,7 +172,6 @@ class QuestSession(PgwireSession):
         return outcome, cause
 
     def close(self) -> None:
-        """Close both connections."""
         self._http.close()
         super().close()
 

@@ -265,7 +265,6 @@ class VictoriaEndpoint(HttpEndpoint):
 
     @property
     def expire_after_s(self) -> int | None:
-        """Age in seconds past which the server deletes points; None if the endpoint does not say."""
         retention = self.options.get("retention", "")
         return int(retention[:-1]) * _SECONDS[retention[-1]] if retention else None
 
