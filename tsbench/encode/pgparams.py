@@ -63,11 +63,6 @@ def rows(batch: Batch) -> Iterator[Parameters]:
     return ((*row, texts[i]) for row, i in zip(found, batch.series.tolist(), strict=True))
 
 
-def flat(of_rows: Iterable[Parameters]) -> Parameters:
-    """Return the values of all rows one after the other, in the order of a multi-row VALUES list."""
-    return tuple(chain.from_iterable(of_rows))
-
-
 def arrays(batch: Batch) -> Parameters:
     """Return one array per column that `rows` has: timestamptz[], int4[], float8[], jsonb[].
 

@@ -197,11 +197,11 @@ class SqlText(Dialect):
     def look_up(self, query: Latest, columns: str) -> tuple[str, str]:
         """Return the subquery for columns `x` of the newest row of the series `t`, and the condition for its keys."""
         m = query.measurement
-        before = f' AND x."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
+        same = ['x."tags_id" = t."id"', *self.before(query, "x")]
         where = self.chosen(m, query.keys, tag_table="t")
         newest = (
             f"  SELECT {columns} FROM {quoted(m.name)} x\n"
-            f'  WHERE x."tags_id" = t."id"{before}\n'
+            f"  WHERE {' AND '.join(same)}\n"
             '  ORDER BY x."time" DESC LIMIT 1'
         )
         return newest, f"WHERE {where[0]}" if where else ""
@@ -251,7 +251,7 @@ class SqlText(Dialect):
 
     def _rows(self, query: Raw | Above, above: Above | None) -> str:
         m = query.measurement
-        where = self.window(query)
+        where = [self.window(query.window)]
         if above is not None:
             where.append(f"m.{quoted(above.field)} > {self.arg(above.threshold)}")
         where += self.chosen(m, query.keys, tag_table=self.tag_table)
@@ -265,7 +265,7 @@ class SqlText(Dialect):
 
     def _bucketed(self, query: Bucketed | Grouped) -> str:
         m = query.measurement
-        where = self.window(query) + self.chosen(m, query.keys)
+        where = [self.window(query.window), *self.chosen(m, query.keys)]
         return (
             f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self.aggregates(query)}\n'
             f"FROM {quoted(m.name)} m\n"
@@ -276,7 +276,7 @@ class SqlText(Dialect):
     def grouped(self, query: Grouped) -> str:
         """Return the text for aggregates by bucket and series; only with tags."""
         m = query.measurement
-        where = self.window(query) + self.chosen(m, query.keys)
+        where = [self.window(query.window), *self.chosen(m, query.keys)]
         return (
             f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b", query.fields)}\n'
             "FROM (\n"
@@ -290,7 +290,7 @@ class SqlText(Dialect):
 
     def _newest(self, query: Latest) -> str:
         m = query.measurement
-        before = f'\nWHERE m."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
+        before = "".join(f"\nWHERE {condition}" for condition in self.before(query))
         return (
             f'SELECT m."time", {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m{before}\n"
@@ -301,9 +301,13 @@ class SqlText(Dialect):
         return (
             f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self.aggregates(query)}\n'
             f"FROM {quoted(query.measurement.name)} m\n"
-            f'WHERE m."time" < {self.arg(self.bound(query.before_ns))}\n'
+            f"WHERE {' AND '.join(self.before(query))}\n"
             f"{self.by_bucket(query.bucket_ns)} ORDER BY 1 DESC LIMIT {int(query.limit)}"
         )
+
+    def before(self, query: Latest | LatestBuckets, table: str = "m") -> list[str]:
+        """Return the condition that a row's time is before a query's moment, as a list of none or one."""
+        return [] if query.before_ns is None else [f'{table}."time" < {self.arg(self.bound(query.before_ns))}']
 
     def _stored(self, query: Stored) -> str:
         """Return the text for all columns of points and tags, whoever made them, and for points without tags."""
@@ -329,12 +333,6 @@ class SqlText(Dialect):
         return ", ".join(
             f"{self.aggregate(function, f'm.{quoted(name)}', kinds[name])} AS {quoted(name)}" for name in query.fields
         )
-
-    def window(self, query: Raw | Above | Bucketed | Grouped) -> list[str]:
-        """Return the conditions that a row's time is in the window."""
-        start = self.arg(self.bound(query.window.start_ns))
-        end = self.arg(self.bound(query.window.end_ns))
-        return [f'm."time" >= {start}', f'm."time" < {end}']
 
 
 def fields(table: str, of: Iterable[str]) -> str:

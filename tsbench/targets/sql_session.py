@@ -116,8 +116,9 @@ class FileSession(OpSession[Any]):
         self._may_commit = False
         """True from when a statement is sent that commits a write."""
 
+    @staticmethod
     @abstractmethod
-    def cause_of(self, error: Exception) -> str:
+    def cause_of(error: Exception) -> str:
         """Return the cause of one of the driver's errors, one of the words for `OpError.cause`."""
 
     def limit(self, due_s: float) -> None:

@@ -43,8 +43,7 @@ class _Text(SqlText):
     def latest(self, query: Latest) -> str:
         # One pass over the columns asked for, without a sort: there is no index to look a series up in.
         m = query.measurement
-        where = [f'm."time" < {self.arg(self.bound(query.before_ns))}'] if query.before_ns is not None else []
-        where += self.chosen(m, query.keys)
+        where = self.before(query) + self.chosen(m, query.keys)
         row = ", ".join(f"{quoted(name)} := m.{quoted(name)}" for name in query.fields)
         return (
             f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b.newest", query.fields)}\n'

@@ -210,8 +210,8 @@ class Influx2Session(HttpSession):
 
     def _busy(self, timeout_s: float) -> float:
         """Return the number of compactions that are active or queued."""
-        names = ("storage_compactions_active{", "storage_compactions_queued{")
-        return sum(sum(self._metrics(name, timeout_s=timeout_s)) for name in names)
+        found = counters.of_metrics(self._page(timeout_s))
+        return found["storage_compactions_active"] + found["storage_compactions_queued"]
 
     def _cached(self, timeout_s: float) -> float:
         """Return the bytes of the bucket's caches."""

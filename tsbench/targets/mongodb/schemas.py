@@ -71,18 +71,12 @@ class DocumentSchema(Schema):
         for m in measurements:
             for name in (*m.tags, *m.own_tags, *m.field_names):
                 plain(name)
-        made: list[Command] = [*self.drop(measurements)]
-        for name, m in self.collections(measurements).items():
-            made.append(self._collection(name, m))
-        return made
-
-    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
-        del tags, first
-        for m in measurements:
-            for name in (*m.tags, *m.own_tags, *m.field_names):
-                plain(name)
         made = [self._collection(name, m) for name, m in self.collections(measurements).items()]
         return [*self.drop(measurements), *made]
+
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        del first  # documents carry their tags
+        return self.create(measurements, tags)
 
     def _collection(self, name: str, m: Measurement) -> CreateCollection:
         return CreateCollection(self._described(name, m), name, self.is_timeseries, bool(m.tags), self._named(m))

@@ -53,15 +53,7 @@ def connect(
     connect_timeout_s: float,
     waiter: NewWaiter | None = None,
 ) -> MongodbSession:
-    """Open a session on MongoDB, or on a server that speaks its protocol.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If the login is refused.
-    tsbench.errors.Unreachable
-        If no server answers.
-    """
+    """Open a session on MongoDB, or on a server that speaks its protocol, as `Target.connect` says."""
     with connecting(of.url):
         shared = CLIENTS.take(of, credentials.read_for(of.url, "TSBENCH_PASSWORD"))
         try:

@@ -51,30 +51,20 @@ _LOADED = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warni
 def connect(
     of: MysqlEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> MysqlSession:
-    """Open a session.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If the login is refused, or the server is another product than the endpoint's.
-    tsbench.errors.Unreachable
-        If no server answers.
-    """
+    """Open a session, as `Target.connect` says; a server of another product than the endpoint's is refused."""
     del schema  # the layout is in the statements
 
     def opened(limit_s: float) -> MysqlSession:
         session = MysqlSession(of, of.password(), timeout_s, waiter)
         try:
             session.reconnect(limit_s)
-        except MySQLdb.Error as error:
+        except BaseException as error:
             session.close()
-            raise causes.refused(of, error) from error
-        except (LookupError, TypeError, ValueError) as error:
-            session.close()
-            text = f"{of.shown}: the answers of that server are not those of {of.target.product}"
-            raise UserMistake(text) from error
-        except BaseException:
-            session.close()
+            if isinstance(error, MySQLdb.Error):
+                raise causes.refused(of, error) from error
+            if isinstance(error, LookupError | TypeError | ValueError):
+                text = f"{of.shown}: the answers of that server are not those of {of.target.product}"
+                raise UserMistake(text) from error
             raise
         return session
 

@@ -237,7 +237,7 @@ def _requirement(condition: str, reason: str) -> str:
 def _inserts(m: Measurement, rows: Iterator[pgparams.Parameters], points: int) -> Iterator[Payload]:
     """Yield INSERTs of `points` rows each; the last may have fewer."""
     width = len(column_names(m))
-    while values := pgparams.flat(islice(rows, points)):
+    while values := sql.flat(islice(rows, points)):
         count = len(values) // width
         text = insert(m, count, mark=_mark)
         yield Payload(WriteMode.MULTI, m.name, text, values, count, pgparams.nbytes(values))

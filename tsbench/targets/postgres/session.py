@@ -37,15 +37,7 @@ def connect(
     waiter: NewWaiter | None = None,
     kind: type[PostgresSession] | None = None,
 ) -> PostgresSession:
-    """Open a session on a PostgreSQL server.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If the login is refused.
-    tsbench.errors.Unreachable
-        If no server answers.
-    """
+    """Open a session on a PostgreSQL server, as `Target.connect` says."""
     del schema  # the layout is in the statements
     found = parameters(of.url)
 

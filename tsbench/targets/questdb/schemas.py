@@ -70,7 +70,7 @@ class QuestText(SqlText):
 
     def grouped(self, query: Grouped) -> str:
         m, key = query.measurement, quoted(query.measurement.key or "")
-        where = self.window(query) + self.chosen(m, query.keys)
+        where = [self.window(query.window), *self.chosen(m, query.keys)]
         return (
             f'SELECT m."time", m.{key}, {self.aggregates(query)}\n'
             f"FROM {quoted(m.name)} m\n"
@@ -80,8 +80,7 @@ class QuestText(SqlText):
 
     def latest(self, query: Latest) -> str:
         m, key = query.measurement, quoted(query.measurement.key or "")
-        where = [f'm."time" < {self.arg(self.bound(query.before_ns))}'] if query.before_ns is not None else []
-        where += self.chosen(m, query.keys)
+        where = self.before(query) + self.chosen(m, query.keys)
         return (
             f'SELECT m."time", m.{key}, {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m\n"

@@ -273,11 +273,6 @@ class VictoriaEndpoint(HttpEndpoint):
         """True of several nodes: vmagent acknowledges points."""
         return bool(self.nodes)
 
-    @property
-    def replicas(self) -> int:
-        """Number of nodes that store each point."""
-        return int(self.options.get("replicas", "1"))
-
 
 def parse(url: str, target: Target) -> VictoriaEndpoint:
     """Parse an endpoint."""
