@@ -10,8 +10,15 @@ from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.targets.base import Operation, Payload, Schema, Statement, expect_all_fields, expressible
 from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, Piece
-from tsbench.targets.mongodb.layouts import HOUR_PATH, KEY_PATH, HourPipeline, ValuePipeline
-from tsbench.targets.mongodb.pipelines import Pipeline, key_path, plain
+from tsbench.targets.mongodb.pipelines import (
+    HOUR_PATH,
+    KEY_PATH,
+    HourPipeline,
+    Pipeline,
+    ValuePipeline,
+    key_path,
+    plain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

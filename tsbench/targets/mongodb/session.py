@@ -19,7 +19,7 @@ from tsbench.targets.mongodb import counters, explain
 from tsbench.targets.mongodb.client import CLIENTS, answering, await_server, connecting
 from tsbench.targets.mongodb.commands import YES, durability, failed, in_part, majority_journals
 from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
-from tsbench.targets.mongodb.layouts import VALUES
+from tsbench.targets.mongodb.pipelines import VALUES
 from tsbench.targets.mongodb.schemas import CreateCollection
 from tsbench.targets.mongodb.wire import Messages
 from tsbench.targets.session import MEANT, NetworkSession, not_mine, statement_of, undecodable
