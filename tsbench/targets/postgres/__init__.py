@@ -25,7 +25,7 @@ TARGET = Target(
     schemas={s.name: s for s in (BTREE, BRIN)},
     options=dict.fromkeys(("application_name", "connect_timeout", "options", "sslmode"), Option.HARMLESS),
     parser="tsbench.targets.pgwire.login:parse",
-    opener="tsbench.targets.postgres.session:connect",
+    opener="tsbench.targets.postgres.session:PostgresSession.connect",
     server="tsbench.targets.postgres.server:PostgresServer",
     cluster="tsbench.targets.postgres.cluster:PostgresCluster",
     nodes_are_copies=True,
@@ -50,7 +50,7 @@ TIMESCALE = replace(
     name="timescaledb",
     product="TimescaleDB",
     schemas={s.name: s for s in (HYPERTABLE, COMPRESSED)},
-    opener="tsbench.targets.postgres.session:connect_timescale",
+    opener="tsbench.targets.postgres.session:TimescaleSession.connect",
     server="tsbench.targets.postgres.server:TimescaleServer",
     cluster="tsbench.targets.postgres.cluster:TimescaleCluster",
     peer_queries=replace(PEER_QUERIES, functions=""),  # it has its own, which ours would hide

@@ -28,42 +28,37 @@ _PARTS = ("table", "index", "toast")
 _SINGLE = WriteMode.SINGLE  # a member of an enum takes 0.1 us to look up
 
 
-def connect(
-    of: Endpoint,
-    schema: Schema,
-    *,
-    timeout_s: float,
-    connect_timeout_s: float,
-    waiter: NewWaiter | None = None,
-    kind: type[PostgresSession] | None = None,
-) -> PostgresSession:
-    """Open a session on a PostgreSQL server, as `Target.connect` says."""
-    del schema  # the layout is in the statements
-    found = parameters(of.url)
-
-    def opened(limit_s: float) -> PostgresSession:
-        session = (kind or PostgresSession)(found, timeout_s, waiter)
-        try:
-            session.reconnect(limit_s)
-        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
-            raise refused(of.url, error) from error
-        return session
-
-    place = (of.host, of.port) if of.host else None
-    return open_or_name(opened, connect_timeout_s, place, {"a PostgreSQL server"}, of.url)
-
-
-def connect_timescale(of: Endpoint, schema: Schema, **given: Any) -> PostgresSession:
-    """Open a session on a PostgreSQL server with TimescaleDB, as `connect` does."""
-    return connect(of, schema, **given, kind=TimescaleSession)
-
-
 class PostgresSession(PgwireSession):
     """One connection in autocommit mode with time zone UTC."""
 
     product = "PostgreSQL"
     options = f"-c search_path={NAMESPACE}"
     panels: Sequence[Panel] = counters.PANELS
+
+    @classmethod
+    def connect(
+        cls,
+        of: Endpoint,
+        schema: Schema,
+        *,
+        timeout_s: float,
+        connect_timeout_s: float,
+        waiter: NewWaiter | None = None,
+    ) -> PostgresSession:
+        """Open a session, as `Target.connect` says."""
+        del schema  # the layout is in the statements
+        found = parameters(of.url)
+
+        def opened(limit_s: float) -> PostgresSession:
+            session = cls(found, timeout_s, waiter)
+            try:
+                session.reconnect(limit_s)
+            except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+                raise refused(of.url, error) from error
+            return session
+
+        place = (of.host, of.port) if of.host else None
+        return open_or_name(opened, connect_timeout_s, place, {"a PostgreSQL server"}, of.url)
 
     def write(self, payload: Payload) -> int:
         connection = self.begin(self._timeout_s)
