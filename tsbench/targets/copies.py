@@ -32,9 +32,28 @@ class NodesSession(CommandSession, Generic[S]):
         super().__init__(timeout_s)
         self._nodes, self._replicas = nodes, replicas
 
-    def _present(self) -> dict[int, S]:
-        """Return the nodes that answer."""
-        return present(self._nodes, self._replicas, self._timeout_s)
+    def _present(self, spare: int | None = None, timeout_s: float | None = None) -> dict[int, S]:
+        """Return the nodes that answer, by number, if copies make up for those that do not.
+
+        Fewer than `spare` may be away, by default fewer than there are copies.
+
+        Raises
+        ------
+        tsbench.model.OpError
+            If nobody listens at more nodes, or a node does not answer otherwise.
+        """
+        most = self._replicas if spare is None else spare
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        found, away = {}, []
+        for number, node in self._nodes.items():
+            try:
+                node.ping(limit_s)
+                found[number] = node
+            except OpError as error:
+                away.append(f"node {number}: {error}")
+                if error.cause not in {"refused", "connection"} or len(away) >= most:
+                    raise OpError(error.outcome, error.cause, "; ".join(away)) from error
+        return found
 
     def _complete(self) -> dict[int, S]:
         """Return the nodes that answer, when they have all that was acknowledged."""
@@ -71,26 +90,6 @@ class NodesSession(CommandSession, Generic[S]):
     def close(self) -> None:
         for node in self._nodes.values():
             node.close()
-
-
-def present(nodes: Mapping[int, S], replicas: int, timeout_s: float) -> dict[int, S]:
-    """Return the nodes that answer, by number, if copies make up for those that do not.
-
-    Raises
-    ------
-    tsbench.model.OpError
-        If nobody listens at as many nodes as there are copies, or a node does not answer otherwise.
-    """
-    found, away = {}, []
-    for number, node in nodes.items():
-        try:
-            node.ping(timeout_s)
-            found[number] = node
-        except OpError as error:
-            away.append(f"node {number}: {error}")
-            if error.cause not in {"refused", "connection"} or len(away) >= replicas:
-                raise OpError(error.outcome, error.cause, "; ".join(away)) from error
-    return found
 
 
 def newest(answers: Sequence[Sequence[tuple[Any, ...]]], *, keyed: bool) -> list[tuple[Any, ...]]:

@@ -60,7 +60,7 @@ class ClusterSession(NodesSession[Influx1Session]):
 
     def ping(self, timeout_s: float) -> None:
         """Verify that the nodes accept our credentials, as many as must answer."""
-        copies.present(self._nodes, self._replicas, timeout_s)
+        self._present(timeout_s=timeout_s)
 
     # --- writing
 
@@ -114,8 +114,8 @@ class ClusterSession(NodesSession[Influx1Session]):
     @decoded("InfluxDB")
     def execute(self, command: Command, timeout_s: float) -> None:
         """Execute a statement on all nodes, if all answer, and what waits on those that do."""
-        spare = 1 if isinstance(command, Statement) else self._replicas
-        for number, node in copies.present(self._nodes, spare, timeout_s).items():
+        spare = 1 if isinstance(command, Statement) else None
+        for number, node in self._present(spare, timeout_s).items():
             try:
                 node.run([command], timeout_s=timeout_s)
             except OpError as error:

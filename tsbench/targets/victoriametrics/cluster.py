@@ -22,7 +22,7 @@ from tsbench.targets.copies import NodesSession
 from tsbench.targets.session import decoded
 from tsbench.targets.victoriametrics import answers
 from tsbench.targets.victoriametrics.schemas import Flush, export_of_counted
-from tsbench.targets.victoriametrics.session import VictoriaSession
+from tsbench.targets.victoriametrics.session import VictoriaSession, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,9 +130,7 @@ class ClusterSession(NodesSession[VictoriaSession]):
             found_by_node = [node.query(statement, columns).records for node in nodes.values()]
             return Rows(columns, copies.newest(found_by_node, keyed=bool(more[0])))
         asked = export_of_counted(statement) if form == "count" else statement
-        path, *lines = asked.text.split("\n")
-        arguments = [(name, value) for name, _, value in (line.partition("=") for line in lines)]
-        found = merged([node.series(path, arguments) for node in nodes.values()])
+        found = merged([node.series(*request_of(asked)) for node in nodes.values()])
         if form == "count":
             return Rows(columns, [(sum(len(one["timestamps"]) for one in found),)])
         return Rows(columns, list(answers.READERS[form](found, columns, measurement, *more)))

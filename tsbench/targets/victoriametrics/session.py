@@ -119,8 +119,7 @@ class VictoriaSession(HttpSession):
         form, measurement, *more = statement.params
         if form in {"count", "stored"}:  # by which the checks compare with what was acknowledged
             self._flush()
-        path, *lines = statement.text.split("\n")
-        arguments = [(name, value) for name, _, value in (line.partition("=") for line in lines)]
+        path, arguments = request_of(statement)
         if form == "newest":
             return Rows(columns, self._newest_buckets(arguments, columns, measurement, *more))
         return Rows(columns, list(answers.READERS[form](self.series(path, arguments), columns, measurement, *more)))
@@ -222,6 +221,12 @@ class VictoriaSession(HttpSession):
 
     def refused(self, response: Response) -> OpError:
         return _refusal(response)
+
+
+def request_of(statement: Statement) -> tuple[str, list[tuple[str, str]]]:
+    """Return the path of a statement, and its arguments by name."""
+    path, *lines = statement.text.split("\n")
+    return path, [(name, value) for name, _, value in (line.partition("=") for line in lines)]
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
