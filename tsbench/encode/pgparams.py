@@ -64,13 +64,7 @@ def rows(batch: Batch) -> Iterator[Parameters]:
 
 
 def arrays(batch: Batch) -> Parameters:
-    """Return one array per column that `rows` has: timestamptz[], int4[], float8[], jsonb[].
-
-    Raises
-    ------
-    tsbench.encode.sql.Inexact
-        As `rows`.
-    """
+    """Return one array per column that `rows` has: timestamptz[], int4[], float8[], jsonb[]; errors as in `rows`."""
     found = [_array(kind, values) for kind, values in _columns(batch)]
     texts = _jsonb(batch)
     if texts:

@@ -217,7 +217,7 @@ def differing(
 ) -> tuple[str, ...]:
     """Return remarks on copies that differ, and on points that fewer than the `wanted` nodes hold.
 
-    Rows begin with their time and so many tags, which tell points apart.
+    Rows begin with their time and as many `tags`, which identify a point.
     """
     points: dict[tuple[Any, ...], dict[tuple[Any, ...], Sequence[int]]] = defaultdict(dict)
     for row, numbers in held.items():

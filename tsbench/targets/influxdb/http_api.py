@@ -42,13 +42,7 @@ _SOON_NS = 60 * NS_PER_S
 def settle(
     facts: Mapping[str, str], busy: Callable[[float], float], cached: Callable[[float], float], timeout_s: float
 ) -> None:
-    """Wait until nothing is compacted, nor `cached` if the server's `facts` say that it is written out soon.
-
-    Raises
-    ------
-    tsbench.model.OpError
-        As `http.settle`.
-    """
+    """Wait as `http.settle` until nothing is compacted, nor `cached` if by the `facts` it is written out soon."""
     soon = any(name.endswith(COLD) and parse_duration_ns(value) <= _SOON_NS for name, value in facts.items())
     what = "InfluxDB still compacts" + (" or has a cache to write out" if soon else "")
     http.settle(lambda left_s: busy(left_s) + (cached(left_s) if soon else 0), timeout_s, what)

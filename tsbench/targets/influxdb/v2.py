@@ -163,13 +163,7 @@ class Influx2Session(HttpSession):
         return counters.of_metrics(self._page())
 
     def ping(self, timeout_s: float) -> None:
-        """Verify that the server accepts our token, and that the bucket, which `create` would delete, is ours if any.
-
-        Raises
-        ------
-        tsbench.errors.UserMistake
-            If the bucket is not ours.
-        """
+        """Verify that the server accepts our token, and that the bucket, which `create` deletes, is ours if any."""
         bucket = self._found(timeout_s)
         if bucket is not None and bucket.get("description") != MARK:
             raise UserMistake(f"the bucket '{self._bucket}' is not tsbench's; name one that is not there yet")

@@ -186,13 +186,7 @@ class TimescaleCluster(PostgresCluster):
 
 
 def _await(holds: Any, otherwise: str) -> None:
-    """Wait until something holds.
-
-    Raises
-    ------
-    tsbench.errors.Broken
-        If it takes too long.
-    """
+    """Wait until `holds` returns true; after a minute raise `Broken` with the text `otherwise`."""
     deadline = time.monotonic() + _PATIENCE_S
     while not holds():
         if time.monotonic() > deadline:
