@@ -35,7 +35,7 @@ _HOST = r"(?=.{1,253}$)(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*\.?|[0-9a-f.]*:[0-9a-f:
 
 
 def check_text(endpoint: str) -> str:
-    """Return how messages may show an endpoint: its place, without user and options, since one may be a password.
+    """Return the endpoint as messages may show it: without user and options, one of which may be a password.
 
     Raises
     ------

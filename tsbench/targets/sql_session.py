@@ -192,6 +192,6 @@ class FileSession(OpSession[Any]):
             self._connection.close()
 
 
-def refuse_foreign(path: Path) -> UserMistake:
+def foreign_file(path: Path) -> UserMistake:
     """Return the error for a file with data that is not tsbench's: `create` drops tables."""
     return UserMistake(f"{path} holds a database that is not tsbench's; name a file that is not there yet")

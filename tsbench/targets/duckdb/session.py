@@ -13,7 +13,7 @@ from tsbench.model import WriteMode
 from tsbench.targets.base import Plan, grouped, nodes
 from tsbench.targets.duckdb.schemas import BATCH
 from tsbench.targets.session import Watchdog, undecodable
-from tsbench.targets.sql_session import FileSession, refuse_foreign
+from tsbench.targets.sql_session import FileSession, foreign_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def _claim(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     ((tables,),) = connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
     if tables and not ours:
         connection.close()
-        raise refuse_foreign(path)
+        raise foreign_file(path)
     if not ours:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NAMESPACE}")
     connection.execute(f"SET search_path = '{NAMESPACE}'")

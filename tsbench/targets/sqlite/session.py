@@ -15,7 +15,7 @@ from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.results.panels import Panel
 from tsbench.targets.base import Plan
 from tsbench.targets.sql import table_names
-from tsbench.targets.sql_session import FileSession, refuse_foreign
+from tsbench.targets.sql_session import FileSession, foreign_file
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, Checkpoint
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _claim(connection: sqlite3.Connection, path: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and mark != APPLICATION_ID:
         connection.close()
-        raise refuse_foreign(path)
+        raise foreign_file(path)
     if mark != APPLICATION_ID:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 

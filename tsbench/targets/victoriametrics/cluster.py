@@ -170,11 +170,9 @@ _FIGURE = re.compile(
 class Queue:
     """The points that vmagent has acknowledged and not delivered; nodes are numbered from 1.
 
-    vmagent makes its page of counters once a second.
-
-    Points wait up to a second before they are in a block; `is_flushed` says that all are. `pending` are the bytes of
-    blocks that wait for a node, `sent` the blocks that it has taken. A block that is being sent is in neither; it is
-    one of the `undelivered` ones.
+    vmagent makes its page of counters once a second. Points wait up to a second before they are in a block;
+    `is_flushed` says that all are. `pending` are the bytes of blocks that wait for a node, `sent` the blocks that it
+    has taken. A block that is being sent is in neither; it is one of the `undelivered` ones.
     """
 
     is_flushed: bool = False
@@ -184,7 +182,7 @@ class Queue:
 
     @classmethod
     def of(cls, page: bytes) -> Queue:
-        """Return what a page of vmagent's counters says."""
+        """Return the queue that a page of vmagent's counters shows."""
         found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for name, number, value in _FIGURE.findall(page):
             found[name.decode()][int(number or 0)] += int(float(value))
