@@ -39,6 +39,7 @@ SHARED_BY_TARGETS = {
     "credentials",
     "endpoint",
     "http",
+    "local",
     "pgwire",
     "session",
     "sql",

@@ -31,13 +31,14 @@ from tsbench.servers.files import Residency
 from tsbench.targets.base import Session
 from tsbench.targets.memory import TARGET as MEMORY
 from tsbench.targets.memory.schemas import KEEP
-from tsbench.targets.memory.session import MemorySession, Store
+from tsbench.targets.memory.session import MemorySession
 from tsbench.targets.target import Driver, Endpoint, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tsbench.scenario.spec import RunSpec
+    from tsbench.targets.memory.answer_key import Table
 
 LIFE = [
     "server.start",
@@ -78,8 +79,8 @@ class Log(list[str]):
 class LoggedSession(Session):
     """A memory session that logs its calls."""
 
-    def __init__(self, log: Log, store: Store) -> None:
-        self._log, self._session = log, MemorySession(KEEP, store)
+    def __init__(self, log: Log, tables: dict[str, Table]) -> None:
+        self._log, self._session = log, MemorySession(KEEP, tables)
 
     def run(self, statements, *, timeout_s=None):
         for statement in statements:
@@ -110,20 +111,20 @@ class LoggedSession(Session):
 
 class LoggedTarget(Target):
     _log: Log
-    _store: Store
+    _tables: dict[str, Table]
 
     def __init__(self, log: Log) -> None:
         given = {one.name: getattr(MEMORY, one.name) for one in fields(MEMORY)}
         super().__init__(**{**given, "driver": Driver("json", "postgres", ("psycopg",))})
         object.__setattr__(self, "_log", log)
-        object.__setattr__(self, "_store", Store())
+        object.__setattr__(self, "_tables", {})
 
     def parse(self, endpoint):
         return Endpoint(endpoint, self)
 
     def connect(self, endpoint, schema, *, timeout_s=30.0, connect_timeout_s=None, waiter=None):
         self._log.note("connect")
-        return LoggedSession(self._log, self._store)
+        return LoggedSession(self._log, self._tables)
 
 
 class LoggedServer(Server):

@@ -11,7 +11,7 @@ from tests.targets.data import CPU, START_NS
 from tsbench.model import Count, Measurement, OpError
 from tsbench.targets import memory
 from tsbench.targets.memory.schemas import KEEP
-from tsbench.targets.memory.session import MemorySession, store_at
+from tsbench.targets.memory.session import MemorySession, tables_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ class TestMemory(TargetContract):
 
     @staticmethod
     def stored(url: str, measurement: Measurement) -> Sequence[Point]:
-        table = store_at(url).tables[measurement.name]
+        table = tables_at(url)[measurement.name]
         points = table.between(-(2**62), 2**62).rows()
         own = [table.tags[tag].tolist() for tag in measurement.own_tags]
         return [
@@ -44,7 +44,7 @@ class TestMemory(TargetContract):
 
     @staticmethod
     def alter(url: str, alteration: Alteration) -> None:
-        table = store_at(url).tables[alteration.measurement]
+        table = tables_at(url)[alteration.measurement]
         points = table.between(-(2**62), 2**62)
         found = (pl.col("time") == alteration.time_ns) & (pl.col("series") == alteration.series)
         of, changed = points.filter(found), pl.lit(alteration.value, dtype=pl.Int64).alias(f"f:{alteration.field}")

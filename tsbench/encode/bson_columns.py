@@ -36,10 +36,7 @@ _LENGTH_BYTES, _END = 4, b"\0"
 def points(batch: Batch) -> Assembled:
     """Return one document per point: tags (if the measurement has any), time as a date, and every field.
 
-    Raises
-    ------
-    tsbench.encode.sql.Inexact
-        If a time is not a whole number of milliseconds, so that it could not be stored exactly.
+    Errors as in `times_ms`.
     """
     return _documents(batch, [Part(fixed(rows(batch)))], batch.series)
 
@@ -51,11 +48,7 @@ def values(batch: Batch) -> Assembled:
     by it, however a server orders them. Points with the same hash have the same values.
 
     The `ends` are those of points: a point's documents, as many as the measurement has fields, are never separated.
-
-    Raises
-    ------
-    tsbench.encode.sql.Inexact
-        If a time is not a whole number of milliseconds, so that it could not be stored exactly.
+    Errors as in `times_ms`.
     """
     fields = batch.measurement.fields
     count = len(batch) * len(fields)
@@ -78,7 +71,7 @@ def times_ms(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     Raises
     ------
     tsbench.encode.sql.Inexact
-        If a time is not a whole number of milliseconds.
+        If a time is not a whole number of milliseconds, so that it could not be stored exactly.
     """
     whole = time_ns // NS_PER_MS
     if not np.array_equal(whole * NS_PER_MS, time_ns):

@@ -43,11 +43,7 @@ def hours(batch: Batch, *, apart: bool = False) -> Updates:
     """Return one update per series and hour, or with `apart` per point.
 
     Of several points of a series at the same time in one update, only the last is sent, since it replaces the others.
-
-    Raises
-    ------
-    tsbench.encode.sql.Inexact
-        If a time is not a whole number of milliseconds, so that it could not be stored exactly.
+    Errors as in `bson_columns.times_ms`.
     """
     ms = bson_columns.times_ms(batch.time_ns)
     count = len(batch)

@@ -40,10 +40,7 @@ def encode(batch: Batch) -> memoryview:
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
     """Yield the same bytes as `encode`, in pieces; each is valid until the next one is requested.
 
-    Raises
-    ------
-    ValueError
-        As `encode`.
+    Errors as in `encode`.
     """
     if len(batch):
         yield from assemble(*_plan(batch))

@@ -54,10 +54,7 @@ def encode_singles(batch: Batch) -> list[bytes]:
 def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
     """Yield the same bytes as `encode`, in pieces that are not copied; each is valid until the next is requested.
 
-    Raises
-    ------
-    ValueError
-        As `encode`.
+    Errors as in `encode`.
     """
     if not len(batch):
         return

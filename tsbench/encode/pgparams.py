@@ -63,19 +63,8 @@ def rows(batch: Batch) -> Iterator[Parameters]:
     return ((*row, texts[i]) for row, i in zip(found, batch.series.tolist(), strict=True))
 
 
-def flat(of_rows: Iterable[Parameters]) -> Parameters:
-    """Return the values of all rows one after the other, in the order of a multi-row VALUES list."""
-    return tuple(chain.from_iterable(of_rows))
-
-
 def arrays(batch: Batch) -> Parameters:
-    """Return one array per column that `rows` has: timestamptz[], int4[], float8[], jsonb[].
-
-    Raises
-    ------
-    tsbench.encode.sql.Inexact
-        As `rows`.
-    """
+    """Return one array per column that `rows` has: timestamptz[], int4[], float8[], jsonb[]; errors as in `rows`."""
     found = [_array(kind, values) for kind, values in _columns(batch)]
     texts = _jsonb(batch)
     if texts:

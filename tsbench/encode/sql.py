@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,7 +73,7 @@ def writes(of_columns: Sequence[Sequence[Any]], points: int) -> Iterator[tuple[l
         yield chosen, nbytes
 
 
-def flat(of_rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+def flat(of_rows: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Return the values of all rows one after the other, in the order of a multi-row VALUES list."""
     return tuple(chain.from_iterable(of_rows))
 

@@ -1,45 +1,95 @@
-"""The nodes that answer among several that do not ask each other, and what their answers come to."""
+"""Sessions with several nodes that do not ask each other, and what the nodes' answers come to."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tsbench.model import OpError
+from tsbench.targets.base import Inventory
+from tsbench.targets.http import HttpSession
+from tsbench.targets.session import CommandSession, decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tsbench.model import Measurement
+
+S = TypeVar("S", bound=HttpSession)
+T = TypeVar("T")
 
 
-class Pinged(Protocol):
-    """A session with one node."""
+class NodesSession(CommandSession, Generic[S]):
+    """Base of sessions with several nodes by number, from 1, of which `replicas` have each point.
 
-    def ping(self, timeout_s: float) -> None:
-        """Verify that the node answers."""
-        ...
-
-
-S = TypeVar("S", bound=Pinged)
-
-
-def present(nodes: Mapping[int, S], replicas: int, timeout_s: float) -> dict[int, S]:
-    """Return the nodes that answer, by number, if copies make up for those that do not.
-
-    Raises
-    ------
-    tsbench.model.OpError
-        If nobody listens at as many nodes as there are copies, or a node does not answer otherwise.
+    A node that does not answer is left out as long as others have copies of its points.
     """
-    found, away = {}, []
-    for number, node in nodes.items():
-        try:
-            node.ping(timeout_s)
-            found[number] = node
-        except OpError as error:
-            away.append(f"node {number}: {error}")
-            if error.cause not in {"refused", "connection"} or len(away) >= replicas:
-                raise OpError(error.outcome, error.cause, "; ".join(away)) from error
-    return found
+
+    product: ClassVar[str]
+
+    def __init__(self, nodes: Mapping[int, S], replicas: int, timeout_s: float) -> None:
+        super().__init__(timeout_s)
+        self._nodes, self._replicas = nodes, replicas
+
+    def _present(self, spare: int | None = None, timeout_s: float | None = None) -> dict[int, S]:
+        """Return the nodes that answer, by number, if copies make up for those that do not.
+
+        Fewer than `spare` may be away, by default fewer than there are copies.
+
+        Raises
+        ------
+        tsbench.model.OpError
+            If nobody listens at more nodes, or a node does not answer otherwise.
+        """
+        most = self._replicas if spare is None else spare
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        found, away = {}, []
+        for number, node in self._nodes.items():
+            try:
+                node.ping(limit_s)
+                found[number] = node
+            except OpError as error:
+                away.append(f"node {number}: {error}")
+                if error.cause not in {"refused", "connection"} or len(away) >= most:
+                    raise OpError(error.outcome, error.cause, "; ".join(away)) from error
+        return found
+
+    def _complete(self) -> dict[int, S]:
+        """Return the nodes that answer, when they have all that was acknowledged."""
+        return self._present()
+
+    def _of_each(self, ask: Callable[[S], T]) -> dict[int, T]:
+        """Return what the nodes that answer are asked, by their numbers."""
+        return {number: ask(node) for number, node in self._present().items()}
+
+    def facts(self) -> Mapping[str, str]:
+        """Return the facts of the first node that answers."""
+        with decoded(self.product):
+            return next(iter(self._present().values())).facts()
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Return the bytes of each node by part."""
+        with decoded(self.product):
+            found = self._of_each(lambda node: node.sizes(measurements))
+            return {f"node {number} {part}": size for number, parts in found.items() for part, size in parts.items()}
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        with decoded(self.product):
+            found = [node.inventory(measurements, series=series).tables for node in self._complete().values()]
+            return Inventory(tuple(sorted({*chain.from_iterable(found)})))
+
+    def counters(self) -> Mapping[str, float]:
+        """Return the counters of all nodes together."""
+        total = Counter[str]()
+        with decoded(self.product):
+            for found in self._of_each(lambda node: node.counters()).values():
+                total.update(found)
+        return total
+
+    def close(self) -> None:
+        for node in self._nodes.values():
+            node.close()
 
 
 def newest(answers: Sequence[Sequence[tuple[Any, ...]]], *, keyed: bool) -> list[tuple[Any, ...]]:

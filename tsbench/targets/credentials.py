@@ -106,13 +106,7 @@ def is_set(*names: str) -> bool:
 
 
 def read_for(endpoint: str, *names: str) -> str | None:
-    """Return the secret as `read` does if it may be sent to the endpoint, else None.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        As `read`.
-    """
+    """Return the secret as `read` does if it may be sent to the endpoint, else None."""
     return read(*names) if is_entitled(endpoint) else None
 
 

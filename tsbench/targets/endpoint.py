@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
 from tsbench.errors import Unreachable, UserMistake, expect_regular
 from tsbench.targets import credentials
+from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Endpoint
 from tsbench.text import shortened
 
@@ -34,7 +35,7 @@ _HOST = r"(?=.{1,253}$)(?!-)[\w-]{1,63}(?:\.[\w-]{1,63})*\.?|[0-9a-f.]*:[0-9a-f:
 
 
 def check_text(endpoint: str) -> str:
-    """Return how messages may show an endpoint: its place, without user and options, since one may be a password.
+    """Return the endpoint as messages may show it: without user and options, one of which may be a password.
 
     Raises
     ------
@@ -143,23 +144,19 @@ _HELLO = (
     b"\x34\0\0\0\x01\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0"  # a head, OP_MSG, no flags, one document
     b"\x1f\0\0\0\x10hello\0\x01\0\0\0\x02$db\0\x06\0\0\0admin\0\0"
 )
-_PRODUCTS = (
-    (re.compile(rb"...\0\x0a[^\0]*MariaDB", re.DOTALL | re.IGNORECASE), "a MariaDB server"),
-    (re.compile(rb"...\0\x0a\d+\.\d", re.DOTALL), "a MySQL server"),
-    (re.compile(rb"...\0\xff[\s\S]*MariaDB", re.DOTALL), "a MariaDB server"),
-    (re.compile(rb"...\0\xff..(?:Host|#\d)", re.DOTALL), "a MySQL server"),
-    (re.compile(rb"HTTP/1\.\d [\s\S]*MongoDB", re.DOTALL), "a MongoDB server"),
-    (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nServer: questDB", re.DOTALL | re.IGNORECASE), "a QuestDB server"),
-    (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Influxdb-", re.DOTALL | re.IGNORECASE), "an InfluxDB server"),
-    (re.compile(rb"HTTP/1\.\d [\s\S]*?\r\nX-Server-Hostname:", re.DOTALL | re.IGNORECASE), "a VictoriaMetrics server"),
-    (re.compile(rb"HTTP/1\.\d 400 [\s\S]*HTTPS (?:server|port)", re.DOTALL), "an HTTPS (?:server|port)"),
-    (re.compile(rb"HTTP/1\.\d \d\d\d"), "an HTTP server"),
-    (re.compile(rb"SSH-"), "an SSH server"),
-    (re.compile(rb"220[ -]"), "a mail or FTP server"),
-    (re.compile(rb"-ERR|-DENIED"), "a Redis server"),
-    (re.compile(rb"[SN]\Z"), "a PostgreSQL server"),
-    (re.compile(rb".{12}\xdd\x07\0\0", re.DOTALL), "a MongoDB server"),
+_OTHERS = (
+    (rb"HTTP/1\.\d 400 .*HTTPS (?:server|port)", "an HTTPS server"),
+    (rb"HTTP/1\.\d \d\d\d", "an HTTP server"),
+    (rb"SSH-", "an SSH server"),
+    (rb"220[ -]", "a mail or FTP server"),
+    (rb"-ERR|-DENIED", "a Redis server"),
 )
+"""Products that are no targets. Targets declare their `greetings`."""
+
+
+def server_of(target: Target) -> str:
+    """Return the name for a server of a target ("a MariaDB server")."""
+    return f"{'an' if target.product[0] in 'AEIO' else 'a'} {target.product} server"
 
 
 def open_or_name(
@@ -199,14 +196,15 @@ def product_at(host: str, port: int) -> str:
 
     It takes at most about a second. Nothing of the user's is sent.
     """
+    declared = [(greeting, server_of(target)) for target in TARGETS.values() for greeting in target.greetings]
     deadline = time.monotonic() + _LOOK_S
     for request in (_HTTP, _SSL_REQUEST, _HELLO):
         try:
             found = _first_bytes(host, port, request, deadline)
         except (OSError, UnicodeError):  # nobody listens; and such a name
             return ""
-        for pattern, product in _PRODUCTS:
-            if pattern.match(found):
+        for pattern, product in (*declared, *_OTHERS):
+            if re.match(pattern, found, re.DOTALL):
                 return product
     return ""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from abc import abstractmethod
 from base64 import b64encode
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from tsbench.encode import line_protocol
@@ -16,20 +17,20 @@ from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
 from tsbench.targets import credentials, endpoint
-from tsbench.targets.base import Payload, Schema, Session, expressible
-from tsbench.targets.endpoint import NAME_IT, open_or_name
-from tsbench.targets.session import decoded
+from tsbench.targets.base import Payload, Schema, expressible
+from tsbench.targets.endpoint import NAME_IT, open_or_name, server_of
+from tsbench.targets.session import Closable, CommandSession, decoded
 from tsbench.targets.target import Endpoint, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement
     from tsbench.net.http import Sent
     from tsbench.net.http_parser import Response
+    from tsbench.net.stamps import Arrival
+    from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command
-
-S = TypeVar("S")
 
 _QUIET_S = 0.2
 
@@ -45,6 +46,11 @@ class HttpEndpoint(Endpoint):
         """Where requests are sent."""
         tls = self.scheme == "https"
         return Place(self.host, self.port or (443 if tls else self.usual_port), tls)
+
+    @property
+    def replicas(self) -> int:
+        """Number of nodes that store each point."""
+        return int(self.options.get("replicas", "1"))
 
 
 H = TypeVar("H", bound=HttpEndpoint)
@@ -94,22 +100,22 @@ class LineSchema(Schema):
 class Writer:
     """Sends payloads on a connection, and raises `OpError` unless they are acknowledged.
 
-    `refusal` returns the error for a response that does not acknowledge a write of so many points.
+    They are compressed if the endpoint says so. `refusal` returns the error for a response that does not acknowledge a
+    write of so many points.
     """
 
     def __init__(
         self,
         connection: HttpConnection,
+        of: HttpEndpoint,
         path: str,
         headers: Mapping[str, str],
         refusal: Callable[[Response, int], OpError],
-        *,
-        compressed: bool,
     ) -> None:
-        more = {"Content-Encoding": "gzip"} if compressed else {}
-        self._request = Request(connection.place, "POST", path, {**headers, **more})
-        self._connection = connection
-        self._compressed, self._refusal = compressed, refusal
+        self._compressed = of.options.get("gzip") == "1"
+        more = {"Content-Encoding": "gzip"} if self._compressed else {}
+        self._request = Request(of.place, "POST", path, {**headers, **more})
+        self._connection, self._refusal = connection, refusal
 
     def write(self, payload: Payload, timeout_s: float | None = None) -> int:
         """Send the payload's bytes; only status 204 acknowledges them."""
@@ -128,16 +134,106 @@ class Writer:
         raise self._refusal(response, points)
 
 
-def basic_login(user: str, password: str) -> dict[str, str]:
+class HttpSession(CommandSession):
+    """Base of sessions over one keep-alive connection. The next op reopens a broken one."""
+
+    arrival: Arrival
+    writer: Writer
+    expected: ClassVar[Collection[int]] = {200}
+    """Statuses of responses to anything but a write."""
+
+    def __init__(
+        self, of: HttpEndpoint, headers: Mapping[str, str], timeout_s: float, waiter: NewWaiter | None
+    ) -> None:
+        super().__init__(timeout_s)
+        self._of, self._headers = of, headers
+        self._connection = HttpConnection(of.place, timeout_s=timeout_s, waiter=waiter)
+        self.arrival = self._connection.arrival
+
+    @abstractmethod
+    def ping(self, timeout_s: float) -> None:
+        """Verify that the server accepts our credentials."""
+
+    @abstractmethod
+    def refused(self, response: Response) -> OpError:
+        """Return the error for an unexpected response to anything but a write."""
+
+    def write(self, payload: Payload) -> int:
+        return self.writer.write(payload)
+
+    def _request(self, method: str, path: str, **headers: str) -> Request:
+        """Return a request with our credentials and further headers, whose names have _ in place of hyphens."""
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        return Request(self._of.place, method, path, {**self._headers, **more})
+
+    def _send(self, request: Request, body: bytes = b"", *, timeout_s: float | None = None) -> Response:
+        """Return the response to a request if it has an expected status."""
+        response = self._connection.send(request, body, timeout_s=timeout_s)
+        if response.status not in self.expected:
+            raise self.refused(response)
+        return response
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+
+def basic_login(user: str, password: str | None) -> dict[str, str]:
     """Return the header that logs in; none without a user."""
     if not user:
         return {}
-    return {"Authorization": "Basic " + b64encode(f"{user}:{password}".encode()).decode()}
+    return {"Authorization": "Basic " + b64encode(f"{user}:{password or ''}".encode()).decode()}
+
+
+def environment_secret(of: Endpoint) -> str | None:
+    """Return the secret of the environment if it may be sent to this endpoint."""
+    return credentials.read_for(of.url, *of.target.secrets)
+
+
+class Openable(Closable, Protocol):
+    """A session that can verify its log-in."""
+
+    def ping(self, timeout_s: float) -> None:
+        """Verify that the server accepts our credentials."""
+
+
+def opener(
+    new: Callable[[H, str | None, float, NewWaiter | None], Openable],
+    *,
+    login: str = "login",
+    secret: Callable[[H], str | None] = environment_secret,
+) -> Callable[..., Openable]:
+    """Return a target's function that opens sessions, as `Target.opener` names it.
+
+    It makes them by `new(endpoint, secret, timeout_s, waiter)` and verifies that the server accepts our credentials.
+    """
+
+    def connect(
+        of: H, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+    ) -> Openable:
+        del schema  # the layout is in the statements
+        known = secret(of)
+
+        def opened(limit_s: float) -> Openable:
+            session = new(of, known, timeout_s, waiter)
+            with _claiming(session, of, login):
+                session.ping(limit_s)
+            return session
+
+        place = of.place
+        shown = f"{'https' if place.tls else 'http'}://{place}"
+        own = {"an HTTPS server"} if place.tls else {server_of(of.target), "an HTTP server", "an HTTPS server"}
+        cure = "name its target, or write http:// for one without TLS" if place.tls else NAME_IT
+        return open_or_name(opened, connect_timeout_s, (place.host, place.port), own, shown, cure)
+
+    return connect
 
 
 @contextmanager
-def claiming(session: Session, of: Endpoint, *, login: str) -> Iterator[None]:
-    """Verify in a `with` block that a new session can log in; on failure close it and raise a one-line error."""
+def _claiming(session: Openable, of: Endpoint, login: str) -> Iterator[None]:
+    """Close a new session that cannot log in, and raise a one-line error."""
     try:
         with decoded(of.target.product):
             yield
@@ -154,15 +250,7 @@ def claiming(session: Session, of: Endpoint, *, login: str) -> Iterator[None]:
         raise
 
 
-def opened(open_session: Callable[[float], S], limit_s: float, place: Place, product: str) -> S:
-    """Return what `open_session` returns, called with its limit in seconds; see `endpoint.open_or_name`.
-
-    `product` is the endpoint's, as `endpoint.product_at` names it.
-    """
-    shown = f"{'https' if place.tls else 'http'}://{place}"
-    own = {"an HTTPS server"} if place.tls else {product, "an HTTP server", "an HTTPS server"}
-    cure = "name its target, or write http:// for one without TLS" if place.tls else NAME_IT
-    return open_or_name(open_session, limit_s, (place.host, place.port), own, shown, cure)
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
 def settle(busy: Callable[[float], float], timeout_s: float, still: str) -> None:

@@ -50,11 +50,9 @@ class NullSchema(Schema):
         return ()
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
-        """Return a payload without data."""
         return Payload(mode, batch.measurement.name, "", None, len(batch), 0)
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        """Return payloads without data."""
         whole, rest = divmod(len(batch), points)
         name = batch.measurement.name
         yield from repeat(Payload(mode, name, "", None, points, 0), whole)
@@ -107,7 +105,6 @@ class NullSession(Session):
         raise OpError(Outcome.FAILED, "unsupported", NOTHING)
 
     def facts(self) -> Mapping[str, str]:
-        """Return the times of the behaviour."""
         behaviour = self._behaviour
         return {
             "service_s": str(behaviour.service_s),
@@ -116,7 +113,6 @@ class NullSession(Session):
         }
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002
-        """Return no sizes: nothing is stored."""
         return {}
 
     def close(self) -> None:
@@ -171,9 +167,7 @@ class NullServer(InMemoryServer):
 
     @property
     def endpoint(self) -> str:
-        """URL with the settings as options."""
         return f"null://?{urlencode(self._settings)}"
 
     def settings(self) -> Mapping[str, str]:
-        """Return the settings as configured."""
         return self._settings

@@ -7,7 +7,7 @@ import sys
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from tsbench.errors import Broken, UserMistake, one_line, typed_line
 from tsbench.model import OpError, Outcome
@@ -40,6 +40,21 @@ def timed(commands: Sequence[S], timeout_s: float) -> Iterator[tuple[S, float]]:
         if left_s <= 0:
             raise OpError(Outcome.UNKNOWN, "timeout", f"no time was left for it within {timeout_s:g} s")
         yield command, left_s
+
+
+class CommandSession(Session):
+    """Base of sessions with a time limit for an op, and for all commands of a `run` together."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
+        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
+            self.execute(command, left_s)
+
+    @abstractmethod
+    def execute(self, command: Command, timeout_s: float) -> None:
+        """Execute one command of `run` within its time limit in seconds."""
 
 
 def statement_of(command: Command) -> Statement:
@@ -82,11 +97,8 @@ class OpContext(Generic[C]):
         self._session.end(self._connection, error, self._timeout_s)
 
 
-class OpSession(Session, Generic[C]):
+class OpSession(CommandSession, Generic[C]):
     """Base of sessions whose ops each have an open connection with a deadline, and end with an outcome."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
 
     @abstractmethod
     def begin(self, timeout_s: float) -> C:
@@ -101,15 +113,6 @@ class OpSession(Session, Generic[C]):
         tsbench.model.OpError
             For an error of the driver.
         """
-
-    @abstractmethod
-    def execute(self, command: Command, timeout_s: float) -> None:
-        """Execute one command of `run` within its time limit in seconds."""
-
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute commands in order, each committed."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            self.execute(command, left_s)
 
     def _op(self, timeout_s: float | None = None) -> OpContext[C]:
         return OpContext(self, self._timeout_s if timeout_s is None else timeout_s)
@@ -139,6 +142,8 @@ class NetworkSession(OpSession[N]):
     """
 
     arrival: Arrival
+    grace_s: ClassVar[float] = GRACE_S
+    """Time in seconds that an op has beyond its limit: none where the server has no limit of its own for it."""
 
     def __init__(self, timeout_s: float) -> None:
         super().__init__(timeout_s)
@@ -155,7 +160,7 @@ class NetworkSession(OpSession[N]):
 
     def begin(self, timeout_s: float) -> N:
         connection = self._connection or self._reopened()
-        self.limit(connection, time.monotonic() + timeout_s + GRACE_S)
+        self.limit(connection, time.monotonic() + timeout_s + self.grace_s)
         return connection
 
     def _reopened(self) -> N:
@@ -177,7 +182,6 @@ class NetworkSession(OpSession[N]):
             connection.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._drop()
 
 

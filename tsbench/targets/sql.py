@@ -28,7 +28,7 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.targets.base import Payload, Schema, Statement
-from tsbench.targets.sql_trucks import compile_analysis
+from tsbench.targets.sql_trucks import Dialect, compile_analysis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,19 +101,12 @@ class SqlSchema(Schema, ABC):
     max_parameters: ClassVar[int]
     """Largest number of parameters of a statement."""
 
-    @staticmethod
-    def mark(number: int) -> str:
-        """Return the placeholder of a parameter by its number, from 1."""
-        return question(number)
-
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return the commands that create empty tables in place of existing ones."""
         of_tags = self.create_tags(tags) if tags else ()
         tables = [Statement(text) for m in measurements for text in self.create_table(m)]
         return [*self.drop(measurements), *of_tags, *tables]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the commands that drop the tables and the tags, where they exist."""
         return [Statement(f"DROP TABLE IF EXISTS {quoted(name)}") for name in table_names(measurements)]
 
     @abstractmethod
@@ -142,7 +135,7 @@ class SqlSchema(Schema, ABC):
         """Yield the statements that add rows of `sql.tag_rows` to the table of tags."""
         del tags  # the columns have their types
         for piece in sql.chunks(rows, self.max_parameters):
-            values = sql.values(len(piece[0]), len(piece), self.mark)
+            values = sql.values(len(piece[0]), len(piece), question)
             yield Statement(f'INSERT INTO "tags" VALUES {values}', sql.flat(piece))
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
@@ -153,8 +146,7 @@ class SqlSchema(Schema, ABC):
     def inserts(self, m: Measurement, rows: Sequence[tuple[Any, ...]], nbytes: int, verb: str = "INSERT") -> Payload:
         """Return rows as statements of as many parameters as one may have, for one transaction."""
         pieces = [
-            Statement(insert(m, len(piece), verb, self.mark), sql.flat(piece))
-            for piece in sql.chunks(rows, self.max_parameters)
+            Statement(insert(m, len(piece), verb), sql.flat(piece)) for piece in sql.chunks(rows, self.max_parameters)
         ]
         return Payload(WriteMode.MULTI, m.name, pieces[0].text, pieces, len(rows), nbytes)
 
@@ -172,40 +164,21 @@ def tables_of(measurements: Sequence[Measurement]) -> list[str]:
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 
-class SqlText(ABC):
-    """Compilation of one query. Parameters are collected in the order of their placeholders in the text."""
-
-    def __init__(self) -> None:
-        self.params: list[Any] = []
+class SqlText(Dialect):
+    """Compilation of one query."""
 
     unique = '"time"'
     """The column by which the newest row of a series is looked up."""
     tag_table = "t"
     """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
-    def mark(self, number: int) -> str:
-        """Return the placeholder for a parameter by its number, from 1."""
-        return question(number)
-
-    @abstractmethod
-    def bound(self, time_ns: int) -> Any:
-        """Return the parameter for a bound of a window."""
-
     @abstractmethod
     def bucket(self, column: str, bucket_ns: int) -> str:
         """Return the expression for the start of the bucket that contains a time."""
 
-    @abstractmethod
-    def number_of(self, bucket_ns: int) -> str:
-        """Return the expression for the number of the bucket that contains the column `m.time`, from the epoch on."""
-
     def by_bucket(self, bucket_ns: int) -> str:  # noqa: ARG002 - for dialects that need it
         """Return the clause that groups rows by their buckets, which are the answer's first column."""
         return "GROUP BY 1"
-
-    def number(self, column: str) -> str:
-        """Return the expression for a text as a double precision number."""
-        return f"CAST({column} AS DOUBLE PRECISION)"
 
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition that a column holds one of the keys."""
@@ -224,11 +197,11 @@ class SqlText(ABC):
     def look_up(self, query: Latest, columns: str) -> tuple[str, str]:
         """Return the subquery for columns `x` of the newest row of the series `t`, and the condition for its keys."""
         m = query.measurement
-        before = f' AND x."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
+        same = ['x."tags_id" = t."id"', *self.before(query, "x")]
         where = self.chosen(m, query.keys, tag_table="t")
         newest = (
             f"  SELECT {columns} FROM {quoted(m.name)} x\n"
-            f'  WHERE x."tags_id" = t."id"{before}\n'
+            f"  WHERE {' AND '.join(same)}\n"
             '  ORDER BY x."time" DESC LIMIT 1'
         )
         return newest, f"WHERE {where[0]}" if where else ""
@@ -264,11 +237,6 @@ class SqlText(ABC):
         """Return a condition that every row fulfils and by which rows are looked up, as a list of none or one."""
         return []
 
-    def arg(self, value: Any) -> str:
-        """Add a parameter and return its placeholder."""
-        self.params.append(value)
-        return self.mark(len(self.params))
-
     def chosen(self, measurement: Measurement, keys: Sequence[str] | None, *, tag_table: str = "") -> list[str]:
         """Return the condition that a row's series is one of the keys, as a list of none or one.
 
@@ -283,7 +251,7 @@ class SqlText(ABC):
 
     def _rows(self, query: Raw | Above, above: Above | None) -> str:
         m = query.measurement
-        where = self.window(query)
+        where = [self.window(query.window)]
         if above is not None:
             where.append(f"m.{quoted(above.field)} > {self.arg(above.threshold)}")
         where += self.chosen(m, query.keys, tag_table=self.tag_table)
@@ -297,7 +265,7 @@ class SqlText(ABC):
 
     def _bucketed(self, query: Bucketed | Grouped) -> str:
         m = query.measurement
-        where = self.window(query) + self.chosen(m, query.keys)
+        where = [self.window(query.window), *self.chosen(m, query.keys)]
         return (
             f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self.aggregates(query)}\n'
             f"FROM {quoted(m.name)} m\n"
@@ -308,7 +276,7 @@ class SqlText(ABC):
     def grouped(self, query: Grouped) -> str:
         """Return the text for aggregates by bucket and series; only with tags."""
         m = query.measurement
-        where = self.window(query) + self.chosen(m, query.keys)
+        where = [self.window(query.window), *self.chosen(m, query.keys)]
         return (
             f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b", query.fields)}\n'
             "FROM (\n"
@@ -322,7 +290,7 @@ class SqlText(ABC):
 
     def _newest(self, query: Latest) -> str:
         m = query.measurement
-        before = f'\nWHERE m."time" < {self.arg(self.bound(query.before_ns))}' if query.before_ns is not None else ""
+        before = "".join(f"\nWHERE {condition}" for condition in self.before(query))
         return (
             f'SELECT m."time", {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m{before}\n"
@@ -333,9 +301,13 @@ class SqlText(ABC):
         return (
             f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self.aggregates(query)}\n'
             f"FROM {quoted(query.measurement.name)} m\n"
-            f'WHERE m."time" < {self.arg(self.bound(query.before_ns))}\n'
+            f"WHERE {' AND '.join(self.before(query))}\n"
             f"{self.by_bucket(query.bucket_ns)} ORDER BY 1 DESC LIMIT {int(query.limit)}"
         )
+
+    def before(self, query: Latest | LatestBuckets, table: str = "m") -> list[str]:
+        """Return the condition that a row's time is before a query's moment, as a list of none or one."""
+        return [] if query.before_ns is None else [f'{table}."time" < {self.arg(self.bound(query.before_ns))}']
 
     def _stored(self, query: Stored) -> str:
         """Return the text for all columns of points and tags, whoever made them, and for points without tags."""
@@ -361,12 +333,6 @@ class SqlText(ABC):
         return ", ".join(
             f"{self.aggregate(function, f'm.{quoted(name)}', kinds[name])} AS {quoted(name)}" for name in query.fields
         )
-
-    def window(self, query: Raw | Above | Bucketed | Grouped) -> list[str]:
-        """Return the conditions that a row's time is in the window."""
-        start = self.arg(self.bound(query.window.start_ns))
-        end = self.arg(self.bound(query.window.end_ns))
-        return [f'm."time" >= {start}', f'm."time" < {end}']
 
 
 def fields(table: str, of: Iterable[str]) -> str:

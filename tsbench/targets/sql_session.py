@@ -116,8 +116,9 @@ class FileSession(OpSession[Any]):
         self._may_commit = False
         """True from when a statement is sent that commits a write."""
 
+    @staticmethod
     @abstractmethod
-    def cause_of(self, error: Exception) -> str:
+    def cause_of(error: Exception) -> str:
         """Return the cause of one of the driver's errors, one of the words for `OpError.cause`."""
 
     def limit(self, due_s: float) -> None:
@@ -187,11 +188,10 @@ class FileSession(OpSession[Any]):
             return inventory(self._fetch, self.like_ours, measurements, series=series)
 
     def close(self) -> None:
-        """Close the connection."""
         with suppress(self.error):
             self._connection.close()
 
 
-def refuse_foreign(path: Path) -> UserMistake:
+def foreign_file(path: Path) -> UserMistake:
     """Return the error for a file with data that is not tsbench's: `create` drops tables."""
     return UserMistake(f"{path} holds a database that is not tsbench's; name a file that is not there yet")

@@ -1,45 +1,61 @@
 # ruff: noqa: S608 - names are quoted, values are parameters
-"""The SQL of the questions about trucks (`workload.use_cases.iot` says what each means), the same in all dialects."""
+"""The SQL of the questions about trucks (`workload.use_cases.iot` says what each means), the same in all dialects.
+
+What they need of a dialect is in `Dialect`; `sql.SqlText` has the rest.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tsbench.model import Analysis
+    from tsbench.model import Analysis, Window
 
 BUCKET_NS = 600 * NS_PER_S
 _BUCKETS_A_DAY = 144
 
 
-class Dialect(Protocol):
-    """The part of `sql.SqlText` that these texts need."""
+class Dialect(ABC):
+    """Base of a dialect's compiler. Parameters are collected in the order of their placeholders in the text."""
+
+    def __init__(self) -> None:
+        self.params: list[Any] = []
 
     def arg(self, value: Any) -> str:
         """Add a parameter and return its placeholder."""
+        self.params.append(value)
+        return self.mark(len(self.params))
 
+    def mark(self, number: int) -> str:  # noqa: ARG002 - the database counts them itself
+        """Return the placeholder for a parameter by its number, from 1."""
+        return "?"
+
+    @abstractmethod
     def bound(self, time_ns: int) -> Any:
         """Return the parameter for a bound of a window."""
 
-    def number(self, column: str) -> str:
-        """Return the expression for a text as a number."""
-
+    @abstractmethod
     def number_of(self, bucket_ns: int) -> str:
-        """Return the expression for the number of the bucket that contains the column `m.time`."""
+        """Return the expression for the number of the bucket that contains the column `m.time`, from the epoch on."""
+
+    def window(self, window: Window, table: str = "m") -> str:
+        """Return the condition that a row's time is in a window."""
+        start = self.arg(self.bound(window.start_ns))
+        return f'{table}."time" >= {start} AND {table}."time" < {self.arg(self.bound(window.end_ns))}'
+
+    def number(self, column: str) -> str:
+        """Return the expression for a text as a double precision number."""
+        return f"CAST({column} AS DOUBLE PRECISION)"
 
 
 def compile_analysis(text: Dialect, query: Analysis) -> str:
     """Return the text of an analysis; its parameters are added to `text` in the order of their placeholders."""
     return _COMPILE[query.name](text, query)
-
-
-def _window(text: Dialect, query: Analysis, table: str) -> str:
-    start = text.arg(text.bound(query.window.start_ns))
-    return f'{table}."time" >= {start} AND {table}."time" < {text.arg(text.bound(query.window.end_ns))}'
 
 
 def _newest(fields: str, of: str, condition: str = "") -> Callable[[Dialect, Analysis], str]:
@@ -57,7 +73,7 @@ def _newest(fields: str, of: str, condition: str = "") -> Callable[[Dialect, Ana
             f"SELECT DISTINCT {columns}, {values}\n"
             f'FROM "tags" t JOIN {table} m ON m."tags_id" = t."id" AND m."time" = (\n'
             f'  SELECT max(x."time") FROM {table} x\n'
-            f'  WHERE x."tags_id" = t."id" AND {_window(text, query, "x")} AND {there}\n'
+            f'  WHERE x."tags_id" = t."id" AND {text.window(query.window, "x")} AND {there}\n'
             f')\nWHERE t."{of}" = {text.arg(query.of)} AND {there_too}{above}'
         )
 
@@ -68,7 +84,7 @@ def _stationary(text: Dialect, query: Analysis) -> str:
     return (
         'SELECT t."name", avg(m."velocity") AS "velocity"\n'
         'FROM "readings" m JOIN "tags" t ON t."id" = m."tags_id"\n'
-        f'WHERE {_window(text, query, "m")} AND t."fleet" = {text.arg(query.of)}\n'
+        f'WHERE {text.window(query.window)} AND t."fleet" = {text.arg(query.of)}\n'
         'GROUP BY t."name" HAVING avg(m."velocity") < 1'
     )
 
@@ -76,7 +92,7 @@ def _stationary(text: Dialect, query: Analysis) -> str:
 def _buckets(text: Dialect, query: Analysis, field: str, state: str, *, of: str = "") -> str:
     """Return the subquery for buckets of ten minutes of each truck: its number `n`, and 1 if `state` holds, or 0."""
     fleet = ' AND m."tags_id" IN (SELECT "id" FROM "tags" WHERE "fleet" = {})' if of else ""
-    where = _window(text, query, "m")
+    where = text.window(query.window)
     return (
         f'SELECT {text.number_of(BUCKET_NS)} AS n, m."tags_id", CASE WHEN {state} THEN 1 ELSE 0 END AS state\n'
         f'  FROM "{query.measurement.name}" m\n'
@@ -102,7 +118,7 @@ def _projected(text: Dialect, query: Analysis) -> str:
         'SELECT t."fleet", avg(m."fuel_consumption") AS "fuel_consumption",\n'
         f'  avg({text.number(_NOMINAL)}) AS "nominal_fuel_consumption"\n'
         'FROM "readings" m JOIN "tags" t ON t."id" = m."tags_id"\n'
-        f'WHERE {_window(text, query, "m")} AND m."velocity" > 1 AND m."fuel_consumption" IS NOT NULL\n'
+        f'WHERE {text.window(query.window)} AND m."velocity" > 1 AND m."fuel_consumption" IS NOT NULL\n'
         f'  AND t."fleet" IS NOT NULL AND {_NOMINAL} IS NOT NULL\n'
         'GROUP BY t."fleet"'
     )
@@ -150,7 +166,7 @@ def _load(text: Dialect, query: Analysis) -> str:
     return (
         f'SELECT t."fleet", t."model", avg(b.mean / {text.number(_CAPACITY)}) AS "load"\nFROM (\n'
         '  SELECT m."tags_id", avg(m."current_load") AS mean FROM "diagnostics" m\n'
-        f'  WHERE {_window(text, query, "m")} AND m."current_load" IS NOT NULL\n  GROUP BY m."tags_id"\n'
+        f'  WHERE {text.window(query.window)} AND m."current_load" IS NOT NULL\n  GROUP BY m."tags_id"\n'
         ') b JOIN "tags" t ON t."id" = b."tags_id"\n'
         f'WHERE t."fleet" IS NOT NULL AND t."model" IS NOT NULL AND {_CAPACITY} IS NOT NULL\n'
         'GROUP BY t."fleet", t."model"'

@@ -180,6 +180,8 @@ class Target:
     """Options of its endpoints with their meaning; a driver may know more, each of which LEADS anywhere."""
     driver: Driver | None = None
     """The package to install beside tsbench's own; None where sessions need none."""
+    greetings: tuple[bytes, ...] = ()
+    """Patterns of the first bytes of its servers, by which one that listens at another target's endpoint is named."""
     secrets: tuple[str, ...] = ()
     """Environment variables with the secret for logging in; the first one that is set is taken."""
     durable: bool = True

@@ -171,8 +171,8 @@ def test_a_write_goes_on_over_a_new_connection_after_its_own_is_broken(mongodb_e
     session.run(PER_POINT.create([CPU], data.shared_tags()))
     payload = PER_POINT.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.SINGLE)
     assert session.write(payload) == 1
-    assert session._messages is not None
-    session._messages._wire._socket.shutdown(socket.SHUT_RDWR)
+    assert session._connection is not None
+    session._connection._wire._socket.shutdown(socket.SHUT_RDWR)
     with pytest.raises(OpError) as caught:
         session.write(payload)
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "connection")

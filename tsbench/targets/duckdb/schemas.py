@@ -43,8 +43,7 @@ class _Text(SqlText):
     def latest(self, query: Latest) -> str:
         # One pass over the columns asked for, without a sort: there is no index to look a series up in.
         m = query.measurement
-        where = [f'm."time" < {self.arg(self.bound(query.before_ns))}'] if query.before_ns is not None else []
-        where += self.chosen(m, query.keys)
+        where = self.before(query) + self.chosen(m, query.keys)
         row = ", ".join(f"{quoted(name)} := m.{quoted(name)}" for name in query.fields)
         return (
             f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b.newest", query.fields)}\n'
@@ -70,7 +69,6 @@ class DuckdbSchema(SqlSchema):
     max_parameters: ClassVar = 16_384  # DuckDB has no limit, but binding them takes 15 us each
 
     def create_table(self, m: Measurement) -> list[str]:
-        """Return the statement for the table of one measurement."""
         return [f"CREATE TABLE {quoted(m.name)} ({self.columns(m)})"]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002 - a checkpoint covers all tables
@@ -90,7 +88,6 @@ class DuckdbSchema(SqlSchema):
         return (Payload(mode, m.name, text, [Statement(text, rows[0])], 1, nbytes) for rows, nbytes in writes)
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as SQL."""
         return _Text().statement(query)
 
 

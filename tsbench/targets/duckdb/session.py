@@ -13,7 +13,7 @@ from tsbench.model import WriteMode
 from tsbench.targets.base import Plan, grouped, nodes
 from tsbench.targets.duckdb.schemas import BATCH
 from tsbench.targets.session import Watchdog, undecodable
-from tsbench.targets.sql_session import FileSession, refuse_foreign
+from tsbench.targets.sql_session import FileSession, foreign_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def connect(
     except RuntimeError as error:
         raise _meaning_of(error) from error
     except duckdb.Error as error:
-        kind = Unreachable if _cause_of(error) == "busy" else UserMistake
+        kind = Unreachable if DuckdbSession.cause_of(error) == "busy" else UserMistake
         raise kind(f"{path} cannot be opened as a DuckDB database: {one_line(error)}") from error
     return DuckdbSession(connection, path, timeout_s)
 
@@ -52,7 +52,7 @@ def _claim(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     ((tables,),) = connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
     if tables and not ours:
         connection.close()
-        raise refuse_foreign(path)
+        raise foreign_file(path)
     if not ours:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NAMESPACE}")
     connection.execute(f"SET search_path = '{NAMESPACE}'")
@@ -114,8 +114,10 @@ class DuckdbSession(FileSession):
         ((rows,),) = self._fetch(text, params)[1]
         return int(rows)
 
-    def cause_of(self, error: Exception) -> str:
-        return _cause_of(error)
+    @staticmethod
+    def cause_of(error: Exception) -> str:
+        found = [cause for words, cause in _BY_TEXT if words in str(error)]
+        return found[0] if found else _CAUSES.get(type(error).__name__, "server")
 
     def explain(self, statement: Statement) -> Plan:
         text = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
@@ -173,12 +175,6 @@ _BY_TEXT = (
     ("Could not set lock", "busy"),
 )
 """Causes by words of the message: these errors share their type with others, and have no code."""
-
-
-def _cause_of(error: Exception) -> str:
-    """Return the cause of an error, one of the words for `OpError.cause`."""
-    found = [cause for words, cause in _BY_TEXT if words in str(error)]
-    return found[0] if found else _CAUSES.get(type(error).__name__, "server")
 
 
 def _meaning_of(error: RuntimeError) -> BaseException:

@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.model import OTHERS, Count, OpError, Outcome, PartialWrite, Rows
 from tsbench.net.stamps import LastArrival
-from tsbench.targets import copies, credentials, http
-from tsbench.targets.base import Inventory, ServerObject, Session, Statement, Unsupported
+from tsbench.targets import copies, http
+from tsbench.targets.base import ServerObject, Statement, Unsupported
+from tsbench.targets.copies import NodesSession
 from tsbench.targets.influxdb import counters
 from tsbench.targets.influxdb.placement import acknowledged_by, placement
 from tsbench.targets.influxdb.v1 import Influx1Session, NewestRows, PointCount
-from tsbench.targets.session import decoded, timed
+from tsbench.targets.session import decoded
 from tsbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.http import Sent
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload, Schema
+    from tsbench.targets.base import Command, Payload
     from tsbench.targets.influxdb.endpoint import Influx1Endpoint
     from tsbench.targets.influxdb.placement import Numbers
 
@@ -40,24 +41,26 @@ T = TypeVar("T")
 _BRIEFEST_S = 0.001
 
 
-class ClusterSession(Session):
+class ClusterSession(NodesSession[Influx1Session]):
     """One connection to each node; a write is sent to all its nodes before any answer is waited for."""
 
+    product = "InfluxDB"
     panels = counters.VARS_PANELS
 
     def __init__(
         self, of: Influx1Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
     ) -> None:
-        self._timeout_s, self._placement = timeout_s, placement(len(of.places), of.replicas)
-        self._nodes = {
+        nodes = {
             number: Influx1Session(replace(of, host=at.host, port=at.port, places=()), password, timeout_s, waiter)
             for number, at in enumerate(of.places, 1)
         }
-        self.arrival = LastArrival([node.arrival for node in self._nodes.values() if node.arrival is not None])
+        super().__init__(nodes, of.replicas, timeout_s)
+        self._placement = placement(len(nodes), of.replicas)
+        self.arrival = LastArrival([node.arrival for node in nodes.values()])
 
     def ping(self, timeout_s: float) -> None:
         """Verify that the nodes accept our credentials, as many as must answer."""
-        copies.present(self._nodes, self._placement.replicas, timeout_s)
+        self._present(timeout_s=timeout_s)
 
     # --- writing
 
@@ -109,24 +112,14 @@ class ClusterSession(Session):
     # --- administration
 
     @decoded("InfluxDB")
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute commands in order: a statement on all nodes, if all answer, and what waits on those that do."""
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
-        for command, left_s in timed(commands, limit_s):
-            spare = 1 if isinstance(command, Statement) else self._placement.replicas
-            nodes = copies.present(self._nodes, spare, left_s)
-            for number, node in nodes.items():
-                try:
-                    node.run([command], timeout_s=left_s)
-                except OpError as error:
-                    raise OpError(error.outcome, error.cause, f"node {number}: {error}") from error
-
-    def _present(self) -> dict[int, Influx1Session]:
-        return copies.present(self._nodes, self._placement.replicas, self._timeout_s)
-
-    def _of_each(self, ask: Callable[[Influx1Session], T]) -> dict[int, T]:
-        """Return what the nodes that answer are asked, by their numbers."""
-        return {number: ask(node) for number, node in self._present().items()}
+    def execute(self, command: Command, timeout_s: float) -> None:
+        """Execute a statement on all nodes, if all answer, and what waits on those that do."""
+        spare = 1 if isinstance(command, Statement) else None
+        for number, node in self._present(spare, timeout_s).items():
+            try:
+                node.run([command], timeout_s=timeout_s)
+            except OpError as error:
+                raise OpError(error.outcome, error.cause, f"node {number}: {error}") from error
 
     # --- queries
 
@@ -178,23 +171,16 @@ class ClusterSession(Session):
         limit = re.search(r"\bLIMIT (\d+)$", statement.text)
         if limit is not None:  # nodes that answer with the first rows only may each have others
             return Rows(columns, sorted(held, key=lambda row: row[0])[: int(limit[1])])
-        wanted = self._placement.replicas if len(found) == len(self._nodes) else 1
+        wanted = self._replicas if len(found) == len(self._nodes) else 1
         return Rows(columns, [*held], differing(held, columns, len(statement.params), wanted))
 
     # --- facts
 
-    @decoded("InfluxDB")
     def facts(self) -> Mapping[str, str]:
         """Return the facts of the first node that answers, and who acknowledges."""
-        numbers = {"nodes": str(self._placement.nodes), "replicas": str(self._placement.replicas)}
-        by = acknowledged_by(self._placement.nodes, self._placement.replicas)
-        return {**next(iter(self._present().values())).facts(), **numbers, "acknowledged by": by}
-
-    @decoded("InfluxDB")
-    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes of each node by part."""
-        found = self._of_each(lambda node: node.sizes(measurements))
-        return {f"node {number} {part}": size for number, parts in found.items() for part, size in parts.items()}
+        nodes, replicas = self._placement.nodes, self._placement.replicas
+        by = acknowledged_by(nodes, replicas)
+        return {**super().facts(), "nodes": str(nodes), "replicas": str(replicas), "acknowledged by": by}
 
     @decoded("InfluxDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
@@ -206,23 +192,6 @@ class ClusterSession(Session):
                 if (one.holds or 0) > (known.holds or 0):
                     found[one.name] = one
         return sorted(found.values(), key=lambda one: one.holds is not None)
-
-    @decoded("InfluxDB")
-    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
-        found = self._of_each(lambda node: node.inventory(measurements, series=series).tables)
-        return Inventory(tuple(sorted({name for names in found.values() for name in names})))
-
-    @decoded("InfluxDB")
-    def counters(self) -> Mapping[str, float]:
-        """Return the counters of all nodes together."""
-        total = Counter[str]()
-        for found in self._of_each(lambda node: node.counters()).values():
-            total.update(found)
-        return total
-
-    def close(self) -> None:
-        for node in self._nodes.values():
-            node.close()
 
 
 def _part(error: OpError | None) -> tuple[int, int] | None:
@@ -248,7 +217,7 @@ def differing(
 ) -> tuple[str, ...]:
     """Return remarks on copies that differ, and on points that fewer than the `wanted` nodes hold.
 
-    Rows begin with their time and so many tags, which tell points apart.
+    Rows begin with their time and as many `tags`, which identify a point.
     """
     points: dict[tuple[Any, ...], dict[tuple[Any, ...], Sequence[int]]] = defaultdict(dict)
     for row, numbers in held.items():
@@ -283,17 +252,10 @@ def _named(point: tuple[Any, ...]) -> str:
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-def connect(
-    of: Influx1Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+def _new(
+    of: Influx1Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None
 ) -> Influx1Session | ClusterSession:
-    """Open a session with one server or several nodes, and verify that they accept our credentials."""
-    del schema  # the layout is in the statements
-    password = credentials.read_for(of.url, *of.target.secrets)
+    return (ClusterSession if of.places else Influx1Session)(of, password, timeout_s, waiter)
 
-    def opened(limit_s: float) -> Influx1Session | ClusterSession:
-        session = (ClusterSession if of.places else Influx1Session)(of, password, timeout_s, waiter)
-        with http.claiming(session, of, login="login"):
-            session.ping(limit_s)
-        return session
 
-    return http.opened(opened, connect_timeout_s, of.place, "an InfluxDB server")
+connect = http.opener(_new)

@@ -41,11 +41,6 @@ class Influx1Endpoint(HttpEndpoint):
     def nodes(self) -> tuple[tuple[str, int], ...]:
         return tuple((place.host, place.port) for place in self.places)
 
-    @property
-    def replicas(self) -> int:
-        """Number of nodes that get each point."""
-        return int(self.options.get("replicas", "1"))
-
 
 def parse(url: str, target: Target) -> Influx1Endpoint:
     """Parse an endpoint."""

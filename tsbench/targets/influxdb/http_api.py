@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tsbench.model import OpError, Outcome, PartialWrite, Stored
 from tsbench.targets import http
 from tsbench.targets.base import Operation
+from tsbench.targets.http import LineSchema
 from tsbench.targets.target import Option, Target
 from tsbench.units import NS_PER_S, parse_duration_ns
 
@@ -41,13 +42,7 @@ _SOON_NS = 60 * NS_PER_S
 def settle(
     facts: Mapping[str, str], busy: Callable[[float], float], cached: Callable[[float], float], timeout_s: float
 ) -> None:
-    """Wait until nothing is compacted, nor `cached` if the server's `facts` say that it is written out soon.
-
-    Raises
-    ------
-    tsbench.model.OpError
-        As `http.settle`.
-    """
+    """Wait as `http.settle` until nothing is compacted, nor `cached` if by the `facts` it is written out soon."""
     soon = any(name.endswith(COLD) and parse_duration_ns(value) <= _SOON_NS for name, value in facts.items())
     what = "InfluxDB still compacts" + (" or has a cache to write out" if soon else "")
     http.settle(lambda left_s: busy(left_s) + (cached(left_s) if soon else 0), timeout_s, what)
@@ -57,6 +52,7 @@ influxdb_target = partial(
     Target,
     product="InfluxDB",
     schemes=("http", "https"),
+    greetings=(rb"HTTP/1\.\d .*?\r\n(?i:X-Influxdb-)",),
     acknowledges_in_part=True,
     has_counters=True,
     durability="write-ahead log synced at every write (`wal-fsync-delay = 0s`)",
@@ -65,11 +61,10 @@ influxdb_target = partial(
 OPTIONS = {"gzip": Option.WITHIN}
 
 
-class InfluxSchema(http.LineSchema):
+class InfluxSchema(LineSchema):
     """Base of the schemas. Points of a series at the same time replace each other."""
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Wait for the compactions that the load has caused."""
         del measurements
         return [WaitForCompactions()]
 
@@ -82,7 +77,7 @@ def tags_of(query: Query) -> tuple[str, ...]:
     return (*query.measurement.tags, *query.measurement.own_tags) if isinstance(query, Stored) else ()
 
 
-def refusal(response: Response, *, write: bool) -> OpError:
+def refusal(response: Response, *, write: bool = False) -> OpError:
     """Return the error for an unexpected response."""
     message = http.error_text(response)
     outcome, cause = meaning(response.status, message, write=write)

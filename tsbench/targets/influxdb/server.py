@@ -13,16 +13,17 @@ import json
 import os
 import secrets
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlencode
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.servers.cluster import Cluster, directories
-from tsbench.servers.managed import HttpServer, request
+from tsbench.servers.managed import request
 from tsbench.servers.programs import cached_program, not_installed
 from tsbench.targets.influxdb import http_api
 from tsbench.targets.influxdb.placement import acknowledged_by
+from tsbench.targets.local import LocalHttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +34,23 @@ if TYPE_CHECKING:
 _CONFIG_S = 60.0
 
 
-class InfluxServer1(HttpServer):
+class InfluxServer1(LocalHttpServer):
     """InfluxDB 1.x with tsbench's configuration. Settings are `section.key`, as in its file (`data.index-version`)."""
 
     product = "InfluxDB"
     log_name = "influxdb1.log"
+    health = "/ping"
+    defaults: ClassVar = {
+        # Statistics of its own, written every 10 s into the database that is measured.
+        "monitor.store-enabled": "false",
+        # Two lines of log for every request would be measured too.
+        "http.log-enabled": "false",
+        "data.query-log-enabled": "false",
+        # The default, set here because any comparison depends on it: every write is synced.
+        "data.wal-fsync-delay": "0s",
+        # Else little data is in the log only when its size is read: see `http_api.settle`.
+        f"data.{http_api.COLD}": http_api.OUR_COLD,
+    }
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
         given = dict(settings or {})
@@ -49,47 +62,17 @@ class InfluxServer1(HttpServer):
                 raise UserMistake(f"settings: {key}: write section.key as in influxdb.conf, such as data.index-version")
         super().__init__(directory, given, group)
 
-    @property
-    def endpoint(self) -> str:
-        """URL with the database; it has a port after the first start."""
-        return f"http://127.0.0.1:{self._port}/tsbench"
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self._port}"
-
-    def settings(self) -> Mapping[str, str]:
-        """Return the settings by tsbench; the others are the server's defaults."""
-        return {**self._configured(), **super().settings()}
-
-    def _configured(self) -> dict[str, str]:
-        return {**self._ours(), **self._settings}
-
-    def _ours(self) -> dict[str, str]:
-        return {
-            # Statistics of its own, written every 10 s into the database that is measured.
-            "monitor.store-enabled": "false",
-            # Two lines of log for every request would be measured too.
-            "http.log-enabled": "false",
-            "data.query-log-enabled": "false",
-            # The default, set here because any comparison depends on it: every write is synced.
-            "data.wal-fsync-delay": "0s",
-            # Else little data is in the log only when its size is read: see `http_api.settle`.
-            f"data.{http_api.COLD}": http_api.OUR_COLD,
-        }
-
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
         # Paths are relative to `place`, where it is started.
         places = {
             "meta.dir": "data/meta",
             "data.dir": "data/data",
             "data.wal-dir": "data/wal",
-            "http.bind-address": f"127.0.0.1:{self._port}",
+            "http.bind-address": self.address,
         }
         config = self.place / "influxdb.conf"
         config.unlink(missing_ok=True)
-        unprivileged.write_once(config, _toml({**self._configured(), **places}))
+        unprivileged.write_once(config, _toml({**self.configured, **places}))
         self._check_settings(program)
         return [str(program), "-config", config.name], {}
 
@@ -123,9 +106,6 @@ class InfluxServer1(HttpServer):
             if key not in known:
                 raise UserMistake(f"settings: {key}: {program.name} has no such setting; see {program.name} config")
 
-    def _ready(self) -> None:
-        self._expect_answer("/ping")
-
 
 class InfluxCluster1(Cluster[InfluxServer1]):
     """Servers of 1.x that know nothing of each other: sessions write each series to `replicas` of them."""
@@ -138,7 +118,6 @@ class InfluxCluster1(Cluster[InfluxServer1]):
 
     @property
     def endpoint(self) -> str:
-        """URL with all nodes."""
         return f"http://{','.join(node.address for node in self._nodes)}/tsbench?replicas={self._replicas}"
 
     @property
@@ -146,26 +125,23 @@ class InfluxCluster1(Cluster[InfluxServer1]):
         return acknowledged_by(len(self._nodes), self._replicas)
 
 
-class InfluxServer2(HttpServer):
+class InfluxServer2(LocalHttpServer):
     """InfluxDB 2.x. Settings are its options without the leading dashes (`storage-wal-fsync-delay`)."""
 
     product = "InfluxDB"
     log_name = "influxdb2.log"
+    health = "/health"
+    # The first is the default, set here because any comparison depends on it: every write is synced.
+    defaults: ClassVar = {
+        "storage-wal-fsync-delay": "0s",
+        f"storage-{http_api.COLD}": http_api.OUR_COLD,
+        "ui-disabled": "true",
+    }
 
     @property
     def endpoint(self) -> str:
-        """URL with organisation, bucket and token file; it has a port after the first start."""
         query = urlencode({"org": "tsbench", "bucket": "tsbench", "token_file": str(self._token_file)}, safe="/")
-        return f"http://127.0.0.1:{self._port}/?{query}"
-
-    def settings(self) -> Mapping[str, str]:
-        """Return the settings by tsbench; the others are the server's defaults."""
-        return {**self._options(), **super().settings()}
-
-    def _options(self) -> dict[str, str]:
-        # The first is the default, set here because any comparison depends on it: every write is synced.
-        ours = {"storage-wal-fsync-delay": "0s", f"storage-{http_api.COLD}": http_api.OUR_COLD, "ui-disabled": "true"}
-        return {**ours, **self._settings}
+        return f"http://{self.address}/?{query}"
 
     @property
     def _token_file(self) -> Path:
@@ -178,17 +154,17 @@ class InfluxServer2(HttpServer):
         return program
 
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
-        options = [f"--{name}={value}" for name, value in self._options().items()]
+        options = [f"--{name}={value}" for name, value in self.configured.items()]
         # Paths are relative to `place`, where it is started; SQLite's would end at a question mark.
         return [str(program), "--reporting-disabled", *options], {
             "INFLUXD_BOLT_PATH": "data/influxd.bolt",
             "INFLUXD_SQLITE_PATH": "data/influxd.sqlite",
             "INFLUXD_ENGINE_PATH": "data/engine",
-            "INFLUXD_HTTP_BIND_ADDRESS": f"127.0.0.1:{self._port}",
+            "INFLUXD_HTTP_BIND_ADDRESS": self.address,
         }
 
     def _ready(self) -> None:
-        self._expect_answer("/health")
+        super()._ready()
         if not self._token_file.exists():
             self._set_up()
 

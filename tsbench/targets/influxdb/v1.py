@@ -19,12 +19,14 @@ import orjson
 
 from tsbench.encode.gob import BYTES, INT
 from tsbench.model import OTHERS, Count, Latest, OpError, Outcome, Rows
-from tsbench.net.http import HttpConnection, Request
+from tsbench.net.http import Request
 from tsbench.targets import http
-from tsbench.targets.base import Inventory, ServerObject, Session, Statement, others_text
+from tsbench.targets.base import Inventory, ServerObject, Statement, others_text
+from tsbench.targets.http import HttpSession
 from tsbench.targets.influxdb import counters, http_api
+from tsbench.targets.influxdb.http_api import InfluxSchema
 from tsbench.targets.influxdb.influxql import any_point, compile_query, count_by_series, quoted
-from tsbench.targets.session import decoded, statement_of, timed
+from tsbench.targets.session import decoded, statement_of
 from tsbench.targets.target import Option, PeerQueries, Requirement
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload
+    from tsbench.targets.base import Command
     from tsbench.targets.influxdb.endpoint import Influx1Endpoint
 
 _AT_ONCE = 50
@@ -54,7 +56,7 @@ class PointCount(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class Influx1Schema(http_api.InfluxSchema):
+class Influx1Schema(InfluxSchema):
     """Schema with indexed tags, and fields with their types: integers stay integers.
 
     The statements name the session's own database and policy as $database, $policy and $retention.
@@ -63,7 +65,6 @@ class Influx1Schema(http_api.InfluxSchema):
     name: str
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        """Return the statements that create the database if it is missing, and an empty policy."""
         del tags  # points carry their tags
         return [
             Statement("CREATE DATABASE $database", optional=True),
@@ -77,7 +78,6 @@ class Influx1Schema(http_api.InfluxSchema):
         return [Statement("DROP RETENTION POLICY $policy ON $database")]
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as InfluxQL."""
         if isinstance(query, Latest):
             return NewestRows(compile_query(query), keyed=query.measurement.key is not None)
         if isinstance(query, Count):
@@ -85,60 +85,50 @@ class Influx1Schema(http_api.InfluxSchema):
         return Statement(compile_query(query), http_api.tags_of(query))
 
 
-class Influx1Session(Session):
-    """One keep-alive connection. The next op reopens a broken one."""
+class Influx1Session(HttpSession):
+    """One connection to a server, or to one of several nodes."""
 
     panels = counters.VARS_PANELS
+    refused = staticmethod(http_api.refusal)
 
     def __init__(
         self, of: Influx1Endpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
     ) -> None:
-        options = of.options
-        self._connection = HttpConnection(of.place, timeout_s=timeout_s, waiter=waiter)
-        self.arrival = self._connection.arrival
-        self._timeout_s = timeout_s
+        super().__init__(of, http.basic_login(of.user, password), timeout_s, waiter)
+        options, policy = of.options, of.options.get("rp", "tsbench")
         self._names = {
             "$database": quoted(of.path),
-            "$policy": quoted(options.get("rp", "tsbench")),
+            "$policy": quoted(policy),
             "$retention": f"DURATION {options.get('retention', 'INF')} REPLICATION 1"
             + (f" SHARD DURATION {options['shard']}" if "shard" in options else ""),
         }
-        self._place = {"database": of.path, "retentionPolicy": options.get("rp", "tsbench")}
-        target = {"db": of.path, "rp": self._place["retentionPolicy"]}
-        headers = http.basic_login(of.user, password or "")
+        self._place = {"database": of.path, "retentionPolicy": policy}
+        target = {"db": of.path, "rp": policy}
         consistency = {"consistency": options["consistency"]} if "consistency" in options else {}
-        self.writer = http.Writer(
-            self._connection,
-            f"/write?{urlencode({**target, 'precision': 'ns', **consistency})}",
-            headers,
-            http_api.write_refusal,
-            compressed=options.get("gzip") == "1",
+        path = f"/write?{urlencode({**target, 'precision': 'ns', **consistency})}"
+        self.writer = http.Writer(self._connection, of, path, self._headers, http_api.write_refusal)
+        self._vars = self._request("GET", "/debug/vars")
+        self._ask = self._request(
+            "POST",
+            f"/query?{urlencode({**target, 'epoch': 'ns'})}",
+            Content_Type="application/x-www-form-urlencoded",
+            Accept="application/json",
         )
-        form = {**headers, "Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        self._vars = Request(of.place, "GET", "/debug/vars", headers)
-        self._ask = Request(of.place, "POST", f"/query?{urlencode({**target, 'epoch': 'ns'})}", form)
 
     def ping(self, timeout_s: float) -> None:
-        """Verify that the server accepts our credentials."""
         self.series("SHOW DATABASES", timeout_s=timeout_s)
 
     @decoded("InfluxDB")
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute commands in order."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            if isinstance(command, http_api.WaitForCompactions):
-                http_api.settle(self.facts(), self._busy, self._cached, left_s)
-                continue
-            statement = statement_of(command)
-            try:
-                self.series(self._filled(statement.text), timeout_s=left_s)
-            except OpError as error:
-                if not statement.optional or error.cause != "permission":
-                    raise
-
-    def write(self, payload: Payload) -> int:
-        """Send the payload's bytes; the server syncs its log at every write unless configured otherwise."""
-        return self.writer.write(payload)
+    def execute(self, command: Command, timeout_s: float) -> None:
+        if isinstance(command, http_api.WaitForCompactions):
+            http_api.settle(self.facts(), self._busy, self._cached, timeout_s)
+            return
+        statement = statement_of(command)
+        try:
+            self.series(self._filled(statement.text), timeout_s=timeout_s)
+        except OpError as error:
+            if not statement.optional or error.cause != "permission":
+                raise
 
     @decoded("InfluxDB")
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
@@ -232,17 +222,11 @@ class Influx1Session(Session):
 
     @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:
-        """Return the server's counters of requests, writes, cache and compactions."""
-        response = self._connection.send(self._vars)
-        if response.status != 200:
-            raise http_api.refusal(response, write=False)
+        page = self._send(self._vars).body
         try:
-            return counters.of_vars(response.body)
+            return counters.of_vars(page)
         except ValueError as error:
             raise OpError(Outcome.FAILED, "protocol", f"InfluxDB: no counters at /debug/vars: {error}") from error
-
-    def close(self) -> None:
-        self._connection.close()
 
     def _busy(self, timeout_s: float) -> int:
         """Return the number of compactions that are active or queued."""
@@ -265,15 +249,13 @@ class Influx1Session(Session):
                 yield series
 
     def _version(self) -> str:
-        response = self._connection.send(Request(self._connection.place, "GET", "/ping", {}))
+        response = self._connection.send(Request(self._of.place, "GET", "/ping", {}))
         return response.header("X-Influxdb-Version") or "unknown"
 
     def series(self, text: str, *, timeout_s: float | None = None) -> list[dict[str, Any]]:
         """Return the series of a statement's result. An answer with status 200 may contain an error."""
         body = b"q=" + quote(text, safe="").encode()
-        response = self._connection.send(self._ask, body, timeout_s=timeout_s)
-        if response.status != 200:
-            raise http_api.refusal(response, write=False)
+        response = self._send(self._ask, body, timeout_s=timeout_s)
         try:
             results = orjson.loads(response.body)["results"]
             series: list[dict[str, Any]] = [series for result in results for series in result.get("series", ())]

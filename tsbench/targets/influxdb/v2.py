@@ -20,12 +20,12 @@ from urllib.parse import urlencode
 
 from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, OpError, Outcome, Rows
-from tsbench.net.http import HttpConnection, Request
 from tsbench.targets import credentials, http
-from tsbench.targets.base import Inventory, Operation, ServerObject, Session, Statement
-from tsbench.targets.http import HttpEndpoint
+from tsbench.targets.base import Inventory, Operation, ServerObject, Statement
+from tsbench.targets.http import HttpEndpoint, HttpSession
 from tsbench.targets.influxdb import counters, flux, http_api
-from tsbench.targets.session import decoded, statement_of, timed
+from tsbench.targets.influxdb.http_api import InfluxSchema
+from tsbench.targets.session import decoded, statement_of
 from tsbench.targets.target import Driver, Option, Requirement, Target
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tsbench.model import Codes, Measurement, Query
     from tsbench.net.http_parser import Response
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload, Schema
+    from tsbench.targets.base import Command
 
 MARK = "Made by tsbench, which deletes it with all that is in it at every run."
 """Description of our buckets."""
@@ -57,66 +57,50 @@ class DeleteBucket(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class Influx2Schema(http_api.InfluxSchema):
+class Influx2Schema(InfluxSchema):
     """Schema with indexed tags, and fields with their types: integers stay integers."""
 
     name: str
     request = "POST /api/v2/write"
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return operations that make an empty bucket, whatever was in it before."""
         del tags  # they come with the points
         return [*self.drop(measurements), CreateBucket()]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the operation that deletes the bucket, if it exists."""
         del measurements
         return [DeleteBucket()]
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as Flux."""
         return Statement(flux.compile_query(query), http_api.tags_of(query))
 
 
-class Influx2Session(Session):
-    """One keep-alive connection. The next op reopens a broken one."""
+class Influx2Session(HttpSession):
+    """One connection."""
 
     panels = counters.METRICS_PANELS
+    refused = staticmethod(http_api.refusal)
 
     def __init__(self, of: HttpEndpoint, token: str | None, timeout_s: float, waiter: NewWaiter | None = None) -> None:
-        options = of.options
-        self._org, self._bucket = options["org"], options["bucket"]
-        self._token = token
-        self._connection = HttpConnection(of.place, timeout_s=timeout_s, waiter=waiter)
-        self.arrival = self._connection.arrival
-        self._timeout_s = timeout_s
-        self._headers = {"Authorization": f"Token {self._token}"} if self._token else {}
-        self._writer = http.Writer(
-            self._connection,
-            f"/api/v2/write?{urlencode({'org': self._org, 'bucket': self._bucket, 'precision': 'ns'})}",
-            self._headers,
-            http_api.write_refusal,
-            compressed=options.get("gzip") == "1",
+        super().__init__(of, {"Authorization": f"Token {token}"} if token else {}, timeout_s, waiter)
+        self._org, self._bucket, self._token = of.options["org"], of.options["bucket"], token
+        path = f"/api/v2/write?{urlencode({'org': self._org, 'bucket': self._bucket, 'precision': 'ns'})}"
+        self.writer = http.Writer(self._connection, of, path, self._headers, http_api.write_refusal)
+        self._ask = self._request(
+            "POST", f"/api/v2/query?{urlencode({'org': self._org})}", Content_Type="application/json"
         )
-        self._ask = self._request("POST", f"/api/v2/query?{urlencode({'org': self._org})}", "application/json")
 
     @decoded("InfluxDB")
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute commands in order."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            match command:
-                case CreateBucket():
-                    self._create(left_s)
-                case DeleteBucket():
-                    self._drop(left_s)
-                case http_api.WaitForCompactions():
-                    http_api.settle(self.facts(), self._busy, self._cached, left_s)
-                case _:
-                    self._flux(statement_of(command).text, timeout_s=left_s)
-
-    def write(self, payload: Payload) -> int:
-        """Send the payload's bytes; the server syncs its log at every write unless configured otherwise."""
-        return self._writer.write(payload)
+    def execute(self, command: Command, timeout_s: float) -> None:
+        match command:
+            case CreateBucket():
+                self._create(timeout_s)
+            case DeleteBucket():
+                self._drop(timeout_s)
+            case http_api.WaitForCompactions():
+                http_api.settle(self.facts(), self._busy, self._cached, timeout_s)
+            case _:
+                self._flux(statement_of(command).text, timeout_s=timeout_s)
 
     @decoded("InfluxDB")
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
@@ -176,23 +160,10 @@ class Influx2Session(Session):
 
     @decoded("InfluxDB")
     def counters(self) -> Mapping[str, float]:
-        """Return the server's counters of requests, writes, storage and memory."""
-        response = self._get("/metrics")
-        if response.status != 200:
-            raise http_api.refusal(response, write=False)
-        return counters.of_metrics(response.body)
+        return counters.of_metrics(self._page())
 
-    def close(self) -> None:
-        self._connection.close()
-
-    def claim(self, timeout_s: float | None = None) -> None:
-        """Refuse a bucket that tsbench did not create: `create` would delete it.
-
-        Raises
-        ------
-        tsbench.errors.UserMistake
-            If the bucket is not ours.
-        """
+    def ping(self, timeout_s: float) -> None:
+        """Verify that the server accepts our token, and that the bucket, which `create` deletes, is ours if any."""
         bucket = self._found(timeout_s)
         if bucket is not None and bucket.get("description") != MARK:
             raise UserMistake(f"the bucket '{self._bucket}' is not tsbench's; name one that is not there yet")
@@ -203,12 +174,12 @@ class Influx2Session(Session):
         if response.status == 404 and b"bucket" in response.body:
             return None
         if response.status != 200:
-            raise http_api.refusal(response, write=False)
+            raise self.refused(response)
         buckets: list[dict[str, Any]] = json.loads(response.body)["buckets"]
         return next(iter(buckets), None)
 
     def _drop(self, timeout_s: float) -> None:
-        self.claim(timeout_s)
+        self.ping(timeout_s)
         bucket = self._found(timeout_s)
         if bucket is not None:
             with self._client(timeout_s) as client, _api_errors():
@@ -222,7 +193,7 @@ class Influx2Session(Session):
         # Imported here: this takes as long as all other imports of tsbench.
         from influxdb_client.client.influxdb_client import InfluxDBClient  # noqa: PLC0415
 
-        place = self._connection.place
+        place = self._of.place
         url = f"{'https' if place.tls else 'http'}://{place}"
         # Without `retries` urllib3 would send a request up to four times.
         timeout_ms = max(1, int(timeout_s * 1_000))
@@ -233,8 +204,8 @@ class Influx2Session(Session):
 
     def _busy(self, timeout_s: float) -> float:
         """Return the number of compactions that are active or queued."""
-        names = ("storage_compactions_active{", "storage_compactions_queued{")
-        return sum(sum(self._metrics(name, timeout_s=timeout_s)) for name in names)
+        found = counters.of_metrics(self._page(timeout_s))
+        return found["storage_compactions_active"] + found["storage_compactions_queued"]
 
     def _cached(self, timeout_s: float) -> float:
         """Return the bytes of the bucket's caches."""
@@ -242,57 +213,34 @@ class Influx2Session(Session):
         return sum(self._metrics("storage_cache_inuse_bytes{", f'bucket="{bucket["id"]}"', timeout_s=timeout_s))
 
     def _metrics(self, name: str, label: str = "", *, timeout_s: float | None = None) -> Iterator[float]:
-        response = self._get("/metrics", timeout_s=timeout_s)
-        if response.status != 200:
-            raise http_api.refusal(response, write=False)
-        for line in response.body.decode().splitlines():
+        for line in self._page(timeout_s).decode().splitlines():
             if line.startswith(name) and label in line:
                 yield float(line.rpartition(" ")[2])
 
-    def _get(self, path: str, *, timeout_s: float | None = None) -> Response:
-        return self._connection.send(self._request("GET", path), timeout_s=timeout_s)
+    def _page(self, timeout_s: float | None = None) -> bytes:
+        """Return the page of metrics."""
+        return self._send(self._request("GET", "/metrics"), timeout_s=timeout_s).body
 
-    def _request(self, method: str, path: str, content: str = "") -> Request:
-        more = {"Content-Type": content} if content else {}
-        return Request(self._connection.place, method, path, {**self._headers, **more})
+    def _get(self, path: str, *, timeout_s: float | None = None) -> Response:
+        """Return the response to a request, whatever its status."""
+        return self._connection.send(self._request("GET", path), timeout_s=timeout_s)
 
     def _flux(self, text: str, *, timeout_s: float | None = None) -> str:
         """Return the answer to a script, which may use the bucket's name as the variable `bucket`."""
         script = f"bucket = {flux.text_literal(self._bucket)}\n{text}"
         document = {"query": script, "type": "flux", "dialect": {"annotations": ["datatype"], "header": True}}
-        response = self._connection.send(self._ask, json.dumps(document).encode(), timeout_s=timeout_s)
-        if response.status != 200:
-            raise http_api.refusal(response, write=False)
-        return response.body.decode()
-
-
-def connect(
-    of: HttpEndpoint,
-    schema: Schema,
-    *,
-    timeout_s: float,
-    connect_timeout_s: float,
-    waiter: NewWaiter | None = None,
-) -> Influx2Session:
-    """Open a session and verify that the server accepts our token."""
-    del schema  # the layout is in the statements
-    token = _token(of)
-
-    def opened(limit_s: float) -> Influx2Session:
-        session = Influx2Session(of, token, timeout_s, waiter)
-        with http.claiming(session, of, login="token"):
-            session.claim(limit_s)
-        return session
-
-    return http.opened(opened, connect_timeout_s, of.place, "an InfluxDB server")
+        return self._send(self._ask, json.dumps(document).encode(), timeout_s=timeout_s).body.decode()
 
 
 def _token(of: HttpEndpoint) -> str | None:
     """Return the token in the endpoint's file, else the environment's if it may be sent to this endpoint."""
     if file := of.options.get("token_file"):
         return credentials.read_file("the endpoint's token_file", file).strip()
-    found = credentials.read_for(of.url, *of.target.secrets)
+    found = http.environment_secret(of)
     return None if found is None else found.strip()
+
+
+connect = http.opener(Influx2Session, login="token", secret=_token)
 
 
 def parse(url: str, target: Target) -> HttpEndpoint:

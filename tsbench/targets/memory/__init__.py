@@ -20,7 +20,6 @@ class MemoryServer(InMemoryServer):
 
     @property
     def endpoint(self) -> str:
-        """The URL of the store."""
         return f"memory://{quote(os.fsencode(self._directory))}"
 
 

@@ -42,7 +42,7 @@ _MERGE_ABOVE_ROWS = 250_000
 _EVER = (-(2**63), 2**63 - 1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AnswerKey:
     """Points by measurement, and the answer to any query over them.
 

@@ -45,19 +45,15 @@ class MemorySchema(Schema):
     keeps_duplicates: bool
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return operations that make empty tables."""
         return [CreateTable(f"create {m.name}", m, tags) for m in measurements]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return operations that remove the tables."""
         return [DropTable(f"drop {m.name}", m) for m in measurements]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return operations that sort the points."""
         return [SortTable(f"settle {m.name}", m) for m in measurements]
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        """Return slices of the batch as the data of payloads."""
         name = batch.measurement.name
         slices = (batch.rows(start, start + points) for start in range(0, len(batch), points))
         return (Payload(mode, name, f"add to {name}", one, len(one), len(one) * 12 + one.values * 8) for one in slices)

@@ -1,8 +1,7 @@
-"""Sessions of the in-process database, on stores that those of one endpoint share."""
+"""Sessions of the in-process database, on tables that those of one endpoint share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -16,78 +15,57 @@ from tsbench.targets.session import not_mine
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tsbench.model import Batch, Measurement
+    from tsbench.model import Measurement
     from tsbench.targets.base import Command, Payload, Schema, Statement
     from tsbench.targets.target import Endpoint
 
-
-@dataclass(slots=True)
-class Store:
-    """The tables of one in-memory database; the sessions of one endpoint share them."""
-
-    tables: dict[str, Table] = field(default_factory=dict)
-
-
-_stores: dict[str, Store] = {}
+_tables: dict[str, dict[str, Table]] = {}
 """By endpoint; other processes cannot see them."""
 
 
-def store_at(endpoint: str) -> Store:
-    """Return the store of that name, making it if need be."""
-    return _stores.setdefault(endpoint, Store())
+def tables_at(endpoint: str) -> dict[str, Table]:
+    """Return the tables of an endpoint, which its sessions share."""
+    return _tables.setdefault(endpoint, {})
 
 
 def connect(of: Endpoint, schema: Schema, **_: object) -> MemorySession:
-    """Open a session on the store of that name. Nothing here waits, so nothing times out."""
-    return MemorySession(schema, store_at(of.url))
+    """Open a session on the tables of that name. Nothing here waits, so nothing times out."""
+    return MemorySession(schema, tables_at(of.url))
 
 
-class MemorySession(Session):
-    """A view of a store. Usable by itself: `add` batches, `answer` queries."""
+class MemorySession(AnswerKey, Session):
+    """An answer key as a session. Usable by itself: `add` batches, `answer` queries."""
 
-    def __init__(self, schema: Schema | None = None, store: Store | None = None) -> None:
-        self._key = AnswerKey((schema or KEEP).keeps_duplicates, (store or Store()).tables)
-
-    def add(self, batch: Batch) -> None:
-        """Store a batch, making its table if it does not exist."""
-        self._key.add(batch)
-
-    def answer(self, query: Query) -> Rows:
-        """Return the answer to a query; keys are text, times are nanoseconds since 1970."""
-        return self._key.answer(query)
+    def __init__(self, schema: Schema = KEEP, tables: dict[str, Table] | None = None) -> None:
+        super().__init__(schema.keeps_duplicates, {} if tables is None else tables)
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Create, remove or sort tables."""
         del timeout_s  # nothing here waits
         for command in commands:
             match command:
                 case CreateTable(measurement=measurement, tags=tags):
-                    self._key.create(measurement, tags)
+                    self.create(measurement, tags)
                 case DropTable(measurement=measurement):
-                    self._key.tables.pop(measurement.name, None)
+                    self.tables.pop(measurement.name, None)
                 case SortTable(measurement=measurement):
-                    self._key.table(measurement.name).size_bytes()
+                    self.table(measurement.name).size_bytes()
                 case _:
                     raise not_mine(command)
 
     def write(self, payload: Payload) -> int:
-        """Store the payload's batch."""
-        self._key.table(payload.measurement).add(payload.data)
+        self.table(payload.measurement).add(payload.data)
         return payload.points
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Return the answer to the query that the statement carries."""
         if len(statement.params) != 1 or not isinstance(statement.params[0], Query):
             raise OpError(Outcome.FAILED, "statement", f"memory does not understand '{statement.text}'")
         return Rows(columns, self.answer(statement.params[0]).records)
 
     def facts(self) -> Mapping[str, str]:
-        """Return the version of polars."""
         return {"version": f"polars {pl.__version__}"}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes of the columns in memory."""
-        return {"table": sum(self._key.table(m.name).size_bytes() for m in measurements)}
+        return {"table": sum(self.table(m.name).size_bytes() for m in measurements)}
 
     def close(self) -> None:
-        """Do nothing; the store stays for the other sessions of its endpoint."""
+        """Do nothing; the tables stay for the other sessions of their endpoint."""

@@ -22,6 +22,7 @@ TARGET = Target(
     opener="tsbench.targets.mongodb.session:connect",
     server="tsbench.targets.mongodb.server:FerretdbServer",
     driver=Driver("pymongo", "mongodb", ("pymongo",)),
+    greetings=(rb"HTTP/1\.\d .*MongoDB", rb".{12}\xdd\x07\0\0"),
     secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000_000,
     durability="FerretDB's PostgreSQL: `fsync = on`, `synchronous_commit = on`",

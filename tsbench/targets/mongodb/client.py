@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ssl import SSLError
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from tsbench.targets.mongodb.endpoint import MongodbEndpoint
 
-_PRODUCT = "a MongoDB server"
 _LOOKED_S = 0.01
 _SILENT_S = 1.0
 """Seconds until a silent port is looked at: another product may wait for its own clients' words."""
@@ -47,49 +45,33 @@ _LONG = re.compile(r" \(configured timeouts: [^)]*\)|, Timeout: .*|, full error:
 """Parts of pymongo's messages that say nothing of the cause."""
 
 
-class Clients:
-    """The clients of this process, one for each endpoint, however many sessions share it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: dict[tuple[Any, ...], tuple[pymongo.MongoClient[dict[str, Any]], int]] = {}
-
-    def take(self, endpoint: MongodbEndpoint, password: str | None) -> Shared:
-        """Return a share of the endpoint's client, to be closed by the session."""
-        # A child of a fork has the same objects, but pymongo's threads do not live there.
-        key = (os.getpid(), endpoint.for_driver, endpoint.user, password)
-        with self._lock:
-            client, users = self._open.get(key) or (_client(endpoint, password), 0)
-            self._open[key] = client, users + 1
-        return Shared(self, key, client)
-
-    def release(self, key: tuple[Any, ...]) -> None:
-        """Close the client after its last session."""
-        with self._lock:
-            client, users = self._open.pop(key)
-            if users > 1:
-                self._open[key] = client, users - 1
-        if users == 1:
-            client.close()
+_lock = threading.Lock()
+_open: dict[tuple[Any, ...], tuple[pymongo.MongoClient[dict[str, Any]], int]] = {}
+"""The clients of this process, and the number of each one's sessions."""
 
 
-@dataclass(slots=True)
 class Shared:
-    """A session's share of a client."""
+    """A session's share of its endpoint's client, of which the process has one however many sessions use it."""
 
-    clients: Clients
-    key: tuple[Any, ...]
-    client: pymongo.MongoClient[dict[str, Any]]
-    is_open: bool = True
+    def __init__(self, endpoint: MongodbEndpoint, password: str | None) -> None:
+        # A child of a fork has the same objects, but pymongo's threads do not live there.
+        self._key = (os.getpid(), endpoint.for_driver, endpoint.user, password)
+        with _lock:
+            self.client, users = _open.get(self._key) or (_client(endpoint, password), 0)
+            _open[self._key] = self.client, users + 1
+        self._is_open = True
 
     def close(self) -> None:
         """Close the client if no other session uses it; closing twice is harmless."""
-        if self.is_open:
-            self.is_open = False
-            self.clients.release(self.key)
-
-
-CLIENTS = Clients()
+        if not self._is_open:
+            return
+        self._is_open = False
+        with _lock:
+            client, users = _open.pop(self._key)
+            if users > 1:
+                _open[self._key] = client, users - 1
+        if users == 1:
+            client.close()
 
 
 def _client(endpoint: MongodbEndpoint, password: str | None) -> pymongo.MongoClient[dict[str, Any]]:
@@ -137,7 +119,7 @@ def await_server(client: pymongo.MongoClient[dict[str, Any]], timeout_s: float) 
 
 def _other_product(host: str, port: int | None) -> str:
     found = "" if port is None else product_at(host, port)  # without a port it is a Unix socket
-    return "" if found == _PRODUCT else found
+    return "" if found == "a MongoDB server" else found
 
 
 @contextmanager

@@ -20,8 +20,7 @@ from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TA
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.model import Kind
 from tsbench.targets.base import others_text
-from tsbench.targets.mongodb.layouts import HourPipeline, ValuePipeline
-from tsbench.targets.mongodb.pipelines import Pipeline
+from tsbench.targets.mongodb.pipelines import HourPipeline, Pipeline, ValuePipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -56,13 +56,7 @@ class MongodbEndpoint(Endpoint):
 
 
 def parse(endpoint: str, target: Target) -> MongodbEndpoint:
-    """Parse an endpoint.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If it is malformed, holds a password, or has an option that does not exist.
-    """
+    """Parse an endpoint, as `Target.parse` says."""
     from pymongo.errors import ConfigurationError, InvalidURI  # noqa: PLC0415 - settings are checked without it
     from pymongo.uri_parser import parse_uri  # noqa: PLC0415
 

@@ -10,8 +10,15 @@ from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.targets.base import Operation, Payload, Schema, Statement, expect_all_fields, expressible
 from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, Piece
-from tsbench.targets.mongodb.layouts import HOUR_PATH, KEY_PATH, HourPipeline, ValuePipeline
-from tsbench.targets.mongodb.pipelines import Pipeline, key_path, plain
+from tsbench.targets.mongodb.pipelines import (
+    HOUR_PATH,
+    KEY_PATH,
+    HourPipeline,
+    Pipeline,
+    ValuePipeline,
+    key_path,
+    plain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,24 +74,16 @@ class DocumentSchema(Schema):
         return {name: named[name] for name in dict.fromkeys(map(self.pipeline.collection, measurements))}
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return the commands that create empty collections in place of existing ones."""
         del tags  # every document has its own
-        for m in measurements:
-            for name in (*m.tags, *m.own_tags, *m.field_names):
-                plain(name)
-        made: list[Command] = [*self.drop(measurements)]
-        for name, m in self.collections(measurements).items():
-            made.append(self._collection(name, m))
-        return made
-
-    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
-        """Return the commands that create the collections of further measurements; documents carry their tags."""
-        del tags, first
         for m in measurements:
             for name in (*m.tags, *m.own_tags, *m.field_names):
                 plain(name)
         made = [self._collection(name, m) for name, m in self.collections(measurements).items()]
         return [*self.drop(measurements), *made]
+
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        del first  # documents carry their tags
+        return self.create(measurements, tags)
 
     def _collection(self, name: str, m: Measurement) -> CreateCollection:
         return CreateCollection(self._described(name, m), name, self.is_timeseries, bool(m.tags), self._named(m))
@@ -105,7 +104,6 @@ class DocumentSchema(Schema):
         return [{TIME: 1}, *([{key_path(m): 1, TIME: -1}] if m.key else [])]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the commands that drop the collections; no error where they are missing."""
         return [command({"drop": name}, optional=True) for name in self.collections(measurements)]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
@@ -147,7 +145,6 @@ class DocumentSchema(Schema):
         return 1
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as an aggregation pipeline."""
         return self.pipeline.compile(query)
 
 

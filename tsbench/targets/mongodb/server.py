@@ -19,6 +19,7 @@ from tsbench.servers.logs import telling_line
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program, install_line, not_installed
+from tsbench.targets.local import link_loader
 from tsbench.targets.mongodb import endpoint
 from tsbench.targets.pgwire import process
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 _ENDPOINT_SETTINGS = ("ordered", "w", "journal", "granularity", "bucketMaxSpanSeconds", "expireAfterSeconds")
 """Settings that become options of the endpoint, since sessions apply them, not the server."""
-_LOADER = "ld.so"
-"""The interpreter that PostgreSQL's programs name: relative, so that their directory may be copied to another place."""
 _EXTENSIONS = "pg_cron,pg_documentdb_core,pg_documentdb"
 _OURS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -65,7 +64,6 @@ class FerretdbServer(ManagedServer):
 
     @property
     def endpoint(self) -> str:
-        """URL with the database; it has a port after the first start."""
         return endpoint.local(self._port, self._options)
 
     def settings(self) -> Mapping[str, str]:
@@ -80,9 +78,7 @@ class FerretdbServer(ManagedServer):
         return unprivileged.readable(top, ["ferretdb", "documentdb"], "ferretdb")
 
     def _prepare(self, programs: Path) -> ServerProcess:
-        loader = self.place / _LOADER
-        loader.unlink(missing_ok=True)
-        loader.symlink_to(programs / "documentdb" / "lib" / _LOADER)
+        link_loader(self.place, programs / "documentdb" / "lib")
         binaries = programs / "documentdb" / "usr" / "lib" / "postgresql" / "18" / "bin"
         if not (self.data / "PG_VERSION").exists():
             self._create_store(binaries)
@@ -159,20 +155,17 @@ class FerretdbServer(ManagedServer):
             self._store.stop()
 
     def kill(self) -> None:
-        """Kill both servers (SIGKILL) and wait until they and their children have ended."""
         super().kill()
         if self._store is not None:
             self._store.kill()
 
     def alive(self) -> bool:
-        """Return True while both servers run."""
         return super().alive() and self._store is not None and self._store.alive()
 
     def ended(self) -> str:
         return super().ended() or (self._store.ended() if self._store is not None else "")
 
     def pids(self) -> Sequence[int]:
-        """Return the ids of both servers' processes and their children at this moment."""
         return [*super().pids(), *(self._store.pids() if self._store is not None else ())]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +12,17 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
-from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows
-from tsbench.net.stamps import Arrival
 from tsbench.targets import credentials
-from tsbench.targets.base import Inventory, ServerObject, Session, Statement
+from tsbench.targets.base import Inventory, ServerObject, Statement
 from tsbench.targets.mongodb import counters, explain
-from tsbench.targets.mongodb.client import CLIENTS, answering, await_server, connecting
+from tsbench.targets.mongodb.client import Shared, answering, await_server, connecting
 from tsbench.targets.mongodb.commands import YES, durability, failed, in_part, majority_journals
 from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
-from tsbench.targets.mongodb.layouts import VALUES
-from tsbench.targets.mongodb.schemas import SCHEMAS, CreateCollection
+from tsbench.targets.mongodb.pipelines import VALUES
+from tsbench.targets.mongodb.schemas import CreateCollection
 from tsbench.targets.mongodb.wire import Messages
-from tsbench.targets.session import MEANT, decoded, not_mine, statement_of, timed, undecodable
+from tsbench.targets.session import MEANT, NetworkSession, not_mine, statement_of, undecodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,9 +30,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.results.panels import Panel
-    from tsbench.targets.base import Command, Payload, Plan, Schema
-    from tsbench.targets.mongodb.client import Shared
-    from tsbench.targets.mongodb.commands import Piece
+    from tsbench.targets.base import Command, Payload, Plan
     from tsbench.targets.mongodb.endpoint import MongodbEndpoint
     from tsbench.targets.mongodb.schemas import DocumentSchema
 
@@ -50,32 +45,30 @@ _FIELDS = {"insert": b"documents\0", "update": b"updates\0"}
 
 
 def connect(
-    of: MongodbEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+    of: MongodbEndpoint,
+    schema: DocumentSchema,
+    *,
+    timeout_s: float,
+    connect_timeout_s: float,
+    waiter: NewWaiter | None = None,
 ) -> MongodbSession:
-    """Open a session on MongoDB, or on a server that speaks its protocol.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If the login is refused.
-    tsbench.errors.Unreachable
-        If no server answers.
-    """
-    layout = next(one for one in SCHEMAS if one.name == schema.name)
+    """Open a session on MongoDB, or on a server that speaks its protocol, as `Target.connect` says."""
     with connecting(of.url):
-        shared = CLIENTS.take(of, credentials.read_for(of.url, "TSBENCH_PASSWORD"))
+        shared = Shared(of, credentials.read_for(of.url, "TSBENCH_PASSWORD"))
         try:
             with pymongo.timeout(connect_timeout_s):
                 await_server(shared.client, connect_timeout_s)
                 about = shared.client[of.path].command("buildInfo")
                 kind = FerretdbSession if "ferretdb" in about else MongodbSession
-                return kind(of, layout, shared, about, timeout_s, waiter)
+                session = kind(of, schema, shared, about, timeout_s, waiter)
+                session.reconnect(connect_timeout_s)
+                return session
         except BaseException:
             shared.close()
             raise
 
 
-class MongodbSession(Session):
+class MongodbSession(NetworkSession[Messages]):
     """A session whose commands and queries share the process's client, and whose writes have a connection of their own.
 
     That connection is opened by the session and after an error by the next write; if that fails, the write is FAILED
@@ -83,7 +76,7 @@ class MongodbSession(Session):
     """
 
     panels: Sequence[Panel] = counters.PANELS
-    arrival: Arrival
+    grace_s = 0.0
 
     def __init__(
         self,
@@ -94,23 +87,47 @@ class MongodbSession(Session):
         timeout_s: float,
         waiter: NewWaiter | None,
     ) -> None:
+        super().__init__(timeout_s)
         self._of, self._schema, self._shared, self._about = of, schema, shared, about
-        self._timeout_s, self._waiter = timeout_s, waiter
+        self._waiter = waiter
         self._database = shared.client.get_database(of.path, codec_options=OPTIONS)
         self._bodies: dict[str, tuple[bytes, bytes]] = {}
-        self.arrival = Arrival()
-        self._messages: Messages | None = Messages(shared.client, self.arrival, waiter)
+
+    # --- the connection
+
+    def reconnect(self, timeout_s: float) -> Messages:
+        with pymongo.timeout(timeout_s):
+            self._connection = Messages(self._shared.client, self.arrival, self._waiter)
+        return self._connection
+
+    def limit(self, connection: Messages, due_s: float) -> None:
+        connection.deadline = due_s
+
+    def end(self, connection: Messages, error: BaseException | None, timeout_s: float) -> None:
+        """End an op; the connection is dropped after any error, except one that the server answered with."""
+        del connection
+        if error is None or isinstance(error, OpError):
+            return
+        self._drop()
+        if isinstance(error, TimeoutError):
+            raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {timeout_s:g} s") from None
+        if isinstance(error, OSError):
+            raise OpError(Outcome.UNKNOWN, "connection", f"MongoDB: {error}") from error
+        if isinstance(error, Exception) and not isinstance(error, MEANT):
+            raise undecodable("MongoDB", error) from error
+
+    def close(self) -> None:
+        super().close()
+        self._shared.close()
 
     # --- commands
 
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute commands in order."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            with answering(left_s):
-                if isinstance(command, CreateCollection):
-                    self._create(command)
-                else:
-                    self._run(command)
+    def execute(self, command: Command, timeout_s: float) -> None:
+        with answering(timeout_s):
+            if isinstance(command, CreateCollection):
+                self._create(command)
+            else:
+                self._run(command)
 
     def _run(self, command: Command) -> None:
         statement = statement_of(command)
@@ -153,44 +170,19 @@ class MongodbSession(Session):
     # --- writes
 
     def write(self, payload: Payload) -> int:
-        """Send a payload's documents; return the number of points when all are acknowledged as the endpoint asks."""
         body, field = self._body(payload.text)
-        deadline = time.monotonic() + self._timeout_s
-        for number, piece in enumerate(payload.data):
-            try:
-                piece.check(self._sent(body, field, piece, deadline))
-            except OpError as error:
-                raise in_part(error, payload.data, number) from error
-            except MEANT:
+        connection, done = self.begin(self._timeout_s), 0
+        try:
+            try:  # as `_op`, which takes 0.3 us more
+                for piece in payload.data:
+                    piece.check(connection.send(body, piece.data, field))
+                    done += 1
+            except BaseException as error:
+                self.end(connection, error, self._timeout_s)
                 raise
-            except Exception as error:  # what `decoded` does, which would be a tenth of the op
-                raise in_part(undecodable("MongoDB", error), payload.data, number) from error
+        except OpError as error:
+            raise in_part(error, payload.data, done) from error
         return payload.points
-
-    def _sent(self, body: bytes, field: bytes, piece: Piece, deadline: float) -> Mapping[str, Any]:
-        messages = self._messages or self._reopened()
-        try:
-            return messages.send(body, piece.data, field, deadline)
-        except BaseException as error:
-            self._lose(error)
-            raise
-
-    def _asked(self, command: Mapping[str, Any], deadline: float) -> Mapping[str, Any]:
-        """Return the answer to a command over the session's own connection, whose answers have stamps."""
-        messages = self._messages or self._reopened()
-        try:
-            return messages.ask(command, deadline, OPTIONS)
-        except BaseException as error:
-            self._lose(error)
-            raise
-
-    def _lose(self, error: BaseException) -> None:
-        """Close the connection after any error, also of a greenlet that is killed in its wait; raise it as the op's."""
-        self._drop()
-        if isinstance(error, TimeoutError):
-            raise OpError(Outcome.UNKNOWN, "timeout", f"no answer within {self._timeout_s:g} s") from None
-        if isinstance(error, OSError):
-            raise OpError(Outcome.UNKNOWN, "connection", f"MongoDB: {error}") from error
 
     def _body(self, text: str) -> tuple[bytes, bytes]:
         """Return the encoded command of a payload, all but its documents, and the name of these in it."""
@@ -203,26 +195,9 @@ class MongodbSession(Session):
             found = self._bodies[text] = bson.encode(command), _FIELDS[verb]
         return found
 
-    def _reopened(self) -> Messages:
-        self.arrival.sending()
-        try:
-            with pymongo.timeout(self._timeout_s):
-                self._messages = Messages(self._shared.client, self.arrival, self._waiter)
-        except UserMistake:
-            raise
-        except Exception as error:  # also whatever pymongo raises for an answer that it cannot decode
-            raise OpError(Outcome.FAILED, "refused", f"cannot connect again: {one_line(error)}") from error
-        return self._messages
-
-    def _drop(self) -> None:
-        messages, self._messages = self._messages, None
-        if messages is not None:
-            messages.close()
-
     # --- queries
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Run an aggregation pipeline and fetch every document."""
         if columns[-1] == OTHERS:
             return Rows(columns, self._stored(statement))
         if len(statement.params) != 2:
@@ -241,22 +216,21 @@ class MongodbSession(Session):
                 self._database[collection].aggregate(stages, batchSize=_BATCH_ROWS) as cursor,
             ):
                 return list(cursor)
-        deadline = time.monotonic() + self._timeout_s
         command: dict[str, Any] = {"aggregate": collection, "pipeline": [*stages], "cursor": {"batchSize": _BATCH_ROWS}}
         command["maxTimeMS"] = max(1, int(self._timeout_s * 1_000) - _ANSWER_MS)
         if client.read_concern.document:
             command["readConcern"] = client.read_concern.document
         found: list[Mapping[str, Any]] = []
-        while True:
-            with decoded("MongoDB"):
-                answer = self._asked({**command, "$db": self._of.path}, deadline)
+        with self._op() as connection:
+            while True:
+                answer = connection.ask({**command, "$db": self._of.path}, OPTIONS)
                 if not answer.get("ok"):
                     raise failed(int(answer.get("code", 0)), str(answer.get("errmsg", ""))[:300])
                 cursor = answer["cursor"]
                 found += cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]
-            if not cursor["id"]:
-                return found
-            command = {"getMore": bson.Int64(cursor["id"]), "collection": collection, "batchSize": _BATCH_ROWS}
+                if not cursor["id"]:
+                    return found
+                command = {"getMore": bson.Int64(cursor["id"]), "collection": collection, "batchSize": _BATCH_ROWS}
 
     def _stored(self, statement: Statement) -> list[tuple[Any, ...]]:
         if len(statement.params) != 3:
@@ -268,7 +242,6 @@ class MongodbSession(Session):
             return documents.rows(document.raw for document in cursor)
 
     def explain(self, statement: Statement) -> Plan:
-        """Execute an aggregation pipeline and return how the server did that."""
         if len(statement.params) != 2:
             raise not_mine(statement)
         with answering(self._timeout_s):
@@ -362,10 +335,6 @@ class MongodbSession(Session):
     def counters(self) -> Mapping[str, float]:
         with answering(self._timeout_s):
             return counters.of(self._shared.client.admin.command("serverStatus"))
-
-    def close(self) -> None:
-        self._drop()
-        self._shared.close()
 
 
 class FerretdbSession(MongodbSession):

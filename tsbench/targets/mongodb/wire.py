@@ -48,8 +48,10 @@ class Messages:
     def __init__(self, client: pymongo.MongoClient[dict[str, Any]], arrival: Arrival, waiter: NewWaiter | None) -> None:
         self._wire = _taken(client, arrival, waiter)
         self._numbers = count(1)
+        self.deadline = float("inf")
+        """When waiting ends, on the monotonic clock."""
 
-    def send(self, body: bytes, documents: bytes | memoryview, field: bytes, deadline: float) -> Mapping[str, Any]:
+    def send(self, body: bytes, documents: bytes | memoryview, field: bytes) -> Mapping[str, Any]:
         """Send a command, its documents in the field of that name, and return the server's answer.
 
         Raises
@@ -58,32 +60,30 @@ class Messages:
             If the connection breaks; TimeoutError, which is one, at the deadline. It can only be closed then.
         """
         section = _SECTION.size - 1 + len(field) + len(documents)
-        return self._exchange(body + _SECTION.pack(1, section) + field, documents, deadline, DEFAULT_CODEC_OPTIONS)
+        return self._exchange(body + _SECTION.pack(1, section) + field, documents, DEFAULT_CODEC_OPTIONS)
 
-    def ask(self, command: Mapping[str, Any], deadline: float, options: CodecOptions[Any]) -> Mapping[str, Any]:
+    def ask(self, command: Mapping[str, Any], options: CodecOptions[Any]) -> Mapping[str, Any]:
         """Send a command without documents and return the server's answer, or raise as `send` does."""
-        return self._exchange(bson.encode(command), b"", deadline, options)
+        return self._exchange(bson.encode(command), b"", options)
 
-    def _exchange(
-        self, lead: bytes, rest: bytes | memoryview, deadline: float, options: CodecOptions[Any]
-    ) -> Mapping[str, Any]:
+    def _exchange(self, lead: bytes, rest: bytes | memoryview, options: CodecOptions[Any]) -> Mapping[str, Any]:
         number = next(self._numbers)
         length = _HEAD.size + len(lead) + len(rest)
-        self._wire.put(_HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + lead, rest, deadline)
-        found = self._more(deadline)
+        self._wire.put(_HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + lead, rest, self.deadline)
+        found = self._more()
         while len(found) < _HEAD.size:
-            found += self._more(deadline)
+            found += self._more()
         length, _, answered, kind, _, section = _HEAD.unpack_from(found)
         if answered != number or kind != _OP_MSG or section:
             raise ConnectionError("the server answered with another message than the protocol has here")
         if length > _LONGEST:
             raise ConnectionError(f"the server announced an answer of {length:,} bytes; at most {_LONGEST:,} are taken")
         while len(found) < length:
-            found += self._more(deadline)
+            found += self._more()
         return bson.decode(found[_HEAD.size :], options)
 
-    def _more(self, deadline: float) -> bytes:
-        found = self._wire.get(deadline)
+    def _more(self) -> bytes:
+        found = self._wire.get(self.deadline)
         if not found:
             raise ConnectionError("the server closed the connection")
         return found

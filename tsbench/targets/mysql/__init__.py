@@ -51,7 +51,8 @@ def _target(name: str, product: str, *requirements: Requirement) -> Target:
 
 MARIADB = replace(
     _target("mariadb", "MariaDB", _DRIVER, _MARIADB, _GALERA),
+    greetings=(rb"...\0\x0a[^\0]*(?i:MariaDB)", rb"...\0\xff.*MariaDB"),
     cluster="tsbench.targets.mysql.cluster:GaleraCluster",
     nodes_are_copies=True,
 )
-MYSQL = _target("mysql", "MySQL", _MYSQL)
+MYSQL = replace(_target("mysql", "MySQL", _MYSQL), greetings=(rb"...\0\x0a\d+\.\d", rb"...\0\xff..(?:Host|#\d)"))

@@ -149,7 +149,6 @@ class GaleraCluster(Cluster[GaleraNode]):
                 node.is_first = False
 
     def regroup(self) -> str:
-        """Wait until the remaining nodes go on without one that was lost."""
         present = [node for node in self._nodes if not node.is_away]
         deadline, found = time.monotonic() + _REGROUP_S, "none answers"
         while time.monotonic() < deadline:

@@ -267,17 +267,17 @@ class Connection:
     def close(self) -> None:
         """Close the connection, or let the thread do it that uses it; closing twice is harmless."""
         self._closing = True
-        if not self._is_free():
+        if not self._acquire():
             self.interrupt()
-            if not self._is_free():
+            if not self._acquire():
                 return
         try:
             self._close()
         finally:
             self._lock.release()
 
-    def _is_free(self) -> bool:
-        """Return whether nobody uses the connection, which then is locked."""
+    def _acquire(self) -> bool:
+        """Reserve the connection unless somebody uses it; return True if it is locked for us."""
         return not self._is_waiting and self._lock.acquire(False)
 
     def _close(self) -> None:

@@ -53,39 +53,19 @@ _COMMON = (
         explains_stalls=True,
     ),
 )
-_CHECKPOINT = {"Innodb_checkpoint_age": "since the checkpoint"}
-_MARIADB = (
-    Panel(
-        "Redo log of InnoDB",
-        "bytes",
-        "gauge",
-        {**_CHECKPOINT, "Innodb_checkpoint_max_age": "limit"},
-        explains_stalls=True,
-    ),
-    Panel(
-        "Old versions of rows",
-        "count",
-        "gauge",
-        {"Innodb_history_list_length": "transactions to purge"},
-        explains_stalls=True,
-    ),
-)
-_MYSQL = (
-    Panel(
-        "Redo log of InnoDB",
-        "bytes",
-        "gauge",
-        {**_CHECKPOINT, "Innodb_redo_log_capacity_resized": "capacity"},
-        explains_stalls=True,
-    ),
-    Panel(
-        "Old versions of rows",
-        "count",
-        "gauge",
-        {"trx_rseg_history_len": "transactions to purge"},
-        explains_stalls=True,
-    ),
-)
+
+
+def _of_product(limit: str, called: str, history: str) -> tuple[Panel, ...]:
+    """Return what products have under different names: a limit of the redo log, and the number of old versions."""
+    age = {"Innodb_checkpoint_age": "since the checkpoint", limit: called}
+    return (
+        Panel("Redo log of InnoDB", "bytes", "gauge", age, explains_stalls=True),
+        Panel("Old versions of rows", "count", "gauge", {history: "transactions to purge"}, explains_stalls=True),
+    )
+
+
+_MARIADB = _of_product("Innodb_checkpoint_max_age", "limit", "Innodb_history_list_length")
+_MYSQL = _of_product("Innodb_redo_log_capacity_resized", "capacity", "trx_rseg_history_len")
 _ROCKSDB = (
     Panel(
         "Written by RocksDB",

@@ -86,13 +86,7 @@ class MysqlEndpoint(Endpoint):
 
 
 def parse(url: str, target: Target) -> MysqlEndpoint:
-    """Parse an endpoint.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If it is malformed, holds a password, or has an option that does not exist.
-    """
+    """Parse an endpoint, as `Target.parse` says."""
     # The client library takes `a,b` for two hosts.
     of = endpoint.parse(url, target, MysqlEndpoint, port=_DEFAULT_PORT, hosts=r"[^\s,;/\\]+", strict=True)
     shown, given = check_text(url), of.options

@@ -16,7 +16,7 @@ _EOF_BYTES = 5
 
 
 def is_end(buffer: bytearray, nbytes: int) -> bool:
-    """Return `is_whole` of the first bytes in a buffer that is as long as the limit."""
+    """Return `is_whole` for the first `nbytes` bytes of a buffer, whose length is the limit."""
     if _HEADER_BYTES < nbytes < len(buffer) and buffer[_HEADER_BYTES] == _OK:  # without a copy
         return nbytes == _HEADER_BYTES + int.from_bytes(buffer[:3], "little")
     return is_whole(bytes(memoryview(buffer)[:nbytes]), len(buffer))

@@ -93,7 +93,6 @@ class MysqlText(SqlText):
         self._by_time, self._series = by_time, ""
 
     def statement(self, query: Query) -> Statement:
-        """Return the query's text; its values are literals."""
         text = super().statement(query).text
         return OfSeries(text, series=self._series) if self._series else Statement(text)
 
@@ -102,11 +101,9 @@ class MysqlText(SqlText):
         return literal(self.params[number - 1])
 
     def bound(self, time_ns: int) -> str:
-        """Return the bound as the text of a DATETIME(6)."""
         return sql.ceil_datetime(time_ns).replace(tzinfo=None).isoformat(" ", "microseconds")
 
     def bucket(self, column: str, bucket_ns: int) -> str:
-        """Return the start of a time's bucket, aligned to the epoch."""
         width, rest = divmod(bucket_ns, 1_000)
         if rest:
             raise Unsupported(f"DATETIME counts microseconds; it has no bucket of {bucket_ns} ns")
@@ -114,11 +111,9 @@ class MysqlText(SqlText):
         return f"{_EPOCH} + INTERVAL {passed} DIV {width} * {width} MICROSECOND"
 
     def number_of(self, bucket_ns: int) -> str:
-        """Return the number of the time's bucket."""
         return f'TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, m."time") DIV {bucket_ns // 1_000}'
 
     def number(self, column: str) -> str:
-        """Return a text as a number."""
         return f"({column} + 0e0)"
 
     def any_series(self, measurement: Measurement) -> list[str]:
@@ -179,11 +174,9 @@ class MysqlSchema(SqlSchema):
         return (_statements(name, replace, one) for one in values)
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as SQL."""
         return MysqlText(by_time=self.by_time).statement(query)
 
     def create_table(self, m: Measurement) -> list[str]:
-        """Return the statement for the table of one measurement and its keys."""
         if m.tags and self.by_time:
             keys = 'PRIMARY KEY ("time", "tags_id"), KEY "series_time" ("tags_id", "time")'
         else:

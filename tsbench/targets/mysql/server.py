@@ -17,6 +17,7 @@ from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
 from tsbench.servers.programs import cached_program, not_installed
+from tsbench.targets.local import link_loader
 from tsbench.targets.mysql.endpoint import local, parse
 from tsbench.targets.registry import get
 
@@ -61,7 +62,6 @@ class _Server(ManagedServer):
 
     @property
     def endpoint(self) -> str:
-        """URL for TCP; it has a port after the first start."""
         return local(self.product.lower(), _USER, self._port, str(self._password_file), self._public_key)
 
     @property
@@ -205,19 +205,13 @@ class MysqlServer(_Server):
         raise not_installed("MySQL", "mysql-9")
 
     def _create_data(self, programs: Path) -> None:
-        self._link(programs)
+        link_loader(self.place, programs.parent / "lib")
         command = [*self._command(programs), f"--datadir={self.data}", "--initialize-insecure"]
         self._run(command, self._environment(programs), cure=_AGAIN)
 
     def _prepare(self, programs: Path) -> ServerProcess:
-        self._link(programs)
+        link_loader(self.place, programs.parent / "lib")
         return super()._prepare(programs)
-
-    def _link(self, programs: Path) -> None:
-        """Put the loader where the program looks for it: in the directory where it is started."""
-        loader = self.place / "ld.so"
-        loader.unlink(missing_ok=True)
-        loader.symlink_to(programs.parent / "lib" / "ld.so")
 
     def _command(self, programs: Path) -> list[str]:
         share = programs / "share/mysql"

@@ -51,30 +51,20 @@ _LOADED = re.compile(rb"Records: (\d+)\s+Deleted: (\d+)\s+Skipped: (\d+)\s+Warni
 def connect(
     of: MysqlEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> MysqlSession:
-    """Open a session.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If the login is refused, or the server is another product than the endpoint's.
-    tsbench.errors.Unreachable
-        If no server answers.
-    """
+    """Open a session, as `Target.connect` says; a server of another product than the endpoint's is refused."""
     del schema  # the layout is in the statements
 
     def opened(limit_s: float) -> MysqlSession:
         session = MysqlSession(of, of.password(), timeout_s, waiter)
         try:
             session.reconnect(limit_s)
-        except MySQLdb.Error as error:
+        except BaseException as error:
             session.close()
-            raise causes.refused(of, error) from error
-        except (LookupError, TypeError, ValueError) as error:
-            session.close()
-            text = f"{of.shown}: the answers of that server are not those of {of.target.product}"
-            raise UserMistake(text) from error
-        except BaseException:
-            session.close()
+            if isinstance(error, MySQLdb.Error):
+                raise causes.refused(of, error) from error
+            if isinstance(error, LookupError | TypeError | ValueError):
+                text = f"{of.shown}: the answers of that server are not those of {of.target.product}"
+                raise UserMistake(text) from error
             raise
         return session
 
@@ -186,7 +176,6 @@ class MysqlSession(NetworkSession[Connection]):
     # --- writes
 
     def write(self, payload: Payload) -> int:
-        """Send a payload; it is committed on return."""
         with self._op() as connection:
             if payload.mode is WriteMode.BULK:
                 connection.in_thread(self._load, connection, payload)
@@ -221,7 +210,6 @@ class MysqlSession(NetworkSession[Connection]):
     # --- queries
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query and fetch every row."""
         stored = columns[-1] == OTHERS
         with self._op() as connection:
             of, found = connection.fetch(_text(statement, connection))
@@ -258,7 +246,6 @@ class MysqlSession(NetworkSession[Connection]):
         return {"table": table, "index": index}
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        """Return the tables, and the database."""
         database = literal(self._of.path)
         tables = (
             "SELECT table_name, CAST(create_time AS CHAR) FROM information_schema.tables\n"
@@ -294,7 +281,6 @@ class MysqlSession(NetworkSession[Connection]):
             return inventory(lambda text: connection.fetch(text.encode()), like_ours, measurements, series=series)
 
     def counters(self) -> Mapping[str, float]:
-        """Return the server's status variables and metrics of InnoDB that mean something to readers."""
         with self._op() as connection:
             status = connection.execute(
                 f"SHOW GLOBAL STATUS WHERE Variable_name IN ({_literals(counters.STATUS)})".encode()

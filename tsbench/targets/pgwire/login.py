@@ -40,13 +40,7 @@ _PROOF_ONLY = "!password,!md5"
 
 
 def parse(url: str, target: Target) -> Endpoint:
-    """Parse an endpoint: the host and port of its first server, "" for a Unix socket.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        As `parameters`.
-    """
+    """Parse an endpoint, as `Target.parse` says: the host and port of its first server, "" for a Unix socket."""
     found = parameters(url)
     host, port = (str(found.get(name, "")).split(",")[0] for name in ("host", "port"))
     return Endpoint(url, target, "" if host.startswith(("/", "@")) else host, int(port or 5432))

@@ -122,7 +122,6 @@ class PostgresCluster(Cluster[Node]):
 
     @property
     def endpoint(self) -> str:
-        """URL of all nodes, of which a client finds the primary."""
         places = ",".join(f"127.0.0.1:{node.port}" for node in self._nodes)
         passfile = quote(os.fsencode(self._directory / PASSFILE))
         return f"postgresql://{USER}@{places}/{DATABASE}?target_session_attrs=read-write&passfile={passfile}"
@@ -187,13 +186,7 @@ class TimescaleCluster(PostgresCluster):
 
 
 def _await(holds: Any, otherwise: str) -> None:
-    """Wait until something holds.
-
-    Raises
-    ------
-    tsbench.errors.Broken
-        If it takes too long.
-    """
+    """Wait until `holds` returns true; after a minute raise `Broken` with the text `otherwise`."""
     deadline = time.monotonic() + _PATIENCE_S
     while not holds():
         if time.monotonic() > deadline:

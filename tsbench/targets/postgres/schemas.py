@@ -113,7 +113,6 @@ class PostgresSchema(SqlSchema):
         return [namespace, *SqlSchema.create(self, measurements, tags)]
 
     def create_table(self, m: Measurement) -> list[str]:
-        """Return the statements for the table of one measurement and its indexes."""
         table = quoted(m.name)
         made = [f"CREATE TABLE {table} ({self.columns(m, own_tags=True)})"]
         if m.tags:
@@ -162,7 +161,6 @@ class PostgresSchema(SqlSchema):
         return _inserts(m, rows, points)
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as SQL."""
         return self.dialect().statement(query)
 
 
@@ -239,7 +237,7 @@ def _requirement(condition: str, reason: str) -> str:
 def _inserts(m: Measurement, rows: Iterator[pgparams.Parameters], points: int) -> Iterator[Payload]:
     """Yield INSERTs of `points` rows each; the last may have fewer."""
     width = len(column_names(m))
-    while values := pgparams.flat(islice(rows, points)):
+    while values := sql.flat(islice(rows, points)):
         count = len(values) // width
         text = insert(m, count, mark=_mark)
         yield Payload(WriteMode.MULTI, m.name, text, values, count, pgparams.nbytes(values))

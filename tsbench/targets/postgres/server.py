@@ -21,6 +21,7 @@ from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady
 from tsbench.servers.programs import cached_program, not_installed
+from tsbench.targets.local import link_loader
 from tsbench.targets.pgwire import process
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ class PostgresServer(ManagedServer):
 
     @property
     def endpoint(self) -> str:
-        """URL for TCP; it has a port after the first start."""
         passfile = quote(os.fsencode(self._passfile))
         return f"postgresql://{USER}@127.0.0.1:{self._port}/{DATABASE}?passfile={passfile}"
 
@@ -130,8 +130,5 @@ class TimescaleServer(PostgresServer):
         return unprivileged.readable(found.absolute().parent, [found.name], "timescaledb") / found.name / _BINARIES
 
     def _prepare(self, programs: Path) -> ServerProcess:
-        # Its programs look for their loader where they are started.
-        loader = self.place / "ld.so"
-        loader.unlink(missing_ok=True)
-        loader.symlink_to(programs.parents[4] / "lib" / loader.name)
+        link_loader(self.place, programs.parents[4] / "lib")
         return super()._prepare(programs)

@@ -2,67 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from tsbench.model import WriteMode
 from tsbench.results.panels import Panel
-from tsbench.targets.base import ServerObject, Statement
+from tsbench.targets.base import Plan, ServerObject, Statement, grouped, nodes
 from tsbench.targets.endpoint import open_or_name
 from tsbench.targets.pgwire.login import parameters, refused
 from tsbench.targets.pgwire.session import PgwireSession
-from tsbench.targets.postgres import counters, explain
+from tsbench.targets.postgres import counters
 from tsbench.targets.postgres.schemas import CHUNK_INTERVAL, EXTENSIONS, INTERVAL, NAMESPACE, TIME_BUCKET
 from tsbench.targets.sql import quoted, table_names, tables_of
 from tsbench.targets.sql_session import inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Inventory, Payload, Plan, Schema
+    from tsbench.targets.base import Inventory, Payload, Schema
     from tsbench.targets.target import Endpoint
 
 _PARTS = ("table", "index", "toast")
 _SINGLE = WriteMode.SINGLE  # a member of an enum takes 0.1 us to look up
-
-
-def connect(
-    of: Endpoint,
-    schema: Schema,
-    *,
-    timeout_s: float,
-    connect_timeout_s: float,
-    waiter: NewWaiter | None = None,
-    kind: type[PostgresSession] | None = None,
-) -> PostgresSession:
-    """Open a session on a PostgreSQL server.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If the login is refused.
-    tsbench.errors.Unreachable
-        If no server answers.
-    """
-    del schema  # the layout is in the statements
-    found = parameters(of.url)
-
-    def opened(limit_s: float) -> PostgresSession:
-        session = (kind or PostgresSession)(found, timeout_s, waiter)
-        try:
-            session.reconnect(limit_s)
-        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
-            raise refused(of.url, error) from error
-        return session
-
-    place = (of.host, of.port) if of.host else None
-    return open_or_name(opened, connect_timeout_s, place, {"a PostgreSQL server"}, of.url)
-
-
-def connect_timescale(of: Endpoint, schema: Schema, **given: Any) -> PostgresSession:
-    """Open a session on a PostgreSQL server with TimescaleDB, as `connect` does."""
-    return connect(of, schema, **given, kind=TimescaleSession)
 
 
 class PostgresSession(PgwireSession):
@@ -72,8 +35,32 @@ class PostgresSession(PgwireSession):
     options = f"-c search_path={NAMESPACE}"
     panels: Sequence[Panel] = counters.PANELS
 
+    @classmethod
+    def connect(
+        cls,
+        of: Endpoint,
+        schema: Schema,
+        *,
+        timeout_s: float,
+        connect_timeout_s: float,
+        waiter: NewWaiter | None = None,
+    ) -> PostgresSession:
+        """Open a session, as `Target.connect` says."""
+        del schema  # the layout is in the statements
+        found = parameters(of.url)
+
+        def opened(limit_s: float) -> PostgresSession:
+            session = cls(found, timeout_s, waiter)
+            try:
+                session.reconnect(limit_s)
+            except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+                raise refused(of.url, error) from error
+            return session
+
+        place = (of.host, of.port) if of.host else None
+        return open_or_name(opened, connect_timeout_s, place, {"a PostgreSQL server"}, of.url)
+
     def write(self, payload: Payload) -> int:
-        """Send a payload; it is committed on return."""
         connection = self.begin(self._timeout_s)
         try:  # as `_op`, which would be a tenth of what a write of one row costs
             if payload.mode is _SINGLE:
@@ -88,9 +75,9 @@ class PostgresSession(PgwireSession):
 
     def explain(self, statement: Statement) -> Plan:
         with self._op() as connection:
-            text = explain.command(statement.text)
+            text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.text}"
             ((answer,),) = connection.execute(text, statement.params or None, prepare=False).fetchall()
-        return explain.plan(answer[0])
+        return _plan(answer[0])
 
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and every setting that differs from its default."""
@@ -169,6 +156,42 @@ class PostgresSession(PgwireSession):
             text = counters.text(connection.info.server_version)
             row = connection.execute(text, prepare=True).fetchall()[0]
         return counters.named(row)
+
+
+_LOOKED_AT = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+_BLOCKS = ("Shared Hit Blocks", "Shared Read Blocks")
+
+
+def _plan(answer: Mapping[str, Any]) -> Plan:
+    """Return the plan in the answer to EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
+
+    Rows are examined where a table is read: those that a filter or a look at the block removed are among them. Blocks
+    are those of all tables and indexes, whether they were in shared buffers or not.
+    """
+    top = answer["Plan"]
+    scans = [node for node in nodes(top) if str(node.get("Node Type", "")).endswith("Scan")]
+    scans = [node for node in scans if node["Node Type"] != "Custom Scan" or "Plans" not in node]  # those of chunks
+    read = [node for node in scans if "Relation Name" in node]
+    return Plan(
+        grouped(_accesses(scans)) or str(top["Node Type"]),
+        round(sum(_total(node, *_LOOKED_AT) for node in read)),
+        round(_total(top, "Actual Rows")),
+        float(answer["Execution Time"]),
+        json.dumps(answer, default=str, ensure_ascii=False),
+        blocks=sum(int(top.get(name, 0)) for name in _BLOCKS),
+    )
+
+
+def _total(node: Mapping[str, Any], *names: str) -> float:
+    """Return the sum of figures over all loops of a node, which has means."""
+    return float(node.get("Actual Loops", 1)) * sum(float(node.get(name, 0)) for name in names)
+
+
+def _accesses(scans: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the scans that were executed, each with its index or table."""
+    for node in scans:
+        if node.get("Actual Loops", 1):
+            yield str(node["Node Type"]), str(node.get("Index Name") or node.get("Relation Name") or "")
 
 
 class TimescaleSession(PostgresSession):

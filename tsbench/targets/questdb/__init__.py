@@ -16,6 +16,7 @@ TARGET = Target(
     opener="tsbench.targets.questdb.session:connect",
     server="tsbench.targets.questdb.server:QuestServer",
     driver=Driver("psycopg", "postgres", ("psycopg",)),
+    greetings=(rb"HTTP/1\.\d .*?\r\n(?i:Server: questDB)",),
     secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000,
     has_counters=True,

@@ -70,7 +70,7 @@ class QuestText(SqlText):
 
     def grouped(self, query: Grouped) -> str:
         m, key = query.measurement, quoted(query.measurement.key or "")
-        where = self.window(query) + self.chosen(m, query.keys)
+        where = [self.window(query.window), *self.chosen(m, query.keys)]
         return (
             f'SELECT m."time", m.{key}, {self.aggregates(query)}\n'
             f"FROM {quoted(m.name)} m\n"
@@ -80,8 +80,7 @@ class QuestText(SqlText):
 
     def latest(self, query: Latest) -> str:
         m, key = query.measurement, quoted(query.measurement.key or "")
-        where = [f'm."time" < {self.arg(self.bound(query.before_ns))}'] if query.before_ns is not None else []
-        where += self.chosen(m, query.keys)
+        where = self.before(query) + self.chosen(m, query.keys)
         return (
             f'SELECT m."time", m.{key}, {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m\n"
@@ -103,7 +102,6 @@ class QuestSchema(LineSchema):
     prefix: ClassVar[str] = PREFIX
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        """Return the statements that make empty tables in place of existing ones."""
         if tags and "" in next(iter(tags.values())).values:
             raise Unsupported(
                 f"QuestDB stores an empty text as none, and the tag {next(iter(tags))} distinguishes series"
@@ -121,7 +119,6 @@ class QuestSchema(LineSchema):
         return Statement(f'{table} TIMESTAMP("time") PARTITION BY DAY WAL{keys}')
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the statements that drop the tables, where they exist."""
         return [Statement(f"DROP TABLE IF EXISTS {quoted(PREFIX + m.name)}") for m in measurements]
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
@@ -145,7 +142,6 @@ class QuestSchema(LineSchema):
         return LineSchema.encode_each(self, batch, points, mode)
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as SQL."""
         if isinstance(query, Analysis):
             raise Unsupported("the questions about trucks are not written in QuestDB's SQL")
         return QuestText().statement(replace(query, measurement=self.prefixed(query.measurement)))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tsbench.errors import UserMistake
 from tsbench.servers import unprivileged
-from tsbench.servers.managed import HttpServer
 from tsbench.servers.process import NotReady, free_port
 from tsbench.servers.programs import cached_program, not_installed
+from tsbench.targets.local import LocalHttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +27,24 @@ if TYPE_CHECKING:
 _OURS = {"http.bind.to", "pg.net.bind.to", "http.min.enabled", "config.validation.strict"}
 
 
-class QuestServer(HttpServer):
+class QuestServer(LocalHttpServer):
     """One QuestDB. Settings are those of its server.conf (`cairo.commit.mode`), `jar`, and Java's memory (`heap`)."""
 
     product = "QuestDB"
     log_name = "questdb.log"
+    health = "/ping"
+    defaults: ClassVar = {
+        # What is acknowledged is on disk, as in the other servers that tsbench starts; the default is not to sync.
+        "cairo.commit.mode": "sync",
+        # A column of the newest partition takes a page on disk, however few points it has: 16 MB by default.
+        "cairo.writer.data.append.page.size": "1M",
+        # A long query ends at our limits, not after a minute.
+        "query.timeout": "1h",
+        # It would tell its makers of each server.
+        "telemetry.enabled": "false",
+        # Another port for line protocol, without acknowledgements.
+        "line.tcp.enabled": "false",
+    }
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
         given = dict(settings or {})
@@ -45,27 +58,10 @@ class QuestServer(HttpServer):
 
     @property
     def endpoint(self) -> str:
-        """URL with the port for SQL; it has ports after the first start."""
-        return f"http://127.0.0.1:{self._port}/?pg={self._sql_port}"
+        return f"http://{self.address}/?pg={self._sql_port}"
 
     def settings(self) -> Mapping[str, str]:
-        """Return the settings by tsbench; the others are the server's defaults."""
-        return {**self._configured(), "heap": self._heap, **super().settings()}
-
-    def _configured(self) -> dict[str, str]:
-        return {
-            # What is acknowledged is on disk, as in the other servers that tsbench starts; the default is not to sync.
-            "cairo.commit.mode": "sync",
-            # A column of the newest partition takes a page on disk, however few points it has: 16 MB by default.
-            "cairo.writer.data.append.page.size": "1M",
-            # A long query ends at our limits, not after a minute.
-            "query.timeout": "1h",
-            # It would tell its makers of each server.
-            "telemetry.enabled": "false",
-            # Another port for line protocol, without acknowledgements.
-            "line.tcp.enabled": "false",
-            **self._settings,
-        }
+        return {**self.configured, "heap": self._heap, **super().settings()}
 
     def _program(self) -> Path:
         if cached_program("java") is None:
@@ -80,7 +76,7 @@ class QuestServer(HttpServer):
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
         self._sql_port = self._sql_port or free_port()
         ours = {
-            "http.bind.to": f"127.0.0.1:{self._port}",
+            "http.bind.to": self.address,
             "pg.net.bind.to": f"127.0.0.1:{self._sql_port}",
             "http.min.enabled": "false",
             "config.validation.strict": "true",
@@ -88,14 +84,14 @@ class QuestServer(HttpServer):
         config = self.place / "data" / "conf" / "server.conf"
         unprivileged.make_private(config.parent)
         config.unlink(missing_ok=True)
-        unprivileged.write_once(config, "".join(f"{k}={v}\n" for k, v in {**self._configured(), **ours}.items()))
+        unprivileged.write_once(config, "".join(f"{k}={v}\n" for k, v in {**self.configured, **ours}.items()))
         jar = program / "questdb.jar" if program.is_dir() else program
         flags = [f"-Xmx{self._heap}", "-XX:-UsePerfData", f"-Djava.io.tmpdir={self.place}"]
         main = ["-p", str(jar), "-m", "io.questdb/io.questdb.ServerMain", "-d", "data"]
         return [str(cached_program("java")), *flags, *main], {}
 
     def _ready(self) -> None:
-        self._expect_answer("/ping")
+        super()._ready()
         try:
             socket.create_connection(("127.0.0.1", self._sql_port), 5).close()
         except OSError as error:

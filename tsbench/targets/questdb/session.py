@@ -14,8 +14,9 @@ from tsbench.errors import UserMistake
 from tsbench.model import OTHERS, Count, OpError, Outcome, Rows, WriteMode
 from tsbench.net.http import HttpConnection
 from tsbench.results.panels import Panel
-from tsbench.targets import credentials, http
+from tsbench.targets import http
 from tsbench.targets.base import Inventory, Payload, ServerObject, Statement
+from tsbench.targets.http import HttpEndpoint
 from tsbench.targets.pgwire.login import NOTHING, refused
 from tsbench.targets.pgwire.session import PgwireSession
 from tsbench.targets.questdb.schemas import PREFIX, ApplyWal
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tsbench.net.http_parser import Response
     from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Schema
+    from tsbench.targets.base import Command
     from tsbench.targets.target import Target
 
 _LOOK_S = 0.01
@@ -59,13 +60,18 @@ class QuestSession(PgwireSession):
         self, of: QuestEndpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
     ) -> None:
         super().__init__(_parameters(of, password), timeout_s, waiter)
+        self._of = of
         self._http = HttpConnection(of.place, timeout_s=timeout_s, waiter=waiter)
-        headers = http.basic_login(of.user, password or "")
-        self._writer = http.Writer(self._http, "/write?precision=n", headers, _write_refusal, compressed=False)
+        headers = http.basic_login(of.user, password)
+        self._writer = http.Writer(self._http, of, "/write?precision=n", headers, _write_refusal)
 
-    def claim(self, timeout_s: float) -> None:
-        """Verify by a write without points that the server accepts our login for writes."""
+    def ping(self, timeout_s: float) -> None:
+        """Verify at both ports that the server accepts our login: for writes by one without points."""
         self._writer.write(Payload(WriteMode.BULK, "", "", b"", 0, 0), timeout_s)
+        try:
+            self.reconnect(timeout_s)
+        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
+            raise refused(self._of.url, error) from error
 
     @property
     def write_arrival(self) -> Arrival:
@@ -131,7 +137,6 @@ class QuestSession(PgwireSession):
 
     @decoded("QuestDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        """Return the tables."""
         ours = {PREFIX + m.name for m in measurements}
         return [
             ServerObject(f"table {name}", (Statement(f"DROP TABLE {quoted(name)}"),), place)
@@ -167,7 +172,6 @@ class QuestSession(PgwireSession):
         return outcome, cause
 
     def close(self) -> None:
-        """Close both connections."""
         self._http.close()
         super().close()
 
@@ -192,7 +196,7 @@ def _write_refusal(response: Response, points: int) -> OpError:
 # --- endpoint ---------------------------------------------------------------------------------------------------------
 
 
-class QuestEndpoint(http.HttpEndpoint):
+class QuestEndpoint(HttpEndpoint):
     """An endpoint with two ports."""
 
     __slots__ = ()
@@ -218,30 +222,4 @@ def _parameters(of: QuestEndpoint, password: str | None) -> dict[str, Any]:
     return {**NOTHING, **place, **login, **tls, "require_auth": "password"}
 
 
-def connect(
-    of: QuestEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
-) -> QuestSession:
-    """Open a session, and verify that the server accepts our credentials at both ports.
-
-    Raises
-    ------
-    tsbench.errors.UserMistake
-        If a login is refused.
-    tsbench.errors.Unreachable
-        If no server answers.
-    """
-    del schema  # the layout is in the statements
-    password = credentials.read_for(of.url, *of.target.secrets)
-
-    def opened(limit_s: float) -> QuestSession:
-        session = QuestSession(of, password, timeout_s, waiter)
-        with http.claiming(session, of, login="login"):
-            session.claim(limit_s)
-        try:
-            session.reconnect(limit_s)
-        except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
-            session.close()
-            raise refused(of.url, error) from error
-        return session
-
-    return http.opened(opened, connect_timeout_s, of.place, "a QuestDB server")
+connect = http.opener(QuestSession)

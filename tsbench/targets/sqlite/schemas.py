@@ -85,11 +85,9 @@ class SqliteSchema(SqlSchema):
         return (Payload(mode, m.name, text, rows, len(rows), nbytes) for rows, nbytes in writes)
 
     def compile(self, query: Query) -> Statement:
-        """Return the query as SQL."""
         return _Text('"time"' if self.clustered else "rowid").statement(query)
 
     def create_table(self, m: Measurement) -> list[str]:
-        """Return the statements for the table of one measurement and its indexes."""
         key = '"tags_id", "time"' if m.tags else '"time"'
         if self.clustered:
             return [f"CREATE TABLE {quoted(m.name)} ({self.columns(m)}, PRIMARY KEY ({key})) WITHOUT ROWID"]

@@ -15,7 +15,7 @@ from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.results.panels import Panel
 from tsbench.targets.base import Plan
 from tsbench.targets.sql import table_names
-from tsbench.targets.sql_session import FileSession, refuse_foreign
+from tsbench.targets.sql_session import FileSession, foreign_file
 from tsbench.targets.sqlite.schemas import APPLICATION_ID, Checkpoint
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def connect(
         connection.execute("PRAGMA synchronous = FULL").fetchall()
         _wait_for_locks(connection, timeout_s)
     except sqlite3.Error as error:
-        kind = Unreachable if _cause_of(error) == "busy" else UserMistake
+        kind = Unreachable if SqliteSession.cause_of(error) == "busy" else UserMistake
         raise kind(f"{path} cannot be opened as an SQLite database: {error}") from error
     return SqliteSession(connection, path, timeout_s)
 
@@ -58,7 +58,7 @@ def _claim(connection: sqlite3.Connection, path: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and mark != APPLICATION_ID:
         connection.close()
-        raise refuse_foreign(path)
+        raise foreign_file(path)
     if mark != APPLICATION_ID:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
@@ -129,11 +129,16 @@ class SqliteSession(FileSession):
             connection.execute("COMMIT")
             return int(written)
 
-    def cause_of(self, error: Exception) -> str:
-        return _cause_of(error)
+    @staticmethod
+    def cause_of(error: Exception) -> str:
+        if "no such table" in str(error):  # which has no code of its own
+            return "no table"
+        # Extended codes carry the primary one in their low byte. Misuse of the module itself has no code.
+        code = getattr(error, "sqlite_errorcode", None)
+        return "driver" if code is None else _CAUSES.get(code & 0xFF, "server")
 
     def end(self, connection: Any, error: BaseException | None, timeout_s: float) -> None:
-        if isinstance(error, sqlite3.Error) and _cause_of(error) == "timeout" and time.monotonic() <= self.due_s:
+        if isinstance(error, sqlite3.Error) and self.cause_of(error) == "timeout" and time.monotonic() <= self.due_s:
             # Ctrl-C came up in the progress handler, where sqlite3 drops exceptions and ends the statement.
             super().end(connection, KeyboardInterrupt(), timeout_s)
             raise KeyboardInterrupt from error
@@ -195,12 +200,3 @@ _CAUSES = {
     sqlite3.SQLITE_READONLY: "read only",
     sqlite3.SQLITE_ERROR: "statement",
 }
-
-
-def _cause_of(error: Exception) -> str:
-    """Return the cause of an error, one of the words for `OpError.cause`."""
-    if "no such table" in str(error):  # which has no code of its own
-        return "no table"
-    # Extended codes carry the primary one in their low byte. Misuse of the module itself has no code.
-    code = getattr(error, "sqlite_errorcode", None)
-    return "driver" if code is None else _CAUSES.get(code & 0xFF, "server")

@@ -16,6 +16,7 @@ TARGET = Target(
     opener="tsbench.targets.victoriametrics.cluster:connect",
     server="tsbench.targets.victoriametrics.server:VictoriaServer",
     cluster="tsbench.targets.victoriametrics.server:VictoriaCluster",
+    greetings=(rb"HTTP/1\.\d .*?\r\n(?i:X-Server-Hostname:)",),
     secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000_000,
     has_counters=True,

@@ -11,25 +11,25 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.results.panels import Panel
-from tsbench.targets import copies, credentials, http
-from tsbench.targets.base import Inventory, Session, Statement
-from tsbench.targets.session import decoded, timed
+from tsbench.targets import copies, http
+from tsbench.targets.copies import NodesSession
+from tsbench.targets.session import decoded
 from tsbench.targets.victoriametrics import answers
 from tsbench.targets.victoriametrics.schemas import Flush, export_of_counted
-from tsbench.targets.victoriametrics.session import VictoriaSession
+from tsbench.targets.victoriametrics.session import VictoriaSession, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload, Schema, ServerObject
+    from tsbench.targets.base import Command, Payload, ServerObject, Statement
     from tsbench.targets.victoriametrics.session import VictoriaEndpoint
 
 _EVERY_S = 0.05
@@ -40,9 +40,10 @@ _SAME_S = 3.0
 _WAITING = "vmagent_remotewrite_pending_data_bytes"
 
 
-class ClusterSession(Session):
+class ClusterSession(NodesSession[VictoriaSession]):
     """A connection to vmagent, and one to each node that is opened when the node is first asked."""
 
+    product = "VictoriaMetrics"
     panels = (
         *VictoriaSession.panels,
         Panel("Waiting in vmagent", "bytes", "gauge", {_WAITING: "not delivered"}, explains_stalls=True),
@@ -51,16 +52,16 @@ class ClusterSession(Session):
     def __init__(
         self, of: VictoriaEndpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
     ) -> None:
-        self._agent = VictoriaSession(of, password, timeout_s, waiter)
-        self.arrival = self._agent.arrival
-        self._timeout_s, self._replicas = timeout_s, of.replicas
-        self._delivered_s = -math.inf
-        """When all that was acknowledged was last found delivered."""
         alone = {name: value for name, value in of.options.items() if name not in {"nodes", "replicas"}}
-        self._nodes = {
+        nodes = {
             number: VictoriaSession(replace(of, host=host, port=port, options=alone), password, timeout_s, waiter)
             for number, (host, port) in enumerate(of.nodes, 1)
         }
+        super().__init__(nodes, of.replicas, timeout_s)
+        self._agent = VictoriaSession(of, password, timeout_s, waiter)
+        self.arrival = self._agent.arrival
+        self._delivered_s = -math.inf
+        """When all that was acknowledged was last found delivered."""
 
     def ping(self, timeout_s: float) -> None:
         """Verify that vmagent answers."""
@@ -74,26 +75,24 @@ class ClusterSession(Session):
     # --- administration
 
     @decoded("VictoriaMetrics")
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute operations in order, each on every node, after all acknowledged points are delivered."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            for node in self._delivered(left_s).values():
-                node.run([command], timeout_s=left_s)
+    def execute(self, command: Command, timeout_s: float) -> None:
+        """Execute an operation on every node, after all acknowledged points are delivered."""
+        for node in self._delivered(timeout_s).values():
+            node.run([command], timeout_s=timeout_s)
 
     def deliver(self, timeout_s: float) -> None:
         self.run([Flush()], timeout_s=timeout_s)
 
-    def _present(self) -> dict[int, VictoriaSession]:
-        return copies.present(self._nodes, self._replicas, self._timeout_s)
+    def _complete(self) -> dict[int, VictoriaSession]:
+        return self._delivered(self._timeout_s)
 
-    def _delivered(self, timeout_s: float | None = None) -> dict[int, VictoriaSession]:
+    def _delivered(self, limit_s: float) -> dict[int, VictoriaSession]:
         """Wait until vmagent has delivered what it acknowledged, and return the nodes that answer.
 
         What it cannot deliver, because a node is away, stays in its queue.
         """
         self._delivered_s = -math.inf
         nodes = self._present()
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline, before, calm = time.monotonic() + limit_s, None, 0
         page, queue = self._agent.page(limit_s), Queue()  # up to a second old: only those after it know all writes
         while (left_s := deadline - time.monotonic()) > 0:
@@ -123,7 +122,7 @@ class ClusterSession(Session):
             raise OpError(Outcome.FAILED, "unsupported", text)
         # Checks begin with counts, by which they compare with what was acknowledged, when nobody writes any more.
         waits = form == "count" and time.monotonic() - self._delivered_s > _SAME_S
-        nodes = self._delivered() if waits else self._present()
+        nodes = self._complete() if waits else self._present()
         if form in {"count", "stored"}:
             for node in nodes.values():
                 node.run([Flush()])
@@ -131,50 +130,33 @@ class ClusterSession(Session):
             found_by_node = [node.query(statement, columns).records for node in nodes.values()]
             return Rows(columns, copies.newest(found_by_node, keyed=bool(more[0])))
         asked = export_of_counted(statement) if form == "count" else statement
-        path, *lines = asked.text.split("\n")
-        arguments = [(name, value) for name, _, value in (line.partition("=") for line in lines)]
-        found = merged([node.series(path, arguments) for node in nodes.values()])
+        found = merged([node.series(*request_of(asked)) for node in nodes.values()])
         if form == "count":
             return Rows(columns, [(sum(len(one["timestamps"]) for one in found),)])
         return Rows(columns, list(answers.READERS[form](found, columns, measurement, *more)))
 
     # --- facts
 
-    @decoded("VictoriaMetrics")
-    def facts(self) -> Mapping[str, str]:
-        return next(iter(self._present().values())).facts()
-
-    @decoded("VictoriaMetrics")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of each node by part, and those that wait in vmagent."""
-        found = {
-            f"node {number} {part}": size
-            for number, node in self._present().items()
-            for part, size in node.sizes(measurements).items()
-        }
-        waiting = sum(Queue.of(self._agent.page()).pending.values())
+        found, waiting = super().sizes(measurements), self._waiting()
         return {**found, "waiting in vmagent": waiting} if waiting else found
 
     @decoded("VictoriaMetrics")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        return next((found for node in self._delivered().values() if (found := node.objects(measurements))), ())
+        return next((found for node in self._complete().values() if (found := node.objects(measurements))), ())
 
-    @decoded("VictoriaMetrics")
-    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
-        found = [node.inventory(measurements, series=series).tables for node in self._delivered().values()]
-        return Inventory(tuple(sorted({name for names in found for name in names})))
-
-    @decoded("VictoriaMetrics")
     def counters(self) -> Mapping[str, float]:
         """Return the counters of all nodes together, and the bytes that wait in vmagent."""
-        total = Counter[str]()
-        for node in self._present().values():
-            total.update(node.counters())
-        return {**total, _WAITING: sum(Queue.of(self._agent.page()).pending.values())}
+        return {**super().counters(), _WAITING: self._waiting()}
+
+    @decoded("VictoriaMetrics")
+    def _waiting(self) -> int:
+        return sum(Queue.of(self._agent.page()).pending.values())
 
     def close(self) -> None:
-        for session in (self._agent, *self._nodes.values()):
-            session.close()
+        self._agent.close()
+        super().close()
 
 
 # --- vmagent's queue --------------------------------------------------------------------------------------------------
@@ -188,11 +170,9 @@ _FIGURE = re.compile(
 class Queue:
     """The points that vmagent has acknowledged and not delivered; nodes are numbered from 1.
 
-    vmagent makes its page of counters once a second.
-
-    Points wait up to a second before they are in a block; `is_flushed` says that all are. `pending` are the bytes of
-    blocks that wait for a node, `sent` the blocks that it has taken. A block that is being sent is in neither; it is
-    one of the `undelivered` ones.
+    vmagent makes its page of counters once a second. Points wait up to a second before they are in a block;
+    `is_flushed` says that all are. `pending` are the bytes of blocks that wait for a node, `sent` the blocks that it
+    has taken. A block that is being sent is in neither; it is one of the `undelivered` ones.
     """
 
     is_flushed: bool = False
@@ -202,7 +182,7 @@ class Queue:
 
     @classmethod
     def of(cls, page: bytes) -> Queue:
-        """Return what a page of vmagent's counters says."""
+        """Return the queue that a page of vmagent's counters shows."""
         found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for name, number, value in _FIGURE.findall(page):
             found[name.decode()][int(number or 0)] += int(float(value))
@@ -248,17 +228,10 @@ def merged(exports: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-def connect(
-    of: VictoriaEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
+def _new(
+    of: VictoriaEndpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None
 ) -> VictoriaSession | ClusterSession:
-    """Open a session with one node or several, and verify that the server accepts our credentials."""
-    del schema  # the layout is in the statements
-    password = credentials.read_for(of.url, *of.target.secrets)
+    return (ClusterSession if of.nodes else VictoriaSession)(of, password, timeout_s, waiter)
 
-    def opened(limit_s: float) -> VictoriaSession | ClusterSession:
-        session = (ClusterSession if of.nodes else VictoriaSession)(of, password, timeout_s, waiter)
-        with http.claiming(session, of, login="login"):
-            session.ping(limit_s)
-        return session
 
-    return http.opened(opened, connect_timeout_s, of.place, "a VictoriaMetrics server")
+connect = http.opener(_new)

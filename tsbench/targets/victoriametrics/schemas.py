@@ -79,12 +79,10 @@ class FieldsSchema(LineSchema):
         return self.drop(measurements)
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Return the operation that deletes all series."""
         del measurements
         return [DeleteSeries()]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        """Flush, and wait for the merges that the load has caused."""
         del measurements
         return [WaitForMerges()]
 

@@ -8,12 +8,12 @@ without log-ins: their data is simulated.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tsbench.errors import UserMistake
 from tsbench.servers.cluster import Cluster, directories
-from tsbench.servers.managed import HttpServer
 from tsbench.servers.programs import cached_program, not_installed
+from tsbench.targets.local import LocalHttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,29 +24,14 @@ if TYPE_CHECKING:
 _OURS = ("storageDataPath", "httpListenAddr", "httpListenAddr.useProxyProtocol", "http.pathPrefix", "tls")
 
 
-class VictoriaServer(HttpServer):
+class VictoriaServer(LocalHttpServer):
     """A single node. Settings are its flags without the dashes (`inmemoryDataFlushInterval`)."""
 
     product = "VictoriaMetrics"
     log_name = "victoriametrics.log"
-
-    @property
-    def endpoint(self) -> str:
-        """URL with the name of the data; it has a port after the first start."""
-        return f"http://127.0.0.1:{self._port}/tsbench"
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self._port}"
-
-    def settings(self) -> Mapping[str, str]:
-        """Return the settings by tsbench; the others are the server's defaults."""
-        return {**self._flags(), **super().settings()}
-
-    def _flags(self) -> dict[str, str]:
-        # Simulated data may be of any year, and is deleted after a month by default. A long query ends at our limits.
-        return {"retentionPeriod": "100y", "search.maxQueryDuration": "1h", **self._settings}
+    health = "/health"
+    # Simulated data may be of any year, and is deleted after a month by default. A long query ends at our limits.
+    defaults: ClassVar = {"retentionPeriod": "100y", "search.maxQueryDuration": "1h"}
 
     def _program(self) -> Path:
         for name in _OURS:
@@ -58,27 +43,20 @@ class VictoriaServer(HttpServer):
         return program
 
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
-        flags = {**self._flags(), "storageDataPath": "data", "httpListenAddr": f"127.0.0.1:{self._port}"}
+        flags = {**self.configured, "storageDataPath": "data", "httpListenAddr": self.address}
         return [str(program), *(f"-{name}={value}" for name, value in flags.items())], {"PWD": os.fspath(self.place)}
-
-    def _ready(self) -> None:
-        self._expect_answer("/health")
 
 
 # --- several nodes ----------------------------------------------------------------------------------------------------
 
 
-class VictoriaAgent(HttpServer):
+class VictoriaAgent(LocalHttpServer):
     """The vmagent that spreads points over the nodes at `addresses`, which is set before it starts."""
 
     product = "vmagent"
     log_name = "vmagent.log"
+    health = "/health"
     addresses: Sequence[str] = ()
-
-    @property
-    def endpoint(self) -> str:
-        """URL without the nodes; it has a port after the first start."""
-        return f"http://127.0.0.1:{self._port}/tsbench"
 
     def _program(self) -> Path:
         program = cached_program("vmagent")
@@ -88,7 +66,7 @@ class VictoriaAgent(HttpServer):
 
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
         flags = {
-            "httpListenAddr": f"127.0.0.1:{self._port}",
+            "httpListenAddr": self.address,
             "remoteWrite.tmpDataPath": "data",
             "remoteWrite.flushInterval": "100ms",
             # A node that comes back is written to within a second, not within a minute.
@@ -98,9 +76,6 @@ class VictoriaAgent(HttpServer):
         }
         urls = [f"-remoteWrite.url=http://{address}/api/v1/write" for address in self.addresses]
         return [str(program), *urls, *(f"-{name}={value}" for name, value in flags.items())], {}
-
-    def _ready(self) -> None:
-        self._expect_answer("/health")
 
 
 class VictoriaCluster(Cluster[VictoriaServer]):
@@ -121,7 +96,6 @@ class VictoriaCluster(Cluster[VictoriaServer]):
 
     @property
     def endpoint(self) -> str:
-        """URL of vmagent, with the nodes' addresses."""
         nodes = ",".join(node.address for node in self._nodes)
         return f"{self._agent.endpoint}?nodes={nodes}&replicas={self._replicas}"
 

@@ -16,11 +16,11 @@ import orjson
 
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, Rows
-from tsbench.net.http import HttpConnection, Request
 from tsbench.results.panels import Panel
 from tsbench.targets import http
-from tsbench.targets.base import Inventory, ServerObject, Session, Statement
-from tsbench.targets.session import decoded, not_mine, timed
+from tsbench.targets.base import Inventory, ServerObject, Statement
+from tsbench.targets.http import HttpEndpoint, HttpSession
+from tsbench.targets.session import decoded, not_mine
 from tsbench.targets.victoriametrics import answers
 from tsbench.targets.victoriametrics.schemas import DeleteSeries, Flush, WaitForMerges
 
@@ -28,17 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tsbench.model import Measurement
+    from tsbench.net.http import Request
     from tsbench.net.http_parser import Response
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Payload
+    from tsbench.targets.base import Command
     from tsbench.targets.target import Target
 
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 
 
-class VictoriaSession(Session):
-    """One keep-alive connection. The next op reopens a broken one."""
+class VictoriaSession(HttpSession):
+    """One connection to a single node, or to vmagent."""
 
+    expected = (200, 204)
     panels = (
         Panel("Requests", "count", "rate", {"vm_http_requests_all_total": "all"}),
         Panel(
@@ -72,39 +74,27 @@ class VictoriaSession(Session):
     def __init__(
         self, of: VictoriaEndpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
     ) -> None:
-        self._connection = HttpConnection(of.place, timeout_s=timeout_s, waiter=waiter)
-        self.arrival = self._connection.arrival
-        self._timeout_s = timeout_s
+        super().__init__(of, http.basic_login(of.user, password), timeout_s, waiter)
         self._database = of.path
-        self._headers = http.basic_login(of.user, password or "")
         self._requests: dict[str, Request] = {}
-        self._writer = http.Writer(
-            self._connection,
-            f"/write?{urlencode({'db': of.path, 'precision': 'ns'})}",
-            self._headers,
-            _write_refusal,
-            compressed=of.options.get("gzip") == "1",
-        )
+        path = f"/write?{urlencode({'db': of.path, 'precision': 'ns'})}"
+        self.writer = http.Writer(self._connection, of, path, self._headers, _write_refusal)
         # Without them answers would be kept in a cache, and end half a minute ago.
         self._every_query = [("nocache", "1"), ("latency_offset", "1ms"), ("extra_label", f"db={of.path}")]
 
     # --- administration
 
     @decoded("VictoriaMetrics")
-    def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Execute operations in order; VictoriaMetrics has no statements for administration."""
-        for command, left_s in timed(commands, self._timeout_s if timeout_s is None else timeout_s):
-            match command:
-                case Flush():
-                    self._flush(left_s)
-                case DeleteSeries():
-                    self._flush(left_s)  # what is not visible would not be deleted
-                    self._post("/api/v1/admin/tsdb/delete_series", [("match[]", self._ours)], left_s)
-                case WaitForMerges():
-                    self._flush(left_s)
-                    http.settle(self._merging, left_s, "VictoriaMetrics still compacts")
-                case _:
-                    raise not_mine(command)
+    def execute(self, command: Command, timeout_s: float) -> None:
+        """Execute an operation; VictoriaMetrics has no statements for administration."""
+        if not isinstance(command, Flush | DeleteSeries | WaitForMerges):
+            raise not_mine(command)
+        self._flush(timeout_s)  # what is not visible would not be deleted
+        match command:
+            case DeleteSeries():
+                self._post("/api/v1/admin/tsdb/delete_series", [("match[]", self._ours)], timeout_s)
+            case WaitForMerges():
+                http.settle(self._merging, timeout_s, "VictoriaMetrics still compacts")
 
     @property
     def _ours(self) -> str:
@@ -120,10 +110,6 @@ class VictoriaSession(Session):
     def _merging(self, timeout_s: float) -> float:
         return answers.metrics(self.page(timeout_s))["vm_active_merges"]
 
-    def write(self, payload: Payload) -> int:
-        """Send the payload's bytes; they are acknowledged in memory, and visible some seconds later."""
-        return self._writer.write(payload)
-
     # --- queries
 
     @decoded("VictoriaMetrics")
@@ -133,8 +119,7 @@ class VictoriaSession(Session):
         form, measurement, *more = statement.params
         if form in {"count", "stored"}:  # by which the checks compare with what was acknowledged
             self._flush()
-        path, *lines = statement.text.split("\n")
-        arguments = [(name, value) for name, _, value in (line.partition("=") for line in lines)]
+        path, arguments = request_of(statement)
         if form == "newest":
             return Rows(columns, self._newest_buckets(arguments, columns, measurement, *more))
         return Rows(columns, list(answers.READERS[form](self.series(path, arguments), columns, measurement, *more)))
@@ -229,17 +214,19 @@ class VictoriaSession(Session):
         return self._post("/metrics", [], timeout_s).body
 
     def _post(self, path: str, form: list[tuple[str, str]], timeout_s: float | None = None) -> Response:
-        """Send a form and return the response, whose status is 200 or 204."""
+        """Send a form and return the response."""
         if path not in self._requests:
-            headers = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
-            self._requests[path] = Request(self._connection.place, "POST", path, headers)
-        response = self._connection.send(self._requests[path], urlencode(form).encode(), timeout_s=timeout_s)
-        if response.status not in {200, 204}:
-            raise _refusal(response)
-        return response
+            self._requests[path] = self._request("POST", path, Content_Type="application/x-www-form-urlencoded")
+        return self._send(self._requests[path], urlencode(form).encode(), timeout_s=timeout_s)
 
-    def close(self) -> None:
-        self._connection.close()
+    def refused(self, response: Response) -> OpError:
+        return _refusal(response)
+
+
+def request_of(statement: Statement) -> tuple[str, list[tuple[str, str]]]:
+    """Return the path of a statement, and its arguments by name."""
+    path, *lines = statement.text.split("\n")
+    return path, [(name, value) for name, _, value in (line.partition("=") for line in lines)]
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -275,7 +262,7 @@ def _write_refusal(response: Response, points: int) -> OpError:
 # --- endpoint ---------------------------------------------------------------------------------------------------------
 
 
-class VictoriaEndpoint(http.HttpEndpoint):
+class VictoriaEndpoint(HttpEndpoint):
     """An endpoint whose path is the value of the label `db`."""
 
     __slots__ = ()
@@ -283,7 +270,6 @@ class VictoriaEndpoint(http.HttpEndpoint):
 
     @property
     def expire_after_s(self) -> int | None:
-        """Age in seconds past which the server deletes points; None if the endpoint does not say."""
         retention = self.options.get("retention", "")
         return int(retention[:-1]) * _SECONDS[retention[-1]] if retention else None
 
@@ -291,11 +277,6 @@ class VictoriaEndpoint(http.HttpEndpoint):
     def delivers_later(self) -> bool:
         """True of several nodes: vmagent acknowledges points."""
         return bool(self.nodes)
-
-    @property
-    def replicas(self) -> int:
-        """Number of nodes that store each point."""
-        return int(self.options.get("replicas", "1"))
 
 
 def parse(url: str, target: Target) -> VictoriaEndpoint:
