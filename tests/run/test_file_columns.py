@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from tsbench.errors import Broken
 from tsbench.model import WriteMode
-from tsbench.run import file_tables, peer_files
+from tsbench.run import peer_files
+from tsbench.run.file_columns import Points, outline
 from tsbench.run.loading import FileSource
 from tsbench.run.peer_files import point_lines
+from tsbench.run.point_files import Lines
 from tsbench.targets import registry
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ def stored(text: bytes, count: int) -> tuple[list[Any], str]:
     """Return all points with measurement, series, time and fields in the order they are stored, and the complaint."""
     found: list[Any] = []
     lines = point_lines(iter([text]), count, columns=True)
-    source = FileSource(lines, SCHEMA, WriteMode.BULK, lambda *_: None)
+    source = FileSource(lines, SCHEMA, WriteMode.BULK, 250, lambda *_: None)
     series: list[tuple[str, ...]] = []
     try:
         for piece in source:
@@ -53,7 +56,7 @@ def stored(text: bytes, count: int) -> tuple[list[Any], str]:
             series = [*source.tables.series]
             columns = {name: values.tolist() for name, values in batch.fields.items()}
             for i in range(len(batch)):
-                fields = {name: repr(values[i]) for name, values in columns.items()}
+                fields = {name: repr(values[i]) for name, values in columns.items() if values[i] == values[i]}
                 found.append((batch.measurement.name, series[batch.series[i]], int(batch.time_ns[i]), fields))
     except Broken as error:
         return found, str(error)
@@ -63,9 +66,11 @@ def stored(text: bytes, count: int) -> tuple[list[Any], str]:
 def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch, count: int = 1_000) -> str:
     """Assert that both ways store the same and say the same; return what they say."""
     by_columns = stored(text, count)
+    if not by_columns[1]:
+        assert all(isinstance(one, Points) for one in point_lines(iter([text]), count, columns=True))
     with monkeypatch.context() as patched:
-        patched.setattr(file_tables, "polars", lambda: None)
-        patched.setattr(peer_files, "polars", lambda: None)
+        patched.setattr(peer_files, "of_lines", lambda _: None)
+        patched.setattr(peer_files._File, "by_columns", lambda *_: None)
         by_lines = stored(text, count)
     assert by_columns[1] == by_lines[1]
     # Within a block, points of one measurement with the same fields come together; their order among others is free.
@@ -110,6 +115,31 @@ def test_what_is_no_number_is_complained_of_alike(form, odd, monkeypatch):
     assert bool(said) is not ((odd == "" and form is pairs) or odd == "1_0")
 
 
+def test_pairs_are_written_as_the_same_lines_by_columns_and_one_by_one(monkeypatch):
+    drawn = random.Random(11)
+    cells = [[drawn.choice(("", "1.5", "123456789012345678", "-3e2")) for _ in range(2)] + ["7"] for _ in range(900)]
+    text = pairs(cells).replace(b"\ncpu,a", b"\nm,f\ncpu,a", 1) + b"tags,host=h 8\nm,5,1\n"
+
+    def written() -> list[tuple[bytes, int, int]]:
+        found = point_lines(iter([text]), 250)
+        return [(one.data, one.count, one.first) for one in found if isinstance(one, Lines)]
+
+    by_columns = written()
+    monkeypatch.setattr(peer_files._File, "rewritten", peer_files._File.as_lines)
+    assert by_columns == written()
+    assert by_columns[0][0].startswith(b"cpu,host=h0 ")
+
+
+def test_a_pair_without_a_field_is_named_in_line_protocol_too():
+    text = pairs([["1", "2", "3"]] * 200 + [["", "", ""]] + [["1", "2", "3"]] * 20)
+    lines = point_lines(iter([text]), 1_000)
+    good = next(lines)
+    assert isinstance(good, Lines)
+    assert good.count == 200
+    with pytest.raises(Broken, match="line 405 is no line of points: it has no field"):
+        next(lines)
+
+
 @pytest.mark.parametrize("odd", ODD_INTEGERS)
 def test_integers_are_checked_alike(odd, monkeypatch):
     cells = [["1i", f"{i}i", "3.5"] for i in range(900)]
@@ -123,6 +153,79 @@ def test_points_without_some_fields_are_divided_alike(monkeypatch):
     cells = [[drawn.choice(("", "1.5", "2", "-3e2")) for _ in range(2)] + ["7"] for _ in range(3_000)]
     assert both_ways(pairs(cells), monkeypatch) == ""
     assert "it has no field" in both_ways(pairs([*cells, ["", "", ""]]), monkeypatch)
+
+
+def test_lines_without_some_fields_are_read_alike(monkeypatch):
+    drawn = random.Random(5)
+    names = ("a", "nominal_fuel_consumption", "status", "a_name_of_17_byte")
+    lines = []
+    for i in range(2_000):
+        pairs = [f"{name}={drawn.choice(('1', '2.5', '-7'))}" for name in names if drawn.random() < 0.8]
+        counted = [f"count={i}i"] if drawn.random() < 0.9 or not pairs else []
+        lines.append(f"{drawn.choice(('m', 'n,h=1', 'm,h=2'))} {','.join(pairs + counted)} {10**18 + i}\n")
+    lines[0] = "m a=1,nominal_fuel_consumption=2,status=3,a_name_of_17_byte=4,count=5i 1\n"
+    assert both_ways("".join(lines).encode(), monkeypatch, 500) == ""
+
+
+def pieces(text: bytes, target: str) -> list[Batch]:
+    schema = next(iter(registry.get(target).schemas.values()))
+    source = FileSource(point_lines(iter([text]), 1_000, columns=True), schema, WriteMode.BULK, 400, lambda *_: None)
+    return [piece.encode.args[0] for piece in source]  # type: ignore[attr-defined]
+
+
+def test_points_that_lack_a_field_stay_with_the_others_where_a_table_has_null():
+    lines = [f"m,h=1 a=1.5,b={i}i,c=2 {10**18 + i}\n" for i in range(600)]
+    lines[100], lines[200] = f"m,h=1 a=1.5,b=100i {10**18 + 100}\n", f"m,h=1 a=1.5,c=2 {10**18 + 200}\n"
+    text = "".join(lines).encode()
+    first, second = pieces(text, "postgres")
+    assert (len(first), len(second)) == (400, 200), "of at most a batch each"
+    assert first.time_ns.tolist() == [10**18 + i for i in range(400)], "in the order of the file"
+    assert np.flatnonzero(np.isnan(first.fields["c"])).tolist() == [100]
+    assert np.flatnonzero(np.isnan(first.fields["b"])).tolist() == [200]
+    # SQLite has a column of integers, and MongoDB's documents have all fields.
+    assert [(len(one), len(one.fields)) for one in pieces(text, "sqlite")] == [(400, 3), (199, 3), (1, 2)]
+    assert sorted((len(one), len(one.fields)) for one in pieces(text, "mongodb")) == [
+        (1, 2),
+        (1, 2),
+        (198, 3),
+        (400, 3),
+    ]
+    for one in (*pieces(text, "sqlite"), *pieces(text, "mongodb")):
+        assert "b" not in one.fields or one.fields["b"].dtype == np.int64
+
+
+def test_integers_that_no_float_has_stay_exact(monkeypatch):
+    big = 2**53 + 1
+    lines = [f"m,h=1 a=1,b={big + i}i {10**18 + i}\n" for i in range(300)]
+    assert both_ways("".join(lines).encode(), monkeypatch) == ""
+    lines[7] = f"m,h=1 a=1 {10**18 + 7}\n"
+    first, *_ = pieces("".join(lines).encode(), "postgres")
+    assert first.fields["b"].tolist()[:3] == [big, big + 1, big + 2]
+
+
+@pytest.mark.parametrize(
+    "time_ns", ["1", "-1", "0", "922337203685477580", "9223372036854775807", "-9223372036854775808"]
+)
+def test_times_are_read_alike_at_their_limits(time_ns, monkeypatch):
+    assert (
+        both_ways(
+            f"m,host=a value=1 5\nm,host=a value=2 {time_ns}\nm,host=a value=2 5000000000\n".encode(), monkeypatch
+        )
+        == ""
+    )
+    more = f"m,host=a value=1 5\nm,host=a value=2 {time_ns}0000000000000000000\n".encode()
+    assert bool(both_ways(more, monkeypatch)) is (time_ns != "0")
+
+
+def test_the_measurements_of_lines_are_found_however_many_there_are():
+    lines = [b"measurement_%d,host=h value=1 %d\n" % (i % 90, 10**18 + i) for i in range(500)]
+    found = outline(Lines(b"".join(lines), 500, 1)).names()
+    assert found == {b"measurement_%d" % i: i for i in range(90)}
+
+
+def test_a_tag_without_a_text_is_named(monkeypatch):
+    text = protocol([["1", "2", "3"]] * 300).replace(b"host=h3", b"host3", 1)
+    assert "line 4 is no line of points" in both_ways(text, monkeypatch)
 
 
 @pytest.mark.parametrize(

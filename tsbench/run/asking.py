@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +16,7 @@ from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.clock import Timebase
 from tsbench.errors import Broken, UserMistake
+from tsbench.measure.bottleneck import CLIENT, threads_bound
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.gates import percents_of_gates
 from tsbench.measure.hist import Histogram
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 
 _GONE = {"connection", "refused", "timeout"}
 """Causes after which the server is asked no more."""
+_TURN_S = 0.1
+"""Interval at which it is measured how late a thread wakes up that has nothing else to do."""
+_JUDGED_S = 1.0  # shorter runs are not
 PERCENTS = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 
@@ -111,14 +116,14 @@ def ask(
     how: How,
     seen: Callable[[str], None],
     functions: Sequence[Command] = (),
-) -> tuple[Summary, dict[str, dict[str, float]]]:
-    """Ask queries with `spec.drive.users` workers; return the summary, and the service times by kind in ns.
+) -> tuple[Summary, dict[str, dict[str, float]], str]:
+    """Ask queries with `spec.drive.users` workers; return the summary, the times by kind in ns, and `_Steps.limit`.
 
     `seen` receives the p99 so far as text, once a second. `functions` make what the texts of queries call.
     """
     steps = _Steps(spec, queries, how, seen, functions)
     summary = run_steps(spec, results, progress, steps, partial(real_parts, spec))
-    return summary, steps.times
+    return summary, steps.times, steps.limit
 
 
 @dataclass(slots=True)
@@ -131,6 +136,9 @@ class _Steps:
     seen: Callable[[str], None]
     functions: Sequence[Command] = ()
     times: dict[str, dict[str, float]] = field(default_factory=dict)
+    limit: str = ""
+    """Why the load generator was the limit; "" if it was not, or if that is unknown."""
+    is_embedded: bool = False
 
     def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
         spec, target, schema, server = self.spec, parts.target, parts.schema, parts.server
@@ -145,6 +153,7 @@ class _Steps:
                     session.run(self.functions, timeout_s=timeout_s)
             phases.phase("measure", None if self.how.limit is None else self.how.limit)
             asking = _Asking(self.queries, schema, run, self.how, phases.advance, self.seen)
+            self.is_embedded = target.embedded
             try:
                 asking.run([limits.connect(target, schema).session for _ in range(spec.drive.users)])
             except KeyboardInterrupt:
@@ -183,6 +192,9 @@ class _Steps:
         agree = Verdict(len({*counts.values()}) == 1, "" if len({*counts.values()}) == 1 else "counts differ", counts)
         some = Verdict(True) if asking.done else Verdict(None, "no query was asked after the burn-in")
         parts = {"measured": measured, "failures": asking.errors.most_common(20)}
+        if not self.is_embedded and duration_s >= _JUDGED_S:  # else the process's CPU time is the database's, too
+            self.limit = threads_bound(asking.cpu_s / duration_s, float(np.median(asking.lags_s)))
+            parts |= {"limited_by": CLIENT} if self.limit else {}
         return Findings(parts, {"counts": agree, "ops": some}, (failed(everything, 0.0),))
 
 
@@ -217,6 +229,11 @@ class _Asking:
         """Number of recorded queries."""
         self.errors = ErrorTexts()
         self.failure: Exception | None = None
+        self._cpu_began_s = 0.0
+        self.cpu_s = 0.0
+        """CPU time of this process while the recorded queries were asked."""
+        self.lags_s: list[float] = [0.0]
+        """How late a thread of this process woke up, time and again."""
 
     def run(self, sessions: list[Session]) -> None:
         """Ask until the queries, the limit or the time end; `failure` is the error that ended it before."""
@@ -226,7 +243,7 @@ class _Asking:
         try:
             for thread in threads:
                 thread.start()
-            while not self._ended.wait(1.0):
+            while not self._waited(1.0):
                 with self._lock:
                     self._recorder.flush()
                 if len(self._service):
@@ -239,8 +256,18 @@ class _Asking:
         if isinstance(self.failure, UserMistake | Broken):
             raise self.failure
 
+    def _waited(self, for_s: float) -> bool:
+        """Wait, and note how late each turn began; return True once all threads have ended."""
+        over_s = time.monotonic() + for_s
+        while (began_s := time.monotonic()) < over_s:
+            if self._ended.wait(_TURN_S):
+                return True
+            self.lags_s.append(time.monotonic() - began_s - _TURN_S)
+        return False
+
     def close(self) -> None:
         """Write what was recorded."""
+        self.cpu_s = time.process_time() - self._cpu_began_s
         with self._lock:
             self._recorder.close()
 
@@ -321,6 +348,7 @@ class _Asking:
         if place <= 0:
             with self._lock:
                 self.began_ns = self.ended_ns = self._timebase.now_ns()
+                self._cpu_began_s = time.process_time()
         limit_s, per_s = self._how.duration_s, self._how.per_s
         due_ns = self.began_ns + round(max(0, place) / per_s * NS_PER_S) if per_s else 0
         over_ns = self.began_ns + round(limit_s * NS_PER_S) if limit_s is not None else None

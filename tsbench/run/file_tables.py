@@ -6,26 +6,23 @@ import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
+from tsbench.run.file_columns import Points, Table
 from tsbench.run.point_files import Lines, matched, unescaped
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from tsbench.run.file_columns import Columns
 
-Columns: TypeAlias = "dict[str, NDArray[Any]]"
-_MANY = 256
-"""Lines from which on the start of another library is worth its while."""
-_NUMBERS = b"0123456789.+-eE"
-_EQUALS, _COMMA, _LINE_FEED, _INTEGER = b"=,\ni"
+
 _VALUES = re.compile(rb"=[^, ]*")
 
 
@@ -37,26 +34,6 @@ class Refused(Exception):  # noqa: N818 - names what happened
         self.index, self.why = index, why
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
-    """Points that were read by columns: by measurement and by the fields that they have, else in their order.
-
-    `heads` are all points' measurements and tags as line protocol has them, in the file's order; a table has the
-    places of its points in it, their times and their fields. Tags named in `numbers` are numbers. `as_lines` returns
-    the same points as lines, of which each can be named.
-    """
-
-    heads: Sequence[bytes]
-    tables: Sequence[tuple[str, NDArray[np.intp], NDArray[np.int64], Columns]]
-    numbers: frozenset[str]
-    as_lines: Callable[[], Lines]
-
-    @property
-    def count(self) -> int:
-        """Number of points."""
-        return len(self.heads)
-
-
 @dataclass(slots=True, eq=False)
 class _Known:
     """A measurement of a file, and the own tags of its series."""
@@ -64,23 +41,25 @@ class _Known:
     measurement: Measurement
     own: dict[int, tuple[str, ...]] = field(default_factory=dict)
     tags: Mapping[str, Codes] | None = None
-    parts: dict[tuple[str, ...], Measurement] = field(default_factory=dict)
-    """The measurement with the fields that some points have, by their names in the lines' order."""
+    parts: dict[tuple[tuple[str, ...], frozenset[str]], Measurement] = field(default_factory=dict)
+    """The measurement with the fields that some points have, by their names and those that some of them lack."""
 
 
 class Tables:
     """Turns lines into batches, and collects the measurements, tags and series of a file on the way.
 
-    The tags of the first measurement are those that all series share; others are a measurement's own.
+    The tags of the first measurement are those that all series share; others are a measurement's own. Points that lack
+    fields of the kinds `nulls` stay among the others of their measurement.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nulls: frozenset[Kind]) -> None:
         self.shared: tuple[str, ...] = ()
         self.numbers: frozenset[str] = frozenset()
         """Tags whose values are numbers."""
         self.series: dict[tuple[str, ...], int] = {}
         self._of_head: dict[bytes, tuple[str, int]] = {}
         self._known: dict[str, _Known] = {}
+        self._nulls = nulls
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -93,51 +72,63 @@ class Tables:
         columns = {tag: _codes([row[i] for row in rows]) for i, tag in enumerate(self.shared)}
         return {tag: replace(codes, is_number=tag in self.numbers) for tag, codes in columns.items()}
 
-    def batches(self, lines: Lines | Points) -> list[Batch]:
-        """Return points by measurement and by the fields that they have, else in their order.
+    def batches(self, points: Lines | Points) -> list[Batch]:
+        """Return points by measurement, and by the fields that they have where others must not lack them.
 
         Raises
         ------
         Refused
             If a table cannot hold a line.
         """
-        if isinstance(lines, Points):
-            return self._of_points(lines)
+        if isinstance(points, Lines):
+            points = self._by_lines(points)
+        else:
+            self.numbers |= points.numbers
+            self._note_heads(points.heads, points.head_of)
+            for table in points.tables:
+                kinds = self._kinds(table.name)
+                if any(kinds.get(one.name, one.kind) is not one.kind for one in table.fields):
+                    raise Refused(int(table.rows[0]), "it has integers where others have floats, or the reverse")
+        series = np.array([self._of_head[head][1] for head in points.heads], dtype=np.int32)[points.head_of]
+        for table in points.tables:
+            self._note_fields(table.name, table.fields, int(table.rows[0]))
+        return [self._batch(one, series[one.rows]) for table in points.tables for one in _apart(table, self._nulls)]
+
+    def _by_lines(self, lines: Lines) -> Points:
+        """Read points line by line, those with the same fields together."""
         plain = b"\\" not in lines.data and b'"' not in lines.data
         parts = lines.data[:-1].replace(b"\n", b" ").split(b" ") if plain else matched(lines)
         heads, texts, times = parts[0::3], parts[1::3], parts[2::3]
         if not plain and (odd := next((i for i, text in enumerate(texts) if b'"' in text), None)) is not None:
             raise Refused(odd, "a table holds numbers, not texts")
         self.numbers |= lines.numbers
-        self._note_heads(heads)
-        places = [self._of_head[head] for head in heads]
+        numbers = {head: number for number, head in enumerate(dict.fromkeys(heads))}
+        head_of = np.array([*map(numbers.__getitem__, heads)])
+        self._note_heads([*numbers], head_of)
         rows_of: dict[str, list[int]] = {}
-        for index, (name, _) in enumerate(places):
-            rows_of.setdefault(name, []).append(index)
-        found = [
-            (name, group, columns)
-            for name, rows in rows_of.items()
-            for group, columns in self._columns(name, rows, texts, plain=plain)
-        ]
-        return [
-            self._batch(name, columns, _times([times[i] for i in rows], rows), [places[i][1] for i in rows])
-            for name, rows, columns in found
-        ]
+        for index, head in enumerate(heads):
+            rows_of.setdefault(self._of_head[head][0], []).append(index)
+        tables = []
+        for name, rows in rows_of.items():
+            for group in _groups(rows, _VALUES.sub(b"", b" ".join(texts[i] for i in rows)).split(b" ")):
+                fields = _fields(texts[group[0]])
+                self._note_fields(name, fields, group[0])
+                columns = _parsed([texts[i] for i in group], self._kinds(name), group)
+                tables.append(Table(name, np.array(group), _times([times[i] for i in group], group), fields, columns))
+        return Points([*numbers], head_of, tables, lines.numbers, lambda: lines)
 
-    def _of_points(self, points: Points) -> list[Batch]:
-        self.numbers |= points.numbers
-        self._note_heads(points.heads)
-        series = np.array([self._of_head[head][1] for head in points.heads], dtype=np.int32)
-        for name, rows, _, columns in points.tables:
-            self._note_fields(name, [Field(one) for one in columns], int(rows[0]))
-        return [self._batch(name, columns, time_ns, series[rows]) for name, rows, time_ns, columns in points.tables]
+    def _note_heads(self, heads: Sequence[bytes], head_of: NDArray[np.int64]) -> None:
+        """Add the measurements, tags and series of lines by their different first parts."""
+        new = {head: _parsed_head(head) for head in heads if head not in self._of_head}
 
-    def _note_heads(self, heads: Sequence[bytes]) -> None:
-        """Add the measurements, tags and series of lines by their first parts."""
-        new = {head: _parsed_head(head) for head in dict.fromkeys(heads) if head not in self._of_head}
+        def refused(head: bytes, why: str) -> Refused:
+            return Refused(int(np.flatnonzero(head_of == heads.index(head))[0]), why)
+
         for head, (_, tags) in new.items():
+            if "" in tags:
+                raise refused(head, "its measurement and tags are not `name,tag=text,...`")
             if odd := next((tag for tag in self.numbers & tags.keys() if not _is_number(tags[tag])), None):
-                raise Refused(heads.index(head), f"the tag '{odd}' is to be a number, and '{tags[odd]}' is none")
+                raise refused(head, f"the tag '{odd}' is to be a number, and '{tags[odd]}' is none")
         if new and not self._known:
             first = next(iter(new.values()))[0]
             self.shared = _names(tags for name, tags in new.values() if name == first)
@@ -151,11 +142,11 @@ class Tables:
                 known = self._known[name] = _Known(Measurement(name, self.shared, (), own_tags))
             if unknown := [tag for tag in own if tag not in known.measurement.own_tags]:
                 why = f"'{name}' had no tag '{unknown[0]}' before, and a table's tags are fixed"
-                raise Refused(heads.index(head), why)
+                raise refused(head, why)
             number = self.series.setdefault(key, len(self.series))
             texts = tuple(own.get(tag, "") for tag in known.measurement.own_tags)
             if known.own.setdefault(number, texts) != texts:
-                raise Refused(heads.index(head), f"the series had the tags {', '.join(known.own[number])} before")
+                raise refused(head, f"the series had the tags {', '.join(known.own[number])} before")
             self._of_head[head] = name, number
         if new:
             for known in self._known.values():
@@ -164,42 +155,30 @@ class Tables:
     def _note_fields(self, name: str, fields: Sequence[Field], index: int) -> None:
         """Add the fields of a measurement when its first lines come; raise `Refused` for others later."""
         known = self._known[name]
-        there = known.measurement.field_names
-        new = [one for one in fields if one.name not in there]
+        kinds = self._kinds(name)
+        new = [one for one in fields if one.name not in kinds]
         if new and known.parts:
             raise Refused(index, f"'{name}' had no field '{new[0].name}' before, and a table's fields are fixed")
         if new:
             known.measurement = replace(known.measurement, fields=(*known.measurement.fields, *new))
 
-    def _columns(
-        self, name: str, rows: list[int], texts: Sequence[bytes], *, plain: bool
-    ) -> Iterator[tuple[list[int], Columns]]:
-        """Yield the values of a measurement's lines, together of those with the same fields."""
-        for some in _groups(rows, [texts[i].translate(None, _NUMBERS) for i in rows]):
-            chosen = [texts[i] for i in some]
-            self._note_fields(name, _fields(chosen[0]), some[0])
-            if plain and len(some) >= _MANY and (columns := _read(chosen, self._kinds(name))) is not None:
-                yield some, columns
-                continue
-            for group in _groups(some, _VALUES.sub(b"", b" ".join(chosen)).split(b" ")):
-                self._note_fields(name, _fields(texts[group[0]]), group[0])
-                yield group, _parsed([texts[i] for i in group], self._kinds(name), group)
-
     def _kinds(self, name: str) -> dict[str, Kind]:
         return {one.name: one.kind for one in self._known[name].measurement.fields}
 
-    def _batch(
-        self, name: str, fields: Columns, time_ns: NDArray[np.int64], series: Sequence[int] | NDArray[np.int32]
-    ) -> Batch:
-        known = self._known[name]
-        names = tuple(fields)
-        part = known.parts.get(names)
+    def _batch(self, table: Table, series: NDArray[np.int32]) -> Batch:
+        known = self._known[table.name]
+        lacking = frozenset(
+            name for name, column in table.columns.items() if column.dtype.kind == "f" and np.isnan(column).any()
+        )
+        key = (*table.columns,), lacking
+        part = known.parts.get(key)
         if part is None:
-            chosen = tuple(one for one in known.measurement.fields if one.name in fields)
-            part = known.parts[names] = replace(known.measurement, fields=chosen)
+            chosen = [one for one in known.measurement.fields if one.name in table.columns]
+            nullable = [replace(one, kind=Kind.FLOAT, nullable=True) if one.name in lacking else one for one in chosen]
+            part = known.parts[key] = replace(known.measurement, fields=(*nullable,))
         if known.tags is None:
             known.tags = self._all_tags(known)
-        return Batch(part, 0, 0, time_ns, np.asarray(series, dtype=np.int32), known.tags, fields)
+        return Batch(part, 0, 0, table.time_ns, series, known.tags, table.columns)
 
     def _all_tags(self, known: _Known) -> Mapping[str, Codes]:
         """Return the tags of every series so far, as a batch of the measurement has them."""
@@ -207,6 +186,25 @@ class Tables:
         of_own = [known.own.get(i, without) for i in range(len(self.series))]
         own = {tag: _codes([row[i] for row in of_own]) for i, tag in enumerate(known.measurement.own_tags)}
         return {**self.tags(), **own}
+
+
+def _apart(table: Table, nulls: frozenset[Kind]) -> Iterator[Table]:
+    """Yield points of a table, those apart that lack other fields of kinds that are not among `nulls`."""
+    lacks = {
+        one.name: np.isnan(table.columns[one.name])
+        for one in table.fields
+        if one.kind not in nulls and table.columns[one.name].dtype.kind == "f"
+    }
+    if not any(lack.any() for lack in lacks.values()):
+        yield table
+        return
+    _, which = np.unique(np.packbits(np.column_stack([*lacks.values()]), axis=1), axis=0, return_inverse=True)
+    for number in range(int(which.max()) + 1):
+        some = np.flatnonzero(which == number)
+        fields = [one for one in table.fields if one.name not in lacks or not lacks[one.name][some[0]]]
+        columns = {one.name: table.columns[one.name][some] for one in fields}
+        columns |= {one.name: columns[one.name].astype(np.int64) for one in fields if one.kind is Kind.INT}
+        yield Table(table.name, table.rows[some], table.time_ns[some], fields, columns)
 
 
 def _fields(text: bytes) -> list[Field]:
@@ -243,56 +241,11 @@ def _parsed(texts: Sequence[bytes], kinds: Mapping[str, Kind], rows: Sequence[in
     return {name: _column(tokens[2 * i + 1 :: width], kinds[name], name, rows) for i, name in enumerate(names)}
 
 
-@cache
-def polars() -> Any:
-    """Return the library that reads columns of texts in a third of Python's time; None if it is not installed."""
-    try:
-        import polars as pl  # noqa: PLC0415 - of the extra `report`
-    except ImportError:
-        return None
-    return pl
-
-
-def _read(texts: Sequence[bytes], kinds: Mapping[str, Kind]) -> Columns | None:
-    """Return the values of lines with the same fields, as polars reads them; None if it cannot.
-
-    Numbers are rounded as Python rounds them. A line that is not as the first one makes it None: who reads line by line
-    then says which line, and why.
-    """
-    data = b"\n".join(texts) + b"\n"
-    if (pl := polars()) is None or b"\r" in data:  # which it leaves out
-        return None
-    schema: dict[str, Any] = {}
-    fields = _fields(texts[0])
-    for one in fields:
-        schema |= {f"name of {one.name}": pl.String, one.name: pl.Int64 if one.kind is Kind.INT else pl.Float64}
-        if one.kind is Kind.INT:
-            schema[f"after {one.name}"] = pl.String
-    if any(kinds[one.name] is not one.kind for one in fields):
-        return None
-    # `a=1i,b=2.5` becomes `a,1,,b,2.5`: an integer's mark is a cell of its own
-    octets = np.frombuffer(bytearray(data), dtype=np.uint8)
-    ends = (octets[1:] == _COMMA) | (octets[1:] == _LINE_FEED)
-    octets[:-1][(octets[:-1] == _INTEGER) & ends] = _COMMA
-    octets[octets == _EQUALS] = _COMMA
-    try:
-        frame = pl.read_csv(octets.tobytes(), has_header=False, schema=schema, quote_char=None)
-        same = [
-            (pl.col(f"name of {one.name}") == one.name).all() & (pl.col(one.name).null_count() == 0) for one in fields
-        ]
-        if frame.height != len(texts) or not frame.select(pl.all_horizontal(same)).item():
-            return None
-    except (pl.exceptions.PolarsError, ValueError):
-        return None
-    found = {one.name: frame[one.name].to_numpy() for one in fields}
-    return found if all(np.isfinite(column).all() for column in found.values()) else None
-
-
 def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
-    """Return the measurement and the tags of a line's first part."""
+    """Return the measurement and the tags of a line's first part; without `=` in one of them that has no name."""
     name, *pairs = re.split(rb"(?<!\\),", head)
     found = [re.split(rb"(?<!\\)=", pair, maxsplit=1) for pair in pairs]
-    return unescaped(name), {unescaped(tag): unescaped(text) for tag, text in found}
+    return unescaped(name), {unescaped(pair[0]) if pair[1:] else "": unescaped(pair[-1]) for pair in found}
 
 
 def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:

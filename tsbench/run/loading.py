@@ -8,17 +8,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tsbench.errors import Broken
 from tsbench.model import Field, Measurement, OpError, Verdict
 from tsbench.run import assessment, cleanup
-from tsbench.run.bulk_load import UNLIMITED, Loaded, Pace, Piece, Shared, batch_pieces, mixed_batches, store
-from tsbench.run.file_tables import Points, Refused, Tables
+from tsbench.run.bulk_load import (
+    BURST_POINTS,
+    UNLIMITED,
+    Loaded,
+    Pace,
+    Piece,
+    Shared,
+    batch_pieces,
+    mixed_batches,
+    store,
+)
+from tsbench.run.file_columns import Points, outline
+from tsbench.run.file_letters import Odd
+from tsbench.run.file_tables import Refused, Tables
 from tsbench.run.findings import Findings
 from tsbench.run.lifecycle import naming_death, real_parts, run_steps
 from tsbench.run.peer_files import point_lines
-from tsbench.run.point_files import LINE, Lines, good_part, looks_right, matched, not_a_line, opened, unescaped
+from tsbench.run.point_files import LINE, Lines, good_part, matched, not_a_line, opened, unescaped
 from tsbench.run.preparation import create, expect_plausible, is_durable, write_manifest
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import FileSpec, RunSpec
@@ -113,8 +123,9 @@ class _Steps:
         phases.phase("load", self.limit)
         made = _Tables(spec, run, session, parts, limits)
         with opened(spec.file.name) as blocks:
-            lines = point_lines(blocks, spec.load.batch, self.limit, columns=not parts.schema.takes_lines)
-            source = FileSource(lines, parts.schema, spec.load.mode, made.create)
+            batch, columns = spec.load.batch, not parts.schema.takes_lines
+            lines = point_lines(blocks, _block(batch) if columns else batch, self.limit, columns=columns)
+            source = FileSource(lines, parts.schema, spec.load.mode, batch, made.create)
             if parts.schema.takes_lines:
                 made.create_empty()
             source.begin()
@@ -175,11 +186,16 @@ class _Tables:
             self.session.run(commands, timeout_s=timeout_s)
 
 
+def _block(batch: int) -> int:
+    """Return the number of lines to read at once, so that batches of some measurements get enough points each."""
+    return max(batch, min(BURST_POINTS, 8 * batch))
+
+
 # --- sources of a load ------------------------------------------------------------------------------------------------
 
 
 class FileSource:
-    """The pieces of a file, in its order.
+    """The pieces of a file, in its order, of at most `batch` points each.
 
     `create` is called before the first batch that needs new tables or series: with the tables, the measurements that
     are new, and the number of series that were known before.
@@ -190,14 +206,15 @@ class FileSource:
         lines: Iterator[Lines | Points],
         schema: Schema,
         mode: WriteMode,
+        batch: int,
         create: Callable[[Tables, Sequence[Measurement], int], None],
     ) -> None:
-        self._lines, self._schema, self._mode, self._create = lines, schema, mode, create
+        self._lines, self._schema, self._mode, self._batch, self._create = lines, schema, mode, batch, create
         self._ready: list[Piece] = []
         self._failure: Exception | None = None
         self._made: set[str] = set()
         self._made_series = 0
-        self.tables = Tables()
+        self.tables = Tables(schema.nulls)
         self.names: dict[str, str] = {}
         """The first field of each measurement of lines that are sent as they are."""
 
@@ -228,15 +245,19 @@ class FileSource:
             if isinstance(lines, Points):
                 self._ready += self._parsed(lines)
                 return
-            if not looks_right(lines):
+            try:
+                contents = _plain_contents(lines)
+            except Odd:
                 lines, self._failure = good_part(lines)
-            if lines.count:
-                self._ready += self._sent_as_they_are(lines) if self._schema.takes_lines else self._parsed(lines)
+                contents = None
+            if lines.count and self._schema.takes_lines:
+                self._ready += self._sent_as_they_are(lines, *(contents or _contents(lines)))
+            elif lines.count:
+                self._ready += self._parsed(lines)
         except Exception as error:  # noqa: BLE001 - raised by `__next__`, also the end
             self._failure = error
 
-    def _sent_as_they_are(self, lines: Lines) -> list[Piece]:
-        found, values = _contents(lines)
+    def _sent_as_they_are(self, lines: Lines, found: dict[str, int], values: int) -> list[Piece]:
         for name in found.keys() - self.names.keys():
             fields = LINE.fullmatch(lines.split()[found[name]])
             self.names[name] = unescaped(re.split(rb"(?<!\\)=", fields[2], maxsplit=1)[0]) if fields else ""
@@ -268,20 +289,19 @@ class FileSource:
             self._create(self.tables, new, self._made_series)
             self._made |= {m.name for m in new}
             self._made_series = len(self.tables.series)
-        return [Piece(partial(self._schema.encode, b, self._mode), len(b), b.values) for b in batches]
+        starts = ((b, start) for b in batches for start in range(0, len(b), self._batch))
+        some = [b.rows(start, start + self._batch) for b, start in starts]
+        return [Piece(partial(self._schema.encode, b, self._mode), len(b), b.values) for b in some]
+
+
+def _plain_contents(lines: Lines) -> tuple[dict[str, int], int]:
+    """Return the same as `_contents`, of lines in the plain form only; raises `Odd` for others."""
+    form = outline(lines)
+    return {unescaped(name): i for name, i in form.names().items()}, int(form.counts.sum())
 
 
 def _contents(lines: Lines) -> tuple[dict[str, int], int]:
     """Return the index of a line of each measurement, and the number of field values of all lines."""
-    data = lines.data
-    if b"\\" in data or b'"' in data:
-        parts = matched(lines)
-        names = {re.split(rb"(?<!\\),", head)[0]: i for i, head in enumerate(parts[0::3])}
-        return {unescaped(name): i for name, i in names.items()}, b"".join(parts[1::3]).count(b"=")
-    octets = np.frombuffer(data, dtype=np.uint8)
-    spaces, equals = np.flatnonzero(octets == ord(" ")), np.flatnonzero(octets == ord("="))
-    values = np.searchsorted(equals, spaces[1::2]) - np.searchsorted(equals, spaces[0::2])
-    starts = [0, *(np.flatnonzero(octets[:-1] == ord("\n")) + 1).tolist()]
-    firsts = enumerate(zip(starts, spaces[0::2].tolist(), strict=True))
-    names = {data[start:end].partition(b",")[0]: i for i, (start, end) in firsts}
-    return {unescaped(name): i for name, i in names.items()}, int(values.sum())
+    parts = matched(lines)
+    names = {re.split(rb"(?<!\\),", head)[0]: i for i, head in enumerate(parts[0::3])}
+    return {unescaped(name): i for name, i in names.items()}, b"".join(parts[1::3]).count(b"=")

@@ -9,27 +9,29 @@ readings,1451606400000000000,72.4,     its measurement, time in ns, and fields b
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tsbench.encode.text_columns import Part, assembled, texts
 from tsbench.errors import Broken
-from tsbench.run.file_tables import Points, polars
+from tsbench.model import Field
+from tsbench.run.file_columns import Points, Table, of_lines
+from tsbench.run.file_letters import Letters, Odd
 from tsbench.run.point_files import Lines, read_lines
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
-    from tsbench.run.file_tables import Columns
+    from tsbench.run.file_letters import Places
 
 START = b"tags,"
 """How such a file begins; line protocol of a measurement `tags` would have an `=` in its first line."""
 _MOST_HEADER = 1 << 20
-_MOST_COLUMNS = 60  # which of them a point has is a number of as many bits
 _ALL = (True,)
 
 
@@ -50,35 +52,55 @@ class _Format:
             self._lines[there] = b"%b%%b %b %%b\n" % (self.name.replace(b"%", b"%%"), pairs) if pairs else b""
         return self._lines[there]
 
-    def columns(self, values: Sequence[bytes]) -> list[tuple[NDArray[np.intp], NDArray[np.int64], Columns]] | None:
-        """Return places, times and fields of points, together of those with the same fields; None if one is damaged.
+    def table(self, letters: Letters, rows: Places, marks: Places, begins: Places) -> Table:
+        """Return points by columns: the numbers `rows` of points, whose second lines begin behind the marks `begins`.
 
-        Also without polars, which reads the numbers.
+        Raises
+        ------
+        Odd
+            If one of them is damaged or has no field.
         """
-        data = b"\n".join(values)
-        if (pl := polars()) is None or b"\r" in data:  # which it leaves out
-            return None
-        is_plain = len({*self._plain_fields}) == self.count <= _MOST_COLUMNS
-        if not is_plain or {text.count(b",") for text in values} != {self.count + 1}:
-            return None
-        schema = {"name": pl.String, "time": pl.Int64} | {f"{i}": pl.Float64 for i in range(self.count)}
-        try:
-            frame = pl.read_csv(data, has_header=False, schema=schema, quote_char=None)
-        except (pl.exceptions.PolarsError, ValueError):
-            return None
-        if frame.height != len(values) or frame["time"].null_count():
-            return None
-        there = np.column_stack([frame[f"{i}"].is_not_null().to_numpy() for i in range(self.count)])
-        numbers = np.column_stack([frame[f"{i}"].to_numpy() for i in range(self.count)])
-        if not there.any(axis=1).all() or not np.isfinite(numbers[there]).all():
-            return None
-        times, found = frame["time"].to_numpy(), []
-        which = there @ (1 << np.arange(self.count))
-        for one in np.unique(which):
-            places = np.flatnonzero(which == one)
-            names = [(i, name) for i, name in enumerate(self._plain_fields) if there[places[0], i]]
-            found.append((places, times[places], {name: numbers[places, i] for i, name in names}))
-        return found
+        if len({*self._plain_fields}) < self.count:
+            raise Odd
+        times = letters.times(marks[begins + 1] + 1, marks[begins + 2])
+        starts, ends = self._cells(marks, begins)
+        there = ends > starts
+        found = letters.numbers(starts[there], ends[there])
+        if found.is_integer.any() or not there.any(axis=1).all():
+            raise Odd
+        numbers = np.full(there.shape, math.nan)
+        numbers[there] = found.floats
+        names = [(i, name) for i, name in enumerate(self._plain_fields) if there[:, i].any()]
+        columns = {name: np.ascontiguousarray(numbers[:, i]) for i, name in names}
+        return Table(self.plain_name, rows, times, [Field(name) for _, name in names], columns)
+
+    def _cells(self, marks: Places, begins: Places) -> tuple[Places, Places]:
+        """Return where the fields of points begin and end, by row."""
+        cells = begins[:, None] + np.arange(2, 2 + self.count)
+        return marks[cells] + 1, marks[cells + 1]
+
+    def lines(self, letters: Letters, marks: Places, begins: Places, tags: Part) -> list[bytes]:
+        """Return points as lines of line protocol, whose measurement and tags are `tags`.
+
+        Raises
+        ------
+        Odd
+            If one of them has no field.
+        """
+        starts, ends = self._cells(marks, begins)
+        there = ends > starts
+        if not there.any(axis=1).all():
+            raise Odd
+        parts = [tags]
+        comma = np.zeros(len(begins), dtype=np.bool_)
+        for i, field in enumerate(self._fields):
+            # "" for a field that a point lacks, else its name behind a space or, from the second one on, a comma
+            names = texts([b"", b" " + field + b"=", b"," + field + b"="])
+            parts += [Part(names, there[:, i] * (1 + comma)), letters.part(starts[:, i], ends[:, i])]
+            comma |= there[:, i]
+        times = letters.part(marks[begins + 1] + 1, marks[begins + 2])
+        found = assembled([*parts, Part(texts([b" "])), times, Part(texts([b"\n"]))], len(begins))
+        return [*found]
 
 
 def point_lines(
@@ -86,7 +108,7 @@ def point_lines(
 ) -> Iterator[Lines | Points]:
     """Yield the points of a file as line protocol, `count` at a time: of line protocol itself, or of this format.
 
-    Those of this format come by `columns` instead, if that is wanted and they can.
+    They come by `columns` instead, if that is wanted and they can.
 
     Raises
     ------
@@ -97,7 +119,8 @@ def point_lines(
     whole = chain([first], blocks)
     if first.startswith(START) and b"=" not in first.partition(b"\n")[0]:
         return _translated(whole, count, limit, columns=columns)
-    return read_lines(whole, count, limit)
+    found = read_lines(whole, count, limit)
+    return ((of_lines(lines) or lines) for lines in found) if columns else found
 
 
 def _translated(blocks: Iterator[bytes], count: int, limit: int | None, *, columns: bool) -> Iterator[Lines | Points]:
@@ -113,7 +136,7 @@ def _translated(blocks: Iterator[bytes], count: int, limit: int | None, *, colum
         if columns and (by_columns := file.by_columns(lines)) is not None:
             yield by_columns
             continue
-        points, failure = file.as_lines(lines)
+        points, failure = file.as_lines(lines) if columns else file.rewritten(lines)
         if points.count:
             yield points
         if failure is not None:
@@ -166,27 +189,71 @@ class _File:
 
     def by_columns(self, lines: Lines) -> Points | None:
         """Return points that are read by columns; None if one of them is to be looked at by itself."""
-        texts = lines.split()
-        heads, values = texts[0::2], texts[1::2]
-        rows: dict[bytes, list[int]] = {}
-        for index, text in enumerate(values):
-            rows.setdefault(text.partition(b",")[0], []).append(index)
-        new = [head for head in dict.fromkeys(heads) if head not in self._tags]
-        is_known = rows.keys() <= self._formats.keys() and all(head.startswith(START) for head in new)
-        if len(heads) != len(values) or not is_known:
+        try:
+            found = self._outline(lines)
+            tables = [
+                known.table(found.letters, rows, found.marks, found.begins[rows]) for known, rows in found.rows_of
+            ]
+        except Odd:
             return None
-        self._tags |= {head: _tags(head) for head in new}
-        tables, first_parts = [], list(heads)
-        for name, of in rows.items():
-            known = self._formats[name]
-            found = known.columns([values[i] for i in of])
-            if found is None:
-                return None
-            for index in of:
-                first_parts[index] = known.name + self._tags[heads[index]]
-            places = np.array(of)
-            tables += [(known.plain_name, places[chosen], times, columns) for chosen, times, columns in found]
-        return Points(first_parts, tables, self._numbers, lambda: self.as_lines(lines)[0])
+        return Points(found.heads, found.head_of, tables, self._numbers, lambda: self.as_lines(lines)[0])
+
+    def rewritten(self, lines: Lines) -> tuple[Lines, Broken | None]:
+        """Return the same as `as_lines`, of which most are written by columns."""
+        try:
+            found = self._outline(lines)
+            heads, written = texts(found.heads), np.empty(len(found.begins), dtype=object)
+            for known, rows in found.rows_of:
+                tags = Part(heads, found.head_of[rows])
+                written[rows] = known.lines(found.letters, found.marks, found.begins[rows], tags)
+        except Odd:
+            return self.as_lines(lines)
+        data = b"".join(written.tolist())
+        return Lines(data, len(written), lines.first + self._skipped + 1, 2, self._numbers), None
+
+    def _outline(self, lines: Lines) -> _Outline:
+        letters, count = Letters(lines.data, b"\n"), lines.count // 2
+        marks = np.concatenate([[letters.begin - 1], letters.marks(b",\n")])
+        feeds = np.flatnonzero(letters.octets[marks[1:]] == ord("\n")) + 1
+        if len(feeds) != lines.count or lines.count % 2:
+            raise Odd
+        begins = feeds[0::2]
+        widths = feeds[1::2] - begins - 2
+        of, tags_of = letters.different(marks[np.concatenate([[0], feeds[1:-1:2]])] + 1, marks[begins])
+        if not all(head.startswith(START) for head in of):
+            raise Odd
+        names = marks[begins] + 1
+        lengths = marks[begins + 1] - names
+        which, rows_of = np.full(count, -1), []
+        for number, (name, known) in enumerate(self._formats.items()):
+            same = (lengths == len(name)) & (widths == known.count)
+            same[same] = letters.equal(names[same][:, None], [name])
+            which[same] = number
+            if len(rows := np.flatnonzero(same)):
+                rows_of.append((known, rows))
+        if (which < 0).any():
+            raise Odd
+        self._tags |= {head: _tags(head) for head in of if head not in self._tags}
+        firsts = [known.name for known in self._formats.values()]
+        pairs, head_of = np.unique(tags_of * len(firsts) + which, return_inverse=True)
+        heads = [firsts[pair % len(firsts)] + self._tags[of[pair // len(firsts)]] for pair in pairs.tolist()]
+        return _Outline(letters, marks, begins, rows_of, heads, head_of)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outline:
+    """The form of some points: the places of all commas and line feeds, as `marks`, and the points of each measurement.
+
+    The second line of point i begins behind the mark number `begins[i]`; `heads[head_of[i]]` are its measurement and
+    tags in line protocol.
+    """
+
+    letters: Letters
+    marks: Places
+    begins: Places
+    rows_of: Sequence[tuple[_Format, Places]]
+    heads: Sequence[bytes]
+    head_of: Places
 
 
 def _tags(head: bytes) -> bytes:

@@ -191,14 +191,6 @@ def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) ->
 # --- what a line is ---------------------------------------------------------------------------------------------------
 
 
-def looks_right(lines: Lines) -> bool:
-    """Return True unless some line is certainly none: each has two spaces, and one more `=` than commas."""
-    data, count = lines.data, lines.count
-    if b"\\" in data or b'"' in data or b"#" in data:
-        return False
-    return data.count(b" ") == 2 * count and data.count(b"=") == data.count(b",") + count
-
-
 def why_no_line(line: bytes) -> str:
     """Return why a line is not line protocol with a time; "" if it is."""
     found = LINE.fullmatch(line)

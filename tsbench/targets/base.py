@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from tsbench.model import WriteMode
+from tsbench.model import Kind, WriteMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -109,6 +109,8 @@ class Schema(Protocol):
 
     modes: frozenset[WriteMode] = frozenset(WriteMode)
     """Write modes that `encode` supports."""
+    nulls: frozenset[Kind] = frozenset({Kind.FLOAT})
+    """Kinds of a table's fields that points of a batch may lack; in the batch such a field is a nullable float."""
 
     if TYPE_CHECKING:  # a dataclass would take what stands here for the default of its field
 

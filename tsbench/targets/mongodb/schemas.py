@@ -63,6 +63,7 @@ class DocumentSchema(Schema):
     is_indexed: bool = False
     is_timeseries: bool = False
     keeps_duplicates: bool = True
+    nulls = frozenset()  # `expect_all_fields`
     verb: ClassVar[str] = "insert"
     pipeline: ClassVar[Pipeline] = Pipeline()
 

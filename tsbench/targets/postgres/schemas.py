@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import pgcopy, pgparams, sql
-from tsbench.model import WriteMode
+from tsbench.model import Kind, WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import (
     OWN_TAGS,
@@ -102,6 +102,7 @@ class PostgresSchema(SqlSchema):
     order: str = ""
     """Order of the time in the index that begins with the series: "" (ascending) or " DESC"."""
     keeps_duplicates: bool = True
+    nulls = frozenset(Kind)  # integers are stored as floats
     dialect: ClassVar[type[PostgresText]] = PostgresText
     types: ClassVar = ColumnTypes(
         "timestamptz", "integer", "double precision", "double precision", "jsonb", "integer PRIMARY KEY", "text"
