@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from gevent.event import Event
@@ -30,7 +29,7 @@ class Turn:
     """When the next op of a closed loop is due; 0: when the user asks for its turn."""
     ended_ns: int = 0
     lain_ns: int = 0
-    """How long after its end this process came to know of the op before."""
+    """Time from the end of the op before until this process had its result."""
     free_ns: int = 0
     """When the user would have been free for its next op if this process had never been late."""
 
@@ -57,7 +56,7 @@ class DueTimes:
         self._drive, self._seed = spec.drive, spec.world.seed
         self._changes = [(event.at, event.rate) for event in spec.event if event.rate is not None]
         self._timebase, self._drained = timebase, drained
-        self._timer = FineTimer()
+        self._timer = FineTimer(timebase.origin_ns)
         self.times: RunTimes | None = None
         """The measured window, once the run has begun; the one of a closed loop may be moved."""
         self._started = Event()
@@ -88,7 +87,7 @@ class DueTimes:
         """Block the calling user until the run begins."""
         self._started.wait()
         while self.times is not None and self._timebase.now_ns() < self.times.go_ns:
-            self.sleep_until_ns(self.times.go_ns)  # again if gevent's timer ends early, where that is used
+            self._timer.sleep_until_ns(self.times.go_ns)  # again if gevent's timer ends early, where that is used
 
     def stop(self) -> None:
         """Stop assigning turns: from now on `wait` returns False."""
@@ -99,7 +98,7 @@ class DueTimes:
         if self._is_stopping:
             return False
         if self._stripe is None or self.times is None:
-            turn.due_ns, turn.next_ns = turn.next_ns or perf_counter_ns() + self._timebase.origin_ns, 0
+            turn.due_ns, turn.next_ns = turn.next_ns or self._timebase.now_ns(), 0
             return True
         since_go_ns = self._stripe.take()
         if since_go_ns is None:
@@ -110,7 +109,7 @@ class DueTimes:
         is_measured = due_ns >= self.times.start_ns
         self.schedule.scheduled += is_measured
         _add(self._waiting, due_ns, 1)
-        self.sleep_until_ns(due_ns)
+        self._timer.sleep_until_ns(due_ns)
         if self._stops():  # counted as dropped by `end`
             return False
         _add(self._waiting, due_ns, -1)
@@ -131,11 +130,7 @@ class DueTimes:
         since_ns = turn.ended_ns if exactly else self._timebase.now_ns() - turn.lain_ns
         next_ns = since_ns + int(think_s * NS_PER_S)
         turn.next_ns = next_ns if exactly else 0
-        return self._timer.sleep_until_ns(next_ns - self._timebase.origin_ns)
-
-    def sleep_until_ns(self, moment_ns: int) -> None:
-        """Sleep until a moment in epoch ns; return at once if it has passed."""
-        self._timer.sleep_until_ns(moment_ns - self._timebase.origin_ns)
+        return self._timer.sleep_until_ns(next_ns)
 
     def _stops(self) -> bool:
         return self._is_stopping
