@@ -52,7 +52,7 @@ LOOK_S = 0.2
 TELL_S = 0.25
 """How often it reports how far a phase is."""
 
-Told = Callable[[str, float, float | None], None]
+Progressed = Callable[[str, float, float | None], None]
 """Receives the name of the current phase, the amount done, and the total if it is known."""
 
 
@@ -80,10 +80,10 @@ class Ended:
 
 
 class HelperProcess:
-    """A run in a process of its own; `told` is called when a phase begins, and while it lasts."""
+    """A run in a process of its own; `progressed` is called when a phase begins, and while it lasts."""
 
-    def __init__(self, spec: RunSpec, results: Path, told: Told) -> None:
-        self._spec, self._results, self._told = spec, results, told
+    def __init__(self, spec: RunSpec, results: Path, progressed: Progressed) -> None:
+        self._spec, self._results, self._progressed = spec, results, progressed
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
         # Asked by a signal, it stops its server.
         command = program("tsbench.drive.bare.helper")
@@ -155,7 +155,7 @@ class HelperProcess:
                 if message is None:
                     return None
                 if "phase" in message:
-                    self._told(message["phase"], message["reached"], message["total"])
+                    self._progressed(message["phase"], message["reached"], message["total"])
                 if found := message.get("ready"):
                     self._ready = Ready(found["endpoint"], Path(found["directory"]), tuple(found["server"]))
                 if found := message.get("done"):
