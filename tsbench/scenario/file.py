@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake, expect_regular
 from tsbench.results.reading import parse_toml
-from tsbench.text import CONTROL, printable_line, shortened
+from tsbench.text import CONTROL, printable_line, shortened, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -130,8 +130,7 @@ def explain(
     kind = first["type"]
     if kind == "extra_forbidden":
         known = known_keys(first["loc"][:-1], model, parts, hidden=hidden)
-        near = difflib.get_close_matches(str(first["loc"][-1]), known, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+        hint = suggestion(str(first["loc"][-1]), known, f"known are {', '.join(known)}")
         return f"{place}: unknown key; {hint}"
     if kind == "missing":
         return f"{place}: is missing{_CURES.get(place, '')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access, require_driver
+from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_rough_duration, format_size
 from tsbench.workload import queries
 from tsbench.workload.use_cases import USE_CASES
@@ -79,9 +79,7 @@ def schema_of(spec: Job, target: Target) -> Schema:
     """
     name = spec.target.schema_ or next(iter(target.schemas))
     if name not in target.schemas:
-        near = difflib.get_close_matches(name, target.schemas, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(target.schemas)}"
-        raise UserMistake(f"{target.name} has no schema '{name}'; {hint}")
+        raise UserMistake(f"{target.name} has no schema '{name}'; {suggestion(name, target.schemas)}")
     return target.schemas[name]
 
 
