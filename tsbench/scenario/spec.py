@@ -49,7 +49,7 @@ ROUND = "-round="
 
 
 class Job(Part):
-    """What every run has, whatever its points are."""
+    """The keys that the specifications of all runs have, whatever their points are."""
 
     id: str
     scenario: str
@@ -57,7 +57,7 @@ class Job(Part):
     """The question that the scenario answers; reports begin with it."""
     labels: dict[str, str] = Field(default_factory=dict)
     world: Any = None
-    """The simulated world, where the points are one's."""
+    """The simulated world, if the points are those of one."""
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
     op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
