@@ -8,7 +8,7 @@ users doing 5 ms queries reached 183/s directly and 3,638/s through a pool. A se
 from __future__ import annotations
 
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
 from gevent import get_hub, getcurrent
 from gevent.threadpool import ThreadPool
@@ -25,18 +25,11 @@ T = TypeVar("T")
 A = TypeVarTuple("A")
 
 
-class Caller(Protocol):
-    """Makes timed calls; exceptions are returned, not raised, so that failed calls have a time too."""
-
-    def call(
-        self, arrival: Arrival | None, function: Callable[[*A], T], args: tuple[*A], origin_ns: int = 0
-    ) -> Timed[T]:
-        """Call a function of a session and time it by a clock with this origin; `arrival` is the session's."""
-        ...
-
-
 class Threads:
-    """Calls functions in threads while the event loop runs; the pool has as many threads as calls run at one time."""
+    """Calls functions in threads while the event loop runs; the pool has as many threads as calls run at one time.
+
+    As with `Direct`, exceptions are returned, not raised, so that failed calls have a time too.
+    """
 
     def __init__(self) -> None:
         self._pool = ThreadPool(1)
@@ -73,7 +66,7 @@ def in_thread(function: Callable[[*A], T], *args: *A) -> T:
     return cast("T", result.value)
 
 
-def caller_for(*, cooperative: bool) -> Caller:
+def caller_for(*, cooperative: bool) -> Direct | Threads:
     """Return the way to call a target's sessions."""
     return Direct() if cooperative else _threads
 

@@ -65,7 +65,6 @@ class MasterProtocol:
 
     def __init__(self, runner: MasterRunner, user_started: Callable[[], None]) -> None:
         self._runner = runner
-        self._user_started = user_started
         self.workers: dict[str, Worker] = {}
         """The workers of the run, by Locust's names for them."""
         self.drained = Event()
@@ -80,10 +79,10 @@ class MasterProtocol:
         self._watcher: gevent.Greenlet | None = None
         self._refused: dict[str, str] = runner.server.refused  # type: ignore[attr-defined] # of `encryption`
         self._inbox: files.Inbox | None = None
-        listeners = {
+        listeners: dict[str, Callable[..., None]] = {
             PONG: self._on_pong,
             READY: self._on_ready,
-            USER: self._on_user,
+            USER: lambda **_: user_started(),
             RATE: self._on_rate,
             DRAINED: self._on_drained,
             FILE: self._on_file,
@@ -198,10 +197,6 @@ class MasterProtocol:
     def go(self, times: RunTimes) -> None:
         """Send the start signal to all workers; after it, another measured window."""
         self._runner.send_message(GO, {"go_ns": times.go_ns, "start_ns": times.start_ns, "end_ns": times.end_ns})
-
-    def _on_user(self, msg: Any, **_: Any) -> None:
-        del msg
-        self._user_started()
 
     def _on_rate(self, msg: Any, **_: Any) -> None:
         if self.watch is not None:
