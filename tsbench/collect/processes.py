@@ -103,7 +103,6 @@ class Tree:
         self._own_cpu_s: dict[psutil.Process, float] = {}
         self._memory_bytes = 0
         self._memory_due = 0.0
-        self._memory_of: tuple[int, ...] = ()
 
     def usage(self, passed_s: float) -> Row:
         """Return the resources used since the last call, per second; memory and open files at this moment."""
@@ -153,13 +152,12 @@ class Tree:
     def _memory(self, members: Sequence[psutil.Process]) -> int:
         """Return the memory of all processes, read again only as often as MEMORY_SHARE allows."""
         started = time.monotonic()
-        if started >= self._memory_due or not self._memory_of:
+        if started >= self._memory_due or not self._memory_bytes:
             total = 0
             for process in members:
                 with suppress(psutil.Error):
                     total += _memory(process)
             self._memory_bytes = total
-            self._memory_of = tuple(process.pid for process in members)
             ended = time.monotonic()
             self._memory_due = ended + (ended - started) / MEMORY_SHARE
         return self._memory_bytes if members else 0

@@ -53,8 +53,7 @@ class DueTimes:
 
     def __init__(self, spec: RunSpec, timebase: Timebase, drained: Callable[[], None]) -> None:
         self.schedule = Schedule()
-        self._drive, self._seed = spec.drive, spec.world.seed
-        self._changes = [(event.at, event.rate) for event in spec.event if event.rate is not None]
+        self._spec, self._drive = spec, spec.drive
         self._timebase, self._drained = timebase, drained
         self._timer = FineTimer(timebase.origin_ns)
         self.times: RunTimes | None = None
@@ -78,8 +77,8 @@ class DueTimes:
         if self._drive.loop == "open" and self._drive.rate is not None:
             length = None if times.end_ns is None else times.end_ns - times.go_ns
             warmup_ns = times.start_ns - times.go_ns
-            changes = tuple((warmup_ns + at_ns, rate_per_s) for at_ns, rate_per_s in self._changes)
-            arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._seed, length, changes)
+            changes = tuple((warmup_ns + one.at, one.rate) for one in self._spec.event if one.rate is not None)
+            arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._spec.world.seed, length, changes)
             self._stripe = Stripe(arrivals, index=index, of=of)
         self._started.set()
 

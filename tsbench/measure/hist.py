@@ -162,8 +162,7 @@ class SparseHistogram:
             whole = Histogram()
             for part in parts:
                 part.add_to(whole)
-            index = np.flatnonzero(whole.counts)
-            return cls(index, whole.counts[index])
+            return cls.of(whole)
         index, inverse = np.unique(np.concatenate([part.index for part in parts]), return_inverse=True)
         count = np.zeros(len(index), dtype=np.int64)
         np.add.at(count, inverse, np.concatenate([part.count for part in parts]))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
-TELL_S = 10.0
+REPORT_EVERY_S = 10.0
 """Seconds between two lines of the log on how far a phase is."""
 
 
@@ -110,7 +110,7 @@ class StandaloneTest:
         endpoint = options.endpoint_of(environment)
         spec = spec_of(environment, asked, endpoint)
         credentials.shed(endpoint)  # also for the helper process
-        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / dated("locust"), self._tell)
+        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / dated("locust"), self._report)
         ready = helper.await_ready()
         self._prepared = RunPlan(spec, ready.endpoint, ready.directory, timed=False)
         return self._prepared
@@ -123,7 +123,7 @@ class StandaloneTest:
             helper.stop("the test was stopped before it began", interrupted=True)
         logger.info("the test was stopped before it began; nothing was measured")
 
-    def _tell(self, phase: str, done: float, total: float | None) -> None:
+    def _report(self, phase: str, done: float, total: float | None) -> None:
         """Report how far the run is: to the page, and now and then in the log."""
         waiting_for = PHASES[phase].waiting_for
         if not waiting_for:
@@ -132,7 +132,7 @@ class StandaloneTest:
         if self.page is not None:
             self.page.progressed(waiting_for, share)
         name, at_s = self._logged
-        if phase in {"load", "check"} and (phase != name or time.monotonic() - at_s >= TELL_S):
+        if phase in {"load", "check"} and (phase != name or time.monotonic() - at_s >= REPORT_EVERY_S):
             self._logged = phase, time.monotonic()
             logger.info("%s%s", waiting_for, f": {share:.0%}" if share else "")
 

@@ -129,12 +129,12 @@ def _await_workers(environment: Environment) -> None:
         return
     limit_s = given.expect_workers_max_wait or WORKERS_TIMEOUT_S
     give_up = time.monotonic() + limit_s
-    told_s = 0.0
+    logged_s = 0.0
     while (connected := len(runner.clients.ready)) < given.expect_workers:
         if time.monotonic() > give_up:
             text = f"only {connected} of {given.expect_workers} workers connected within {limit_s:g} s"
             raise Broken(f"{text}; --expect-workers-max-wait is the limit")
-        if time.monotonic() - told_s > 5:
-            told_s = time.monotonic()
+        if time.monotonic() - logged_s > 5:
+            logged_s = time.monotonic()
             logger.info("waiting for workers: %d of %d have connected", connected, given.expect_workers)
         gevent.sleep(0.1)
