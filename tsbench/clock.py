@@ -27,7 +27,7 @@ class Timebase:
     def __init__(self, offset_ns: int = 0) -> None:
         self.offset_ns = offset_ns
         self.origin_ns = _ORIGIN_NS - offset_ns
-        """What to add to `time.perf_counter_ns` for the leader's epoch ns, where a call of `now_ns` costs too much."""
+        """What to add to `time.perf_counter_ns` for the leader's epoch ns: for who reads that clock itself."""
 
     def now_ns(self) -> int:
         """Return epoch nanoseconds of the leader's clock."""

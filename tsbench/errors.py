@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 MOST_CHARACTERS = 300
@@ -33,13 +35,25 @@ class ServerDied(Broken):
         self.death = death
 
 
+@contextmanager
+def exit_at_mistake() -> Iterator[None]:
+    """End a process of Locust's with one line and exit code 2 if a `with` block raises a `UserMistake`."""
+    import logging  # noqa: PLC0415 - the command line does without
+
+    try:
+        yield
+    except UserMistake as error:
+        logging.getLogger("tsbench").error("tsbench: %s", error)  # noqa: TRY400 - no traceback
+        sys.exit(2)
+
+
 def missing(modules: Iterable[str]) -> list[str]:
     """Return those of the modules that are not installed; nothing is imported."""
     return [module for module in modules if find_spec(module) is None]
 
 
 def require(module: str, extra: str) -> None:
-    """Verify that a package is installed which an extra of tsbench installs; nothing is imported.
+    """Verify, without importing it, that a package of one of tsbench's extras is installed.
 
     Raises
     ------
@@ -58,7 +72,7 @@ def expect_regular(path: Path, cure: str, name: str = "") -> None:
     Raises
     ------
     UserMistake
-        If it is none: one line with the cure.
+        If it is something else: one line with the cure.
     """
     if not path.exists() or path.is_file():
         return

@@ -147,86 +147,67 @@ class Window:
         return self.end_ns - self.start_ns
 
 
-class _Keyed:
-    """The queries whose answers have the columns time, key (if the measurement has one), fields."""
+@dataclass(frozen=True, slots=True)
+class _OfFields:
+    """A query for fields: its answer has the columns time, key (if `by_key` and the measurement has one), fields."""
 
-    __slots__ = ()
+    by_key = True
     measurement: Measurement
     fields: tuple[str, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the answer's columns."""
-        key = self.measurement.key
+        key = self.measurement.key if self.by_key else None
         return ("time", *(() if key is None else (key,)), *self.fields)
 
 
-class _Timed:
-    """The queries whose answers have the columns time, fields."""
-
-    __slots__ = ()
-    fields: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the answer's columns."""
-        return ("time", *self.fields)
-
-
 @dataclass(frozen=True, slots=True)
-class Raw(_Keyed):
-    """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series."""
+class _OfBuckets(_OfFields):
+    """A query for an aggregate of each field per time bucket of a window."""
 
-    measurement: Measurement
-    fields: tuple[str, ...]
+    aggregate: Aggregate
+    bucket_ns: int
     window: Window
     keys: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Bucketed(_Timed):
+class Raw(_OfFields):
+    """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series."""
+
+    window: Window
+    keys: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketed(_OfBuckets):
     """A query for an aggregate of each field per time bucket, over all chosen series together: time, fields.
 
     Buckets are aligned to the epoch (UTC): a point at t belongs to the bucket that starts at t - t mod bucket_ns. A
     bucket without points has no row.
     """
 
-    measurement: Measurement
-    fields: tuple[str, ...]
-    aggregate: Aggregate
-    bucket_ns: int
-    window: Window
-    keys: tuple[str, ...] | None = None
+    by_key = False
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped(_Keyed):
+class Grouped(_OfBuckets):
     """A query for an aggregate of each field per time bucket and series: time, key, fields."""
 
-    measurement: Measurement
-    fields: tuple[str, ...]
-    aggregate: Aggregate
-    bucket_ns: int
-    window: Window
-    keys: tuple[str, ...] | None = None
-
 
 @dataclass(frozen=True, slots=True)
-class Latest(_Keyed):
+class Latest(_OfFields):
     """A query for the newest row of every series: time, key, fields. `before_ns` None means up to now."""
 
-    measurement: Measurement
-    fields: tuple[str, ...]
     before_ns: int | None = None
     keys: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Above(_Keyed):
+class Above(_OfFields):
     """A query for the rows of a window in which `field` exceeds `threshold`: time, key, fields."""
 
-    measurement: Measurement
-    fields: tuple[str, ...]
     field: str
     threshold: float
     window: Window
@@ -234,11 +215,10 @@ class Above(_Keyed):
 
 
 @dataclass(frozen=True, slots=True)
-class LatestBuckets(_Timed):
+class LatestBuckets(_OfFields):
     """A query for the newest `limit` buckets before `before_ns`, aggregated over all series: time, fields."""
 
-    measurement: Measurement
-    fields: tuple[str, ...]
+    by_key = False
     aggregate: Aggregate
     bucket_ns: int
     before_ns: int
@@ -247,7 +227,7 @@ class LatestBuckets(_Timed):
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A question whose meaning its `name` has (see `workload.use_cases.iot`), about the points of a window.
+    """A question whose meaning follows from its `name` (see `workload.use_cases.iot`), about the points of a window.
 
     `of` is the key or the fleet that it is about, "" for all series.
     """
@@ -338,9 +318,8 @@ class OpError(Exception):
 class PartialWrite(OpError):  # noqa: N818 - names what happened
     """A write of which the database refused some points and not others; raised by `Session.write`.
 
-    `acknowledged` points are stored and `refused` ones are not; nobody knows of the rest, if there is one.
-    `refused_rows` are the places of the refused points in the batch, ascending, if the database says which they are;
-    then all others are acknowledged.
+    `acknowledged` and `refused` count points; the outcome of any others is unknown. `refused_rows` are the places of
+    the refused points in the batch, ascending, if the database names them; then all others are acknowledged.
     """
 
     def __init__(

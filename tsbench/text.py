@@ -52,6 +52,14 @@ def listed(names: Collection[object], most: int = 10) -> str:
     return f"{', '.join(first)} and {others:,} others" if others > 0 else ", ".join(first)
 
 
+def suggestion(word: str, known: Collection[str], otherwise: str = "") -> str:
+    """Return the known word that is most like a mistyped one, as a question; else all of them, or `otherwise`."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a mistake
+
+    near = get_close_matches(word, known, 1)
+    return f"did you mean '{near[0]}'?" if near else otherwise or f"there are {', '.join(known)}"
+
+
 def short_path(path: Path) -> str:
     """Return the path relative to the working directory, as a user would type it."""
     relative = os.path.relpath(path)

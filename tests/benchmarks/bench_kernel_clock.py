@@ -83,7 +83,7 @@ def client(name: str, endpoint: str, busy: float, seconds: float) -> None:
     import gevent
     from gevent.event import Event
 
-    from tsbench.drive.greenlet_waiter import GreenletWaiter
+    from tsbench.drive.session_calls import GreenletWaiter
     from tsbench.measure.op_times import Direct
     from tsbench.model import WriteMode
     from tsbench.net.stamps import STAMPED

@@ -59,8 +59,7 @@ def client(endpoint: str, name: str, wait_s: float) -> None:
 
     import gevent
 
-    from tsbench.drive.greenlet_waiter import GreenletWaiter
-    from tsbench.drive.session_calls import caller_for
+    from tsbench.drive.session_calls import GreenletWaiter, caller_for
     from tsbench.targets.base import Statement
     from tsbench.targets.mysql import MARIADB
 

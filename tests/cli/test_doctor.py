@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from tsbench.cli.doctor import machine_table
 from tsbench.cli.main import main
+from tsbench.cli.setup import machine_table
 from tsbench.targets import duckdb
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Requirement

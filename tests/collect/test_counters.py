@@ -46,7 +46,8 @@ class Clicks:
 
 def test_totals_are_kept_in_long_form_and_gaps_are_told(tmp_path: Path) -> None:
     clicks = Clicks()
-    collector = CounterCollector(lambda: [clicks], tmp_path / "counters.json", period_s=0.05)
+    collector = CounterCollector(lambda: [clicks], tmp_path / "counters.json")
+    collector.period_s = 0.05
     collector.start()
     give_up = time.monotonic() + 60
     while clicks.read < 6 and time.monotonic() < give_up:
@@ -59,17 +60,17 @@ def test_totals_are_kept_in_long_form_and_gaps_are_told(tmp_path: Path) -> None:
     assert collector.trouble == "the server's counters could not be read 1 times: no answer"
 
 
-def test_without_sources_there_is_no_thread_and_no_row() -> None:
-    collector = CounterCollector(list)
+def test_without_sources_there_is_no_thread_and_no_row(tmp_path: Path) -> None:
+    collector = CounterCollector(list, tmp_path / "counters.json")
     collector.start()
     assert (list(collector.stop()), collector.trouble) == ([], "")
 
 
-def test_a_server_that_cannot_be_reached_costs_the_counters_and_not_the_run() -> None:
+def test_a_server_that_cannot_be_reached_costs_the_counters_and_not_the_run(tmp_path: Path) -> None:
     def unreachable() -> list[Clicks]:
         raise Unreachable("cannot connect to it")
 
-    collector = CounterCollector(unreachable)
+    collector = CounterCollector(unreachable, tmp_path / "counters.json")
     collector.start()
     assert list(collector.stop()) == []
     assert collector.trouble == "the server's counters could not be read: cannot connect to it"

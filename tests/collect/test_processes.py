@@ -151,12 +151,13 @@ def test_memory_that_takes_long_to_look_at_is_looked_at_less_often(monkeypatch: 
 
 def test_a_collector_gives_rows_of_a_busy_process() -> None:
     with running(f"{BURN}\nprint('ready')\nburn(600)") as child:
-        host, server = HostCollector(period_s=0.25), ServerCollector(lambda: [child.pid], period_s=0.25)
+        host, server = HostCollector(), ServerCollector(lambda: [child.pid])
+        host.period_s = server.period_s = 0.25
         begun, before = time.time(), book(child.pid)
         host.start()
         server.start()
         give_up = time.monotonic() + 60
-        while min(len(one._sampler._rows) for one in (host, server)) < 4 and time.monotonic() < give_up:
+        while min(len(one._rows) for one in (host, server)) < 4 and time.monotonic() < give_up:
             time.sleep(0.05)
         hosts, servers = host.stop(), server.stop()
         used, passed_s = book(child.pid) - before, time.time() - begun

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tsbench.collect import sadf
+from tsbench.collect import sysstat
 from tsbench.errors import UserMistake
 from tsbench.results.rundir import SAR_COLUMNS
 
@@ -18,7 +18,7 @@ HOUR = 3_600
 
 
 def test_rows_of_json_are_in_utc_and_in_bytes() -> None:
-    rows = sadf.read(DATA / "recorded.json")
+    rows = sysstat.read(DATA / "recorded.json")
     assert [row["second"] for row in rows] == [FIRST_S + n for n in range(len(rows))]
     assert all(set(row) == set(SAR_COLUMNS) for row in rows)
     raw = json.loads((DATA / "recorded.json").read_text())["sysstat"]["hosts"][0]["statistics"][1]
@@ -31,19 +31,19 @@ def test_rows_of_json_are_in_utc_and_in_bytes() -> None:
 
 
 def test_semicolons_say_the_same_as_json() -> None:
-    semicolons, whole = sadf.read(DATA / "recorded.csv"), sadf.read(DATA / "recorded.json")
+    semicolons, whole = sysstat.read(DATA / "recorded.csv"), sysstat.read(DATA / "recorded.json")
     assert semicolons == whole
 
 
 @pytest.mark.parametrize("name", ["tokyo.json", "tokyo.csv"])
 def test_local_times_are_refused_unless_somebody_says_of_where(name: str) -> None:
     with pytest.raises(UserMistake, match=r"times are local \(2026-11-20 20:29:15\).*--sar-ahead"):
-        sadf.read(DATA / name)
-    assert sadf.read(DATA / name, ahead_s=9 * HOUR) == sadf.read(DATA / "recorded.json")
+        sysstat.read(DATA / name)
+    assert sysstat.read(DATA / name, ahead_s=9 * HOUR) == sysstat.read(DATA / "recorded.json")
 
 
 def test_times_that_say_utc_are_not_moved() -> None:
-    assert sadf.read(DATA / "recorded.csv", ahead_s=9 * HOUR) == sadf.read(DATA / "recorded.csv")
+    assert sysstat.read(DATA / "recorded.csv", ahead_s=9 * HOUR) == sysstat.read(DATA / "recorded.csv")
 
 
 def test_the_published_studys_files_can_be_read(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_the_published_studys_files_can_be_read(tmp_path: Path) -> None:
         "# hostname;interval;timestamp;tps;rtps;wtps;bread/s;bwrtn/s\n"
         "aird64;5;2016-03-08 18:32:05;21.70;0.00;21.70;0.00;268.00\n"
     )
-    (row,) = sadf.read(cpu)
-    (other,) = sadf.read(io, ahead_s=2 * HOUR)
+    (row,) = sysstat.read(cpu)
+    (other,) = sysstat.read(io, ahead_s=2 * HOUR)
     assert row["second"] == other["second"] == 1_457_454_720.0
     assert (row["interval_s"], row["cpu_user_percent"], other["disk_write_bytes_per_s"]) == (5.0, 7.6, 268 * 512)
     assert math.isnan(float(row["disk_ops_per_s"]))
@@ -73,7 +73,7 @@ def test_interfaces_that_repeat_others_are_left_out(tmp_path: Path) -> None:
         for name, size in (("lo", 5), ("eth0", 2), ("eth1", 1), ("veth1", 9))
     ]
     (tmp_path / "net.csv").write_text(head + "".join(lines))
-    (row,) = sadf.read(tmp_path / "net.csv")
+    (row,) = sysstat.read(tmp_path / "net.csv")
     assert (row["network_in_bytes_per_s"], row["loopback_bytes_per_s"]) == (3 * 1024, 5 * 1024)
 
 
@@ -84,7 +84,7 @@ def test_newer_versions_name_the_zone_otherwise(tmp_path: Path, version: dict[st
         sample["timestamp"].pop("utc")
         sample["timestamp"] |= version
     (tmp_path / "new.json").write_text(json.dumps(document))
-    assert sadf.read(tmp_path / "new.json") == sadf.read(DATA / "recorded.json")
+    assert sysstat.read(tmp_path / "new.json") == sysstat.read(DATA / "recorded.json")
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_newer_versions_name_the_zone_otherwise(tmp_path: Path, version: dict[st
 def test_another_file_is_answered_with_one_line(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(UserMistake, match=said) as mistake:
-        sadf.read(tmp_path / "x")
+        sysstat.read(tmp_path / "x")
     assert "\n" not in str(mistake.value)
     assert str(tmp_path / "x") in str(mistake.value)
 
 
 def test_a_missing_file_is_answered_with_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserMistake, match="No such file"):
-        sadf.read(tmp_path / "x")
+        sysstat.read(tmp_path / "x")

@@ -42,7 +42,8 @@ def test_rows_lie_on_a_grid_and_carry_the_second_that_they_are_about(monkeypatch
 
     monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(module, "epoch_ns", clock.epoch_ns)
-    sampler = Sampler(sample, period_s=0.1, stop_s=60)
+    sampler = Sampler(sample)
+    sampler.period_s, sampler.stop_s = 0.1, 60
     sampler._stopping = clock  # type: ignore[assignment]
     begun = clock.now_s
     sampler.start()
@@ -76,11 +77,12 @@ def test_any_error_costs_its_rows_and_is_counted_and_the_next_samples_are_taken(
             raise answer
         return [{"x": 1.0}]
 
-    sampler = Sampler(sample, period_s=0.02)
+    sampler = Sampler(sample)
+    sampler.period_s = 0.02
     sampler.start()
     assert all_given.wait(60)
     assert sampler.stop()
-    assert sampler.trouble("the figures") == f"the figures could not be read 2 times: {text}"
+    assert sampler.trouble == f"the figures could not be read 2 times: {text}"
 
 
 def test_a_sample_that_hangs_does_not_hold_up_the_end() -> None:
@@ -92,12 +94,13 @@ def test_a_sample_that_hangs_does_not_hold_up_the_end() -> None:
             going_on.wait(600)
         return [{"x": 1.0}]
 
-    sampler = Sampler(sample, period_s=0.02, stop_s=0.1)
+    sampler = Sampler(sample)
+    sampler.period_s, sampler.stop_s = 0.02, 0.1
     sampler.start()
     assert hanging.wait(60)
     assert [*sampler.stop()] == []
     assert sampler.is_running()
-    assert sampler.hung == "the last sample did not end within 0.1 s"
+    assert sampler.trouble == "the figures: the last sample did not end within 0.1 s"
     going_on.set()
 
 

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from tests.collect.test_processes import running
-from tsbench.collect import sadf, sar
+from tsbench.collect import sysstat
 from tsbench.collect.processes import HostCollector
-from tsbench.collect.sar import SarCollector
+from tsbench.collect.sysstat import SarCollector
 from tsbench.errors import UserMistake
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.sysstat
 
 @pytest.fixture
 def _sysstat() -> None:
-    if sar.recorder() is None:
+    if sysstat.recorder() is None:
         pytest.skip("sysstat is not installed")
 
 
@@ -31,7 +31,7 @@ def until_recorded(collector: SarCollector, rows: int) -> None:
     give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         with suppress(UserMistake):
-            if len(sadf.read(collector._file)) >= rows:
+            if len(sysstat.read(collector._file)) >= rows:
                 return
         time.sleep(0.2)
     raise AssertionError(f"there are no {rows} rows")
@@ -67,7 +67,7 @@ def test_a_recorder_that_ended_early_is_told_and_breaks_nothing(tmp_path: Path) 
 
 
 def test_without_sysstat_there_is_nothing_and_no_complaint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sar, "PLACES", ())
+    monkeypatch.setattr(sysstat, "PLACES", ())
     collector = SarCollector(tmp_path / "sar.data")
     collector.start()
     assert (list(collector.stop()), collector.trouble) == ([], "")
@@ -77,7 +77,7 @@ def test_without_sysstat_there_is_nothing_and_no_complaint(tmp_path: Path, monke
 def test_a_recorder_that_does_not_stop_is_killed_and_named_and_its_samples_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sar, "STOP_S", 0.3)
+    monkeypatch.setattr(sysstat, "STOP_S", 0.3)
     collector = SarCollector(tmp_path / "sar.data")
     collector.start()
     child = collector._child

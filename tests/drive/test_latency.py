@@ -7,10 +7,11 @@ import pytest
 from tests.cli.support import disturbances
 from tests.drive.support import document, run
 from tsbench.measure.hist import Histogram
-from tsbench.measure.pacing import NS_PER_S, Arrivals, Stripe
+from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
+from tsbench.units import NS_PER_S
 
 HONEST = Path(__file__).parents[2] / "scenarios" / "honest-latency.toml"
 RATE, STALL_S, SECONDS = 200, 2.0, 12

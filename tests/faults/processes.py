@@ -12,7 +12,7 @@ import psutil
 from tests.cli.support import PROGRAMS
 from tests.faults.bench import IMPATIENT, KEPT, PATIENCE_S, STARTS_ANEW, Fault, Skipped
 from tests.faults.hands import CHECKING, FIVE_SECONDS, LOADING, disk_full, nothing, room, signalled, small_disk, told
-from tsbench.collect.sar import recorder
+from tsbench.collect.sysstat import recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

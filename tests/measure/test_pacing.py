@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tsbench.measure.pacing import BLOCK, NS_PER_S, Arrivals, Stripe
+from tsbench.measure.pacing import BLOCK, Arrivals, Stripe
+from tsbench.units import NS_PER_S
 
 KINDS: tuple[Literal["constant", "poisson"], ...] = ("constant", "poisson")
 KIND = st.sampled_from(KINDS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.measure.hist import Histogram, read_log
+from tsbench.measure.hist import Histogram, scan_log
 from tsbench.measure.recorder import NOTICEABLE_NS, Recorder
 from tsbench.model import Outcome, PartialWrite
 from tsbench.net.stamps import READ, STAMPED, STEPPED
@@ -45,7 +45,7 @@ def test_an_op_counts_when_it_was_due_and_is_done_when_it_ended(tmp_path: Path) 
             "done": 1, "failed": 0, "unknown": 0, "partial": 0, "points": 7, "read": 0, "stepped": 0, "causes": {},
         },
     ]  # fmt: skip
-    log = {i.tag: (i.start_s, i.histogram.max_ns) for i in read_log(tmp_path / "latency" / "p0.hlog")}
+    log = {i.tag: (i.start_s, i.decode().max_ns) for i in scan_log(tmp_path / "latency" / "p0.hlog")}
     start, response_ns = log["write-1|response"]
     assert start == T0 // S
     assert abs(response_ns - (2 * S + 1)) < 3_000_000, "three digits"
@@ -78,7 +78,7 @@ def test_delays_by_the_load_process_are_subtracted_where_they_are_noticeable(tmp
         record.op("q", T0, T0 + 1_000_000, 900_000, delayed_ns=delayed_ns)
     record.op("r", due_ns=T0, end_ns=T0 + 1_000_000, service_ns=900_000, delayed_ns=NOTICEABLE_NS - 1)
     record.close()
-    log = {i.tag: i.histogram.whole().counts for i in read_log(tmp_path / "latency" / "p0.hlog")}
+    log = {i.tag: i.decode().whole().counts for i in scan_log(tmp_path / "latency" / "p0.hlog")}
 
     def of(*times_ns: int) -> object:
         return Histogram(times_ns).counts.tolist()
@@ -124,7 +124,7 @@ def test_a_flush_that_is_ended_in_a_pause_loses_nothing_and_the_next_writes_the_
     record.close()
     counts = Counter({line["op"]: line["count"] for line in counted(tmp_path) if "count" in line})
     assert counts == {"q0": 25, "q1": 25, "q2": 25, "q3": 25, "late": 3}
-    tags = Counter(interval.tag for interval in read_log(tmp_path / "latency" / "p0.hlog"))
+    tags = Counter(line.tag for line in scan_log(tmp_path / "latency" / "p0.hlog"))
     assert set(tags.values()) == {1}
     assert len(tags) == 5 * 3
 
@@ -135,7 +135,7 @@ def test_what_was_flushed_is_on_disk_before_the_end(tmp_path: Path) -> None:
     record.wrote(1, 2, 3, 4, Outcome.OK)
     record.flush()
     assert len(counted(tmp_path)) == 2
-    assert len(list(read_log(tmp_path / "latency" / "p0.hlog"))) == 3
+    assert len(list(scan_log(tmp_path / "latency" / "p0.hlog"))) == 3
     assert len(read_ledgers([tmp_path / "process" / "p0.ledger"])) == 1
     record.close()
 

@@ -36,7 +36,7 @@ def check(new_waiter):
 """
 
 
-@pytest.mark.parametrize("waiter", ["tsbench.net.tcp.Polling", "tsbench.drive.greenlet_waiter.GreenletWaiter"])
+@pytest.mark.parametrize("waiter", ["tsbench.net.tcp.Polling", "tsbench.drive.session_calls.GreenletWaiter"])
 def test_a_waiter_for_either_ends_when_there_is_data_or_room_or_at_the_deadline(waiter: str) -> None:
     module, _, name = waiter.rpartition(".")
     program = f"import socket, time\nfrom {module} import {name}\n{WAITS}\ncheck({name})"
@@ -56,7 +56,7 @@ def test_a_deadline_that_has_passed_ends_the_wait_although_there_is_data() -> No
 def test_data_that_nobody_waits_for_cost_nothing_and_are_there_at_the_next_wait() -> None:
     program = """
 import socket, time, gevent
-from tsbench.drive.greenlet_waiter import GreenletWaiter
+from tsbench.drive.session_calls import GreenletWaiter
 here, peer = socket.socketpair()
 here.setblocking(False)
 waiter = GreenletWaiter(here.fileno())

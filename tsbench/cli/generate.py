@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer evaluates the annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -60,16 +61,14 @@ def generate(
     from tsbench.scenario.validation import YES, points_of, too_many_points
     from tsbench.workload.world import WorldSpec
 
-    given = {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
+    given = given_options(context)
     if scenario is not None:
         spec, end_ns = _loaded_by(scenario, only or [], override or [], given)
         keys = "load.window, world.interval or world.scale with --set"
     else:
         if unfit := given & {"only", "override"}:
             raise UserMistake(f"{_option(unfit)} needs --scenario")
-        now_ns = time.time_ns()
-        start_ns = parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
-        end_ns = parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
+        start_ns, end_ns = _times(start, end)
         spec = WorldSpec(use_case, scale, seed, start_ns, parsed("--interval", interval, _above_zero), form=devops)
         keys = "--start, --end, --interval or --scale"
     ticks = max(0, -(-(end_ns - spec.start_ns) // spec.interval_ns))
@@ -111,6 +110,17 @@ def _above_zero(text: str) -> int:
     if not duration_ns:
         raise ValueError("must be above 0; write for example 10s")
     return duration_ns
+
+
+def given_options(context: typer.Context) -> set[str]:
+    """Return the names of the parameters that the command line sets."""
+    return {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
+
+
+def _times(start: str, end: str) -> tuple[int, int]:
+    """Return the times of --start and --end in ns, with the same `now` in both."""
+    parse = partial(units.parse_storable_time_ns, now_ns=time.time_ns())
+    return parsed("--start", start, parse), parsed("--end", end, parse)
 
 
 def parsed(option: str, text: str, parse: Callable[[str], T]) -> T:
@@ -225,9 +235,7 @@ def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
 
 def world_of(use_case: str, scale: int, start: str, end: str, interval: str, seed: int, form: str) -> dict[str, Any]:
     """Return [world] as `tsbench generate` has it from the same options, and the `window` that is loaded, in ns."""
-    now_ns = time.time_ns()
-    start_ns = parsed("--start", start, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
-    end_ns = parsed("--end", end, lambda text: units.parse_storable_time_ns(text, now_ns=now_ns))
+    start_ns, end_ns = _times(start, end)
     interval_ns = parsed("--interval", interval, units.parse_duration_ns)
     if end_ns <= start_ns:
         raise UserMistake("the end is not after the start: there is nothing to load; give a later --end")

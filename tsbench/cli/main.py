@@ -21,7 +21,7 @@ from tsbench.cli.output import fail, say, stdout
 from tsbench.cli.phases import found_place, load, query, validate
 from tsbench.cli.reporting import compare, export, history, report
 from tsbench.cli.running import REPEAT, run, show_cleaned
-from tsbench.cli.setup import init, servers
+from tsbench.cli.setup import doctor, init, servers
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers.interrupts import stoppable
 from tsbench.text import CONTROL, printable_line, shortened
@@ -183,16 +183,5 @@ def schema(
     )
 
 
-@app.command()
-def doctor() -> int:
-    """Print what this machine has and lacks for running tsbench, with a cure for each lack."""
-    from tsbench.cli.doctor import machine_table
-    from tsbench.cli.listing import show
-
-    table, good = machine_table()
-    show(table)
-    return 0 if good else 1
-
-
-for command in (init, servers, report, export, history, compare, generate, load, queries, query, validate):
+for command in (doctor, init, servers, report, export, history, compare, generate, load, queries, query, validate):
     app.command()(command)

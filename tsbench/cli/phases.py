@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from tsbench import units
-from tsbench.cli.generate import End, Form, Interval, Scale, Start, Yes, parsed, world_of
+from tsbench.cli.generate import End, Form, Interval, Scale, Start, Yes, given_options, parsed, world_of
 from tsbench.cli.listing import target_names
 from tsbench.cli.output import fail, say, stderr
 from tsbench.errors import UserMistake
@@ -61,7 +61,7 @@ def load(
     from tsbench.scenario.spec import FilePart, FileSpec, Job, RunSpec, explained
     from tsbench.scenario.validation import YES, points_of, too_many_points
 
-    given = {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
+    given = given_options(context)
     if (file is None) == (use_case is None):
         raise UserMistake("give either a FILE (- is standard input) or --use-case, which is simulated on the fly")
     if file is not None and (unfit := given & {"scale", "start", "end", "interval", "seed", "form"}):

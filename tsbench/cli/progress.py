@@ -72,7 +72,7 @@ class CellProgress:
     def _begin(self, name: str, total: float | None) -> None:
         self._name, self._total, self._done = name, total, 0.0
         self._began_s = self._said_s = self._clock()
-        self._figures = self._bars.figures = ""
+        self._bars.figures = ""
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -107,14 +107,14 @@ class CellProgress:
             self._bars.update(self._task, advance=amount, amount=self._amount(), description=about)
         elif self._clock() - self._said_s >= EVERY_S:
             self._said_s = self._clock()
-            self._say(f"{self._name}: {self._amount()}{self._figures}")
+            figures = f"; {self._bars.figures}" if self._bars.figures else ""
+            self._say(f"{self._name}: {self._amount()}{figures}")
 
     def show(self, now: Callable[[], Now | None]) -> None:
         """Show the figures of the last seconds, below the bar or in the next line."""
         with suppress(OSError, ValueError):  # a damaged file is named when the run's files are merged
             if figures := now():
                 self._bars.figures = str(figures)
-                self._figures = f"; {figures}"
 
     def _say(self, text: str) -> None:
         self._console.print(f"{self._title}: {text}", highlight=False, soft_wrap=True, markup=False)
@@ -134,7 +134,7 @@ class CellProgress:
             if self._done >= self._total + 1:
                 over_s = self._done - self._total
                 return f"{self._total:.0f} s are over, waited {over_s:.0f} s for the load processes to end"
-            yet = "" if self._figures or self._console.is_terminal else "; no figures yet"
+            yet = "" if self._bars.figures or self._console.is_terminal else "; no figures yet"
             return f"{min(self._done, self._total):.0f} of {self._total:.0f} s{yet}"
         rate = self._done / max(1e-3, self._clock() - self._began_s)
         left = f", {format_rough_duration((self._total - self._done) / rate)} left" if self._total and rate else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from tsbench.collect.sampler import PERIOD_S, SamplingCollector
+from tsbench.collect.sampler import Sampler
 from tsbench.errors import one_line
 from tsbench.results.panels import write_panels
 
@@ -33,7 +33,7 @@ class Source(Protocol):
         ...
 
 
-class CounterCollector(SamplingCollector):
+class CounterCollector(Sampler):
     """Reads sources' counters; rows as in `results.rundir.COUNTER_COLUMNS`, values as the server counts.
 
     `open_sources` is called at the start, when the server runs, and returns the sources. How to plot their counters is
@@ -42,17 +42,11 @@ class CounterCollector(SamplingCollector):
 
     name, what = "counters", "the server's counters"
 
-    def __init__(
-        self,
-        open_sources: Callable[[], Sequence[Source]],
-        panels_file: Path | None = None,
-        *,
-        period_s: float = PERIOD_S,
-    ) -> None:
+    def __init__(self, open_sources: Callable[[], Sequence[Source]], panels_file: Path) -> None:
         self._open, self._sources = open_sources, list[Source]()
         self._panels_file = panels_file
         self._unopened = ""
-        super().__init__(period_s=period_s)
+        super().__init__(self._sample)
 
     @property
     def trouble(self) -> str:
@@ -74,14 +68,13 @@ class CounterCollector(SamplingCollector):
         except Exception as error:  # noqa: BLE001 - whatever a driver raises: the figures do not depend on counters
             self._unopened = f"the server's counters could not be read: {one_line(error)}"
         if self._sources:
-            if self._panels_file is not None:
-                write_panels(self._panels_file, [panel for source in self._sources for panel in source.panels])
+            write_panels(self._panels_file, [panel for source in self._sources for panel in source.panels])
             super().start()
 
     def stop(self) -> Sequence[Row]:
         """Stop sampling and return the rows. A total is the value at the end of its row's interval."""
         rows = super().stop()
-        if self._sampler.is_running():  # libpq may crash if a session is closed during a query
+        if self.is_running():  # libpq may crash if a session is closed during a query
             return rows
         for source in self._sources:
             with suppress(Exception):

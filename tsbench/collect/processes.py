@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tsbench.collect.sampler import PERIOD_S, SamplingCollector
+from tsbench.collect.sampler import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ on large shared buffers would cost a third of a core.
 """
 
 
-class HostCollector(SamplingCollector):
+class HostCollector(Sampler):
     """Samples the whole host, and the load processes, `client` (see `results.rundir.HOST_COLUMNS`).
 
     Without `client` the load processes are the children of this process that run Locust.
@@ -33,14 +33,11 @@ class HostCollector(SamplingCollector):
 
     name, what = "host", "the host's figures"
 
-    def __init__(self, client: Tree | None = None, *, period_s: float = PERIOD_S) -> None:
+    def __init__(self, client: Tree | None = None) -> None:
         self._client = client or Tree(_load_processes)
         self._disk = psutil.disk_io_counters()
         self._cpu = psutil.cpu_times()
-        super().__init__(period_s=period_s)
-
-    def _sample(self, passed_s: float) -> Sequence[Row]:
-        return [self.sample(passed_s)]
+        super().__init__(lambda passed_s: [self.sample(passed_s)])
 
     def sample(self, passed_s: float) -> Row:
         """Return what the host and the load processes have used since the last call, `passed_s` ago."""
@@ -56,38 +53,31 @@ class HostCollector(SamplingCollector):
         }
 
 
-class ServerCollector(SamplingCollector):
-    """Samples the server's process tree (`results.rundir.SERVER_COLUMNS`); no rows for an embedded database."""
+class ServerCollector(Sampler):
+    """Samples the server's process tree (`results.rundir.SERVER_COLUMNS`); no rows while it has no process."""
 
     name, what = "server", "the figures of the server's processes"
 
-    def __init__(self, pids: Callable[[], Sequence[int]], *, period_s: float = PERIOD_S) -> None:
+    def __init__(self, pids: Callable[[], Sequence[int]]) -> None:
         self._tree = Tree(pids)
-        super().__init__(period_s=period_s)
-
-    def _sample(self, passed_s: float) -> Sequence[Row]:
-        return [self._tree.usage(passed_s)]
-
-    def stop(self) -> Sequence[Row]:
-        """Stop sampling and return the rows in which the server ran."""
-        return [row for row in super().stop() if row["rss_bytes"]]
+        super().__init__(lambda passed_s: _running([self._tree.usage(passed_s)]))
 
 
-class NodesCollector(SamplingCollector):
+class NodesCollector(Sampler):
     """Samples each process tree of a server of several nodes (`results.rundir.NODES_COLUMNS`)."""
 
     name, what = "nodes", "the figures of the nodes' processes"
 
-    def __init__(self, nodes: Mapping[str, Callable[[], Sequence[int]]], *, period_s: float = PERIOD_S) -> None:
+    def __init__(self, nodes: Mapping[str, Callable[[], Sequence[int]]]) -> None:
         self._trees = {name: Tree(pids) for name, pids in nodes.items()}
-        super().__init__(period_s=period_s)
+        super().__init__(self._sample)
 
     def _sample(self, passed_s: float) -> Sequence[Row]:
-        return [{"node": name, **tree.usage(passed_s)} for name, tree in self._trees.items()]
+        return _running([{"node": name, **tree.usage(passed_s)} for name, tree in self._trees.items()])
 
-    def stop(self) -> Sequence[Row]:
-        """Stop sampling and return the rows in which a node ran."""
-        return [row for row in super().stop() if row["rss_bytes"]]
+
+def _running(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["rss_bytes"]]
 
 
 @dataclass(slots=True)
@@ -113,7 +103,6 @@ class Tree:
         self._own_cpu_s: dict[psutil.Process, float] = {}
         self._memory_bytes = 0
         self._memory_due = 0.0
-        self._memory_of: tuple[int, ...] = ()
 
     def usage(self, passed_s: float) -> Row:
         """Return the resources used since the last call, per second; memory and open files at this moment."""
@@ -164,13 +153,12 @@ class Tree:
     def _memory(self, members: Sequence[psutil.Process]) -> int:
         """Return the memory of all processes, read again only as often as MEMORY_SHARE allows."""
         started = time.monotonic()
-        if started >= self._memory_due or not self._memory_of:
+        if started >= self._memory_due or not self._memory_bytes:
             total = 0
             for process in members:
                 with suppress(psutil.Error):
                     total += _memory(process)
             self._memory_bytes = total
-            self._memory_of = tuple(process.pid for process in members)
             ended = time.monotonic()
             self._memory_due = ended + (ended - started) / MEMORY_SHARE
         return self._memory_bytes if members else 0

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tsbench.collect import sadf
+from tsbench.collect import sysstat
 from tsbench.collect.counters import CounterCollector
 from tsbench.collect.processes import HostCollector, NodesCollector, ServerCollector
-from tsbench.collect.sar import SarCollector
 from tsbench.errors import Broken, UserMistake, missing, typed_line
 from tsbench.results.json_files import read_part
 from tsbench.results.manifest import Manifest
@@ -50,7 +49,7 @@ def collectors_for(
         HostCollector(client),
         ServerCollector(server),
         CounterCollector(sources, run / PANELS_FILE),
-        SarCollector(run / "sar.data"),
+        sysstat.SarCollector(run / "sar.data"),
     )
 
 
@@ -91,8 +90,8 @@ def write_rows(run: RunDir, name: str, rows: Sequence[Mapping[str, float | str]]
         return
     from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
 
-    zero_s = read_part(run / TIMES, Times).start_s if run.has(TIMES) else 0.0
-    write_parquet(_frame(name, rows, zero_s), run / f"{name}.parquet")
+    clock = _clock(run)
+    write_parquet(_frame(name, rows, 0.0 if clock is None else clock.start_s), run / f"{name}.parquet")
 
 
 def warn(run: RunDir, texts: Sequence[str]) -> None:
@@ -131,7 +130,7 @@ def attach_sar(results: Path, file: Path, *, host: str | None = None, ahead_s: f
     UserMistake
         If the file cannot be read, or overlaps no run in time.
     """
-    rows = sadf.read(file, ahead_s=ahead_s)
+    rows = sysstat.read(file, ahead_s=ahead_s)
     if host is not None:
         if len({row["host"] for row in rows}) > 1:
             raise UserMistake(f"{file}: has several hosts, which cannot all be {host}; leave --host out")

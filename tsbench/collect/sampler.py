@@ -1,10 +1,9 @@
-"""Collectors: their interface, and those that call a function once a second, without drift, in a thread."""
+"""Collectors: their interface, and the one that calls a function once a second, without drift, in a thread."""
 
 from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Sequence
 from sys import intern
@@ -72,30 +71,25 @@ class Collector(Protocol):
 
 
 class Sampler:
-    """Calls `sample(seconds since the last call)` every period until it is stopped, and keeps the rows.
+    """A collector that calls `sample(seconds since the last call)` every period until it is stopped.
 
     Each row gets its `second`, the beginning of its interval. A sample that fails yields no rows and is counted,
     whatever the error; the sampler continues.
     """
 
-    def __init__(
-        self,
-        sample: Callable[[float], Sequence[Row]],
-        *,
-        period_s: float = PERIOD_S,
-        stop_s: float = STOP_S,
-    ) -> None:
-        self._sample, self._period_s, self._stop_s = sample, period_s, stop_s
+    name = ""
+    what = "the figures"
+    """Name of the sampled figures, for messages."""
+    period_s, stop_s = PERIOD_S, STOP_S
+
+    def __init__(self, sample: Callable[[float], Sequence[Row]]) -> None:
+        self._take = sample
         self._rows, self._closed = Samples(), False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._begun = 0.0
-        self.missed = 0
-        """Number of samples that failed."""
-        self.error = ""
-        """Text of the last of these errors, with its type if it is none of ours."""
-        self.hung = ""
-        """A message if the last sample did not end, else ""."""
+        self._missed, self._error, self._hung = 0, "", ""
+        """Number of samples that failed, the text of the last error, and that the last sample did not end, if so."""
 
     def start(self) -> None:
         """Start sampling; the first row is the difference to this moment."""
@@ -103,20 +97,21 @@ class Sampler:
         self._once(0.0)
         self._thread.start()
 
-    def stop(self) -> Samples:
-        """Stop sampling and return the rows; a sample that does not end is abandoned and noted in `hung`."""
+    def stop(self) -> Sequence[Row]:
+        """Stop sampling and return the rows; a sample that does not end is abandoned."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(self._stop_s)
+            self._thread.join(self.stop_s)
         self._closed = True
-        if self._thread.is_alive():
-            self.hung = f"the last sample did not end within {self._stop_s:g} s"
+        if self.is_running():
+            self._hung = f"{self.what}: the last sample did not end within {self.stop_s:g} s"
         return self._rows
 
-    def trouble(self, what: str) -> str:
-        """Return a message about missing samples of `what` with the reason, "" if none are missing."""
-        missed = f"{what} could not be read {self.missed} times: {self.error}" if self.missed else ""
-        return "; ".join(filter(None, (missed, f"{what}: {self.hung}" if self.hung else "")))
+    @property
+    def trouble(self) -> str:
+        """A message on samples that are missing, with the reason; "" if none are."""
+        missed = f"{self.what} could not be read {self._missed} times: {self._error}" if self._missed else ""
+        return "; ".join(filter(None, (missed, self._hung)))
 
     def is_running(self) -> bool:
         """Return True while a sample is being taken, also after `stop` has abandoned it."""
@@ -124,7 +119,7 @@ class Sampler:
 
     def _work(self) -> None:
         last = self._begun
-        due = last + self._period_s
+        due = last + self.period_s
         while not self._stopping.wait(max(0.0, due - time.monotonic())):
             now = time.monotonic()
             second = epoch_ns() / NS_PER_S - (now - last)
@@ -132,40 +127,13 @@ class Sampler:
             for row in () if self._closed else rows:
                 self._rows.add({"second": second, **row})
             last = now
-            due = max(due + self._period_s, time.monotonic())
+            due = max(due + self.period_s, time.monotonic())
 
     def _once(self, passed_s: float) -> Sequence[Row]:
         try:
-            return self._sample(passed_s)
+            return self._take(passed_s)
         except Exception as error:  # noqa: BLE001 - it would end the thread, and nobody would know why rows are missing
-            self.missed += 1
+            self._missed += 1
             ours = isinstance(error, (OpError, UserMistake, OSError))
-            self.error = one_line(error) if ours else f"{type(error).__name__}: {one_line(error)}"
+            self._error = one_line(error) if ours else f"{type(error).__name__}: {one_line(error)}"
             return ()
-
-
-class SamplingCollector(ABC):
-    """A collector that samples every period; `what` names its figures in messages."""
-
-    name = ""
-    what = ""
-
-    def __init__(self, *, period_s: float = PERIOD_S) -> None:
-        self._sampler = Sampler(self._sample, period_s=period_s)
-
-    @abstractmethod
-    def _sample(self, passed_s: float) -> Sequence[Row]:
-        """Return rows for the `passed_s` seconds since the last call."""
-
-    @property
-    def trouble(self) -> str:
-        """A message on samples that are missing, with the reason; "" if none are."""
-        return self._sampler.trouble(self.what)
-
-    def start(self) -> None:
-        """Start sampling."""
-        self._sampler.start()
-
-    def stop(self) -> Sequence[Row]:
-        """Stop sampling and return the rows."""
-        return self._sampler.stop()

@@ -6,9 +6,8 @@ workers through `MasterProtocol`; a worker's follows through `WorkerProtocol`.
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path  # noqa: TC003 - a field's type
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from tsbench.clock import Timebase, epoch_ns
 from tsbench.drive import locust_internals
-from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.cluster.protocol import MasterProtocol, WorkerProtocol
 from tsbench.drive.load_process import LoadProcess
 from tsbench.drive.locust_stats import LocustStats, UserCounts, change_load
@@ -28,7 +26,6 @@ from tsbench.drive.settling_watch import SettlingWatch
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.process import MASTER, TIMES, WARMUP, WINDOW, MasterReport, MeasuredFrom, Share, Times
 from tsbench.results.rundir import write_json
-from tsbench.scenario.spec import RunSpec
 from tsbench.targets.session import caused_line
 from tsbench.units import NS_PER_S
 
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
     from locust.runners import Runner
 
     from tsbench.drive.run_plan import RunPlan
+    from tsbench.scenario.spec import RunSpec
 
 logger = logging.getLogger("tsbench")
 
@@ -50,6 +48,22 @@ LOOK_S = 0.1
 """How often the coordinator looks whether the rate has settled."""
 _LOCAL = "local"
 """Name of a single process."""
+
+
+@dataclass(slots=True, eq=False)
+class _Test:
+    """The state of one test in the process that leads it."""
+
+    run: RunPlan
+    times: RunTimes | None = None
+    stopped_ns: int | None = None
+    watch: SettlingWatch | None = None
+    users: UserCounts = field(default_factory=UserCounts)
+    is_over: bool = False  # it has ended, could not begin, or was abandoned
+
+    def ends(self) -> bool:
+        """Return True once the test is being stopped."""
+        return self.is_over or self.stopped_ns is not None
 
 
 class Coordinator:
@@ -73,12 +87,9 @@ class Coordinator:
         self.keeps_running = False
         """True if the process continues after such a test: the user of a web UI can correct its start form."""
         self._plan = plan
-        self._run: RunPlan | None = None
-        self._times: RunTimes | None = None
-        self._watch: SettlingWatch | None = None
-        self._users = UserCounts()
+        self._test: _Test | None = None
+        """The current test, or the last one; None in a worker."""
         self._stopping = RLock()
-        self._stopped_ns: int | None = None
         self._unrecorded = ""
         self._drained = Event()
         locust_internals.parse_defaults_once()
@@ -99,6 +110,10 @@ class Coordinator:
         return _coordinators[id(environment)]
 
     @property
+    def _times(self) -> RunTimes | None:
+        return self._test.times if self._test is not None else None
+
+    @property
     def start_s(self) -> int | None:
         """Start of the measured window in epoch seconds; None before it is known."""
         return None if self._times is None else self._times.start_ns // NS_PER_S
@@ -117,22 +132,22 @@ class Coordinator:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _on_test_start(self, **_: Any) -> None:
-        self.start_error = ""
+        self.start_error = self._unrecorded = ""
         try:
             if self._worker is not None:
                 self._expect_share(self._worker)
                 return
-            self.process, self._times, self._stopped_ns, self._unrecorded = None, None, None, ""
-            self.end_s = None
+            self.process = self._test = self.end_s = None
             self._drained.clear()
-            run = self._run = self._plan(self.environment)
+            run = self._plan(self.environment)
+            test = self._test = _Test(run)
             if self._master is not None:
                 self._master.share_out(run)
             else:
                 own = Share(_LOCAL, 0, 1, run.spec.world.spec().streams)
                 self.begin(run.spec, run.endpoint, run.directory, own, 0)
             if not run.timed:
-                gevent.spawn(self._await_first_user, run)
+                gevent.spawn(self._await_first_user, test)
         except Exception as error:  # noqa: BLE001 - Locust would log a traceback and go on without us
             self._give_up(caused_line(error), code=2 if isinstance(error, UserMistake) else 1)
             if self._survives:
@@ -140,16 +155,15 @@ class Coordinator:
 
     def user_started(self) -> None:
         """Start the clock of a test that begins with its first user, on whichever worker that is."""
-        run = self._run
         if self._worker is not None:
             self._worker.user_started()
-        elif run is not None and not run.timed and self._times is None:
-            self._start_run(run)
+        else:
+            self._start_once(timed=False)
 
-    def _await_first_user(self, run: RunPlan) -> None:
-        """End a test whose first user does not start: nobody else would, since its time has not begun."""
+    def _await_first_user(self, test: _Test) -> None:
+        """End a test whose first user does not start: its run time, which would end it, has not begun."""
         waited_s = 0.0
-        while self._run is run and self._times is None and self._stopped_ns is None:
+        while test.times is None and not test.ends():
             gevent.sleep(LOOK_S)
             waited_s += LOOK_S if self._runner.target_user_count else 0.0  # a load shape may begin with none
             if waited_s > FIRST_USER_S:
@@ -165,7 +179,9 @@ class Coordinator:
         """End a test that is being prepared, before any of its users has been started."""
         locust_internals.kill_start(self.environment)
         self.close_process()
-        self.process = self._run = None
+        self.process = None
+        if self._test is not None:
+            self._test.is_over = True
 
     def _expect_share(self, worker: WorkerProtocol) -> None:
         if worker.has_share or self.keeps_running:  # with a web UI the master reports the error
@@ -185,7 +201,9 @@ class Coordinator:
 
     def _give_up(self, reason: str, *, code: int) -> None:
         """End a test that could not begin."""
-        self.start_error, self._run = reason, None
+        self.start_error = reason
+        if self._test is not None:
+            self._test.is_over = True
         for listener in self.failed:
             listener(reason)
         # A load shape would try again and again.
@@ -218,8 +236,6 @@ class Coordinator:
         self.close_process()  # left by a test that another worker could not take part in
         timebase = Timebase(clock_offset_ns)
         process = self.process = LoadProcess(spec, share, endpoint, directory, timebase, self._cannot_record)
-        if not spec.op and may_write(self.environment.user_classes):  # the tasks of a bare locustfile
-            process.feed.begin()
         self.locust_stats.start()
         if spec.drive.finds_steady_state:
             process.files.report_rate(self._report_rate)
@@ -230,8 +246,8 @@ class Coordinator:
     def _report_rate(self, counts: list[tuple[int, int]], through_s: int) -> None:
         if self._worker is not None:
             self._worker.report_rate(counts, through_s)
-        elif self._watch is not None:
-            self._watch.add(_LOCAL, counts, through_s)
+        elif self._test is not None and self._test.watch is not None:
+            self._test.watch.add(_LOCAL, counts, through_s)
 
     def _report_drained(self) -> None:
         if self._worker is not None:
@@ -240,35 +256,39 @@ class Coordinator:
             self._drained.set()
 
     def _on_spawning_complete(self, **_: Any) -> None:
-        run = self._run
-        if self._worker is None and run is not None and run.timed and self._times is None:
-            self._start_run(run)
+        self._start_once(timed=True)
 
-    def _start_run(self, run: RunPlan) -> None:
+    def _start_once(self, *, timed: bool) -> None:
+        """Start the run of a test that begins in this way, unless it has begun."""
+        test = self._test
+        if test is not None and not test.is_over and test.run.timed is timed and test.times is None:
+            self._start_run(test)
+
+    def _start_run(self, test: _Test) -> None:
         """Set the measured window, equal for all processes, and let users start."""
+        run = test.run
         go_ns = epoch_ns() + LEAD_NS
         # Whole seconds, because histograms and counters are kept per second of the epoch.
         start_s = -(-(go_ns + run.spec.drive.longest_warmup) // NS_PER_S)
         if not run.spec.drive.warmup:  # the first op is measured: none may begin before the window does
             go_ns = start_s * NS_PER_S
-        times = self._set_times(run, go_ns, start_s)
-        users = self._users = UserCounts()
-        stopped = lambda: self._stopped_ns is not None or self._run is not run  # noqa: E731
-        gevent.spawn(users.watch, lambda: self._runner.user_count, lambda: self._times, stopped)
+        times = self._set_times(test, go_ns, start_s)
+        gevent.spawn(test.users.watch, lambda: self._runner.user_count, lambda: test.times, test.ends)
         for listener in self.running:
             listener(go_ns)
         if run.spec.drive.finds_steady_state:
-            self._watch = SettlingWatch(go_ns // NS_PER_S + 1, run.spec.drive.duration // NS_PER_S)
+            watch = test.watch = SettlingWatch(go_ns // NS_PER_S + 1, run.spec.drive.duration // NS_PER_S)
             if self._master is not None:
-                self._master.watch = self._watch
-            gevent.spawn(self._measure_when_settled, run, times, self._watch)
+                self._master.watch = watch
+            gevent.spawn(self._measure_when_settled, test, times, watch)
         elif times.end_ns is not None:
-            gevent.spawn(self._end_in_time, run, times.end_ns)
+            gevent.spawn(self._end_in_time, test, times.end_ns)
 
-    def _set_times(self, run: RunPlan, go_ns: int, start_s: int) -> RunTimes:
+    def _set_times(self, test: _Test, go_ns: int, start_s: int) -> RunTimes:
         """Let the measured window of all processes begin at an epoch second."""
+        run = test.run
         end_s = start_s + run.spec.drive.duration // NS_PER_S if run.timed else None
-        times = self._times = RunTimes(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
+        times = test.times = RunTimes(go_ns, start_s * NS_PER_S, None if end_s is None else end_s * NS_PER_S)
         if run.spec.event and run.timed:
             write_json(run.directory / WINDOW, asdict(MeasuredFrom(start_s)))
         if self._master is not None:
@@ -276,18 +296,18 @@ class Coordinator:
         self.go(times)
         return times
 
-    def _measure_when_settled(self, run: RunPlan, times: RunTimes, watch: SettlingWatch) -> None:
+    def _measure_when_settled(self, test: _Test, times: RunTimes, watch: SettlingWatch) -> None:
         """Begin the measured window when the rate has settled; until then, `times` has it at the warm-up's limit."""
-        settled = False
+        run, settled = test.run, False
         while not settled and epoch_ns() < times.start_ns - LEAD_NS:
             if self._all_drained.wait(timeout=LOOK_S):  # all points of the scenario's window are written
                 self._runner.quit()
                 return
-            if self._stopped_ns is not None:
+            if test.stopped_ns is not None:
                 return
             settled = watch.has_settled(self._master.present() if self._master is not None else {_LOCAL})
         start_s = -(-(epoch_ns() + LEAD_NS) // NS_PER_S) if settled else times.start_ns // NS_PER_S
-        times = self._set_times(run, times.go_ns, min(start_s, times.start_ns // NS_PER_S))
+        times = self._set_times(test, times.go_ns, min(start_s, times.start_ns // NS_PER_S))
         warmup_s, limit_s = (times.start_ns - times.go_ns) / NS_PER_S, run.spec.drive.longest_warmup / NS_PER_S
         try:
             found = watch.ended(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
@@ -296,7 +316,7 @@ class Coordinator:
             self._cannot_record(str(error))
             return
         assert times.end_ns is not None  # noqa: S101 - only a scenario's run waits for a steady rate
-        self._end_in_time(run, times.end_ns)
+        self._end_in_time(test, times.end_ns)
 
     @property
     def _all_drained(self) -> Event:
@@ -309,10 +329,10 @@ class Coordinator:
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
-    def _end_in_time(self, run: RunPlan, end_ns: int) -> None:
+    def _end_in_time(self, test: _Test, end_ns: int) -> None:
         """Stop after the measured window; an open loop first gets time to run overdue ops."""
-        is_over = lambda: self._stopped_ns is not None or self._run is not run  # noqa: E731
-        gevent.spawn(change_load, run, end_ns - run.spec.drive.duration, self._runner, is_over)
+        run = test.run
+        gevent.spawn(change_load, run, end_ns - run.spec.drive.duration, self._runner, test.ends)
         drained = self._all_drained
         left_s = max(0.0, (end_ns - epoch_ns()) / NS_PER_S)
         if run.spec.drive.loop == "open":
@@ -324,16 +344,17 @@ class Coordinator:
 
     def stop(self) -> None:
         """End the test in any state: Locust's quit may have killed the greenlet that was ending it."""
-        if self._run is not None:
+        if self._test is not None and not self._test.is_over:
             self._on_test_stopping()
             self._on_test_stop()
 
     def _on_test_stopping(self, **_: Any) -> None:
         with self._stopping:  # a second call waits for the first one
-            first = self._stopped_ns is None
-            self._stopped_ns = self._stopped_ns or epoch_ns()
-            if first and self._master is not None and self._run is not None:
-                self._master.stop(self._run)
+            test = self._test
+            if test is not None and test.stopped_ns is None:
+                test.stopped_ns = epoch_ns()
+                if self._master is not None and not test.is_over:
+                    self._master.stop(test.run)
             self.close_process()
 
     def close_process(self) -> None:
@@ -350,33 +371,30 @@ class Coordinator:
 
     def _on_test_stop(self, **_: Any) -> None:
         self.process = None
-        run, self._run = self._run, None
-        if run is None or self.start_error:  # also a master or a single process whose test could not begin
+        test = self._test
+        if test is None or test.is_over:  # a worker's, or one that could not begin
             return
+        test.is_over = True
         try:
-            if self._times is not None:
-                self._write_end(run, self._times, self._stopped_ns or epoch_ns())
+            if test.times is not None:
+                self._write_end(test, test.times, test.stopped_ns or epoch_ns())
         except Broken as error:
             self._cannot_record(str(error))
-        reason = self._unrecorded or ("" if self._times is not None else "the test ended before it began to measure")
+        reason = self._unrecorded or ("" if test.times is not None else "the test ended before it began to measure")
         for listener in self.finished:
-            listener(run, reason)
+            listener(test.run, reason)
 
-    def _write_end(self, run: RunPlan, times: RunTimes, stopped_ns: int) -> None:
+    def _write_end(self, test: _Test, times: RunTimes, stopped_ns: int) -> None:
         """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
+        run = test.run
         end_ns = min(times.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
         self.end_s = max(end_ns, times.start_ns + NS_PER_S) // NS_PER_S
         window = Times(times.go_ns / NS_PER_S, times.start_ns // NS_PER_S, self.end_s, stopped_ns / NS_PER_S)
         write_json(run.directory / TIMES, asdict(window))
-        total, users = self._runner.stats.total, self._users.totals(self._runner.target_user_count)
-        workers = tuple(self._master.workers) if self._master is not None else ()
+        total, users = self._runner.stats.total, test.users.totals(self._runner.target_user_count)
+        workers = tuple(self._master.workers.values()) if self._master is not None else ()
         report = MasterReport(total.num_requests, total.num_failures, *users, workers)
         write_json(run.directory / MASTER, asdict(report))
 
 
 _coordinators: dict[int, Coordinator] = {}
-
-
-def read_spec(directory: Path) -> RunSpec:
-    """Return the spec of a run directory."""
-    return RunSpec.model_validate(json.loads((directory / "spec.json").read_text(encoding="utf-8")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from gevent.event import Event
@@ -30,7 +29,7 @@ class Turn:
     """When the next op of a closed loop is due; 0: when the user asks for its turn."""
     ended_ns: int = 0
     lain_ns: int = 0
-    """How long after its end this process came to know of the op before."""
+    """Time from the end of the op before until this process had its result."""
     free_ns: int = 0
     """When the user would have been free for its next op if this process had never been late."""
 
@@ -54,10 +53,9 @@ class DueTimes:
 
     def __init__(self, spec: RunSpec, timebase: Timebase, drained: Callable[[], None]) -> None:
         self.schedule = Schedule()
-        self._drive, self._seed = spec.drive, spec.world.seed
-        self._changes = [(event.at, event.rate) for event in spec.event if event.rate is not None]
+        self._spec, self._drive = spec, spec.drive
         self._timebase, self._drained = timebase, drained
-        self._timer = FineTimer()
+        self._timer = FineTimer(timebase.origin_ns)
         self.times: RunTimes | None = None
         """The measured window, once the run has begun; the one of a closed loop may be moved."""
         self._started = Event()
@@ -79,8 +77,8 @@ class DueTimes:
         if self._drive.loop == "open" and self._drive.rate is not None:
             length = None if times.end_ns is None else times.end_ns - times.go_ns
             warmup_ns = times.start_ns - times.go_ns
-            changes = tuple((warmup_ns + at_ns, rate_per_s) for at_ns, rate_per_s in self._changes)
-            arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._seed, length, changes)
+            changes = tuple((warmup_ns + one.at, one.rate) for one in self._spec.event if one.rate is not None)
+            arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._spec.world.seed, length, changes)
             self._stripe = Stripe(arrivals, index=index, of=of)
         self._started.set()
 
@@ -88,7 +86,7 @@ class DueTimes:
         """Block the calling user until the run begins."""
         self._started.wait()
         while self.times is not None and self._timebase.now_ns() < self.times.go_ns:
-            self.sleep_until_ns(self.times.go_ns)  # again if gevent's timer ends early, where that is used
+            self._timer.sleep_until_ns(self.times.go_ns)  # again if gevent's timer ends early, where that is used
 
     def stop(self) -> None:
         """Stop assigning turns: from now on `wait` returns False."""
@@ -99,7 +97,7 @@ class DueTimes:
         if self._is_stopping:
             return False
         if self._stripe is None or self.times is None:
-            turn.due_ns, turn.next_ns = turn.next_ns or perf_counter_ns() + self._timebase.origin_ns, 0
+            turn.due_ns, turn.next_ns = turn.next_ns or self._timebase.now_ns(), 0
             return True
         since_go_ns = self._stripe.take()
         if since_go_ns is None:
@@ -110,7 +108,7 @@ class DueTimes:
         is_measured = due_ns >= self.times.start_ns
         self.schedule.scheduled += is_measured
         _add(self._waiting, due_ns, 1)
-        self.sleep_until_ns(due_ns)
+        self._timer.sleep_until_ns(due_ns)
         if self._stops():  # counted as dropped by `end`
             return False
         _add(self._waiting, due_ns, -1)
@@ -131,11 +129,7 @@ class DueTimes:
         since_ns = turn.ended_ns if exactly else self._timebase.now_ns() - turn.lain_ns
         next_ns = since_ns + int(think_s * NS_PER_S)
         turn.next_ns = next_ns if exactly else 0
-        return self._timer.sleep_until_ns(next_ns - self._timebase.origin_ns)
-
-    def sleep_until_ns(self, moment_ns: int) -> None:
-        """Sleep until a moment in epoch ns; return at once if it has passed."""
-        self._timer.sleep_until_ns(moment_ns - self._timebase.origin_ns)
+        return self._timer.sleep_until_ns(next_ns)
 
     def _stops(self) -> bool:
         return self._is_stopping

@@ -43,10 +43,12 @@ class _Setting(ctypes.Structure):
 class FineTimer:
     """Lets the greenlets of one thread sleep by the kernel's timer for file descriptors (timerfd).
 
-    Where there is none (other systems than Linux), they sleep by gevent's timers.
+    Where there is none (other systems than Linux), they sleep by gevent's timers. Moments are of a clock with this
+    origin: `time.perf_counter_ns` and `origin_ns`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, origin_ns: int = 0) -> None:
+        self._origin_ns = origin_ns
         self._waiting: list[tuple[int, int, Any]] = []
         """A heap of (moment, number, greenlet)."""
         self._gone: set[int] = set()
@@ -65,7 +67,8 @@ class FineTimer:
             self._watcher.start(self._ended)
 
     def sleep_until_ns(self, moment_ns: int) -> bool:
-        """Sleep until a moment of `time.perf_counter_ns`; return False at once if it has passed, True afterwards."""
+        """Sleep until a moment of the clock; return False at once if it has passed, True afterwards."""
+        moment_ns -= self._origin_ns
         left_ns = moment_ns - perf_counter_ns()
         if left_ns <= 0:
             return False

@@ -13,9 +13,8 @@ from gevent.event import Event
 
 from tsbench.drive.due_times import DueTimes, Turn
 from tsbench.drive.feed.payload_queue import PayloadQueue, Write
-from tsbench.drive.greenlet_waiter import GreenletWaiter
 from tsbench.drive.process_files import ProcessFiles
-from tsbench.drive.session_calls import caller_for
+from tsbench.drive.session_calls import GreenletWaiter, caller_for
 from tsbench.measure.op_times import Timed
 from tsbench.model import OpError, Outcome, PartialWrite, Window
 from tsbench.scenario.validation import schema_of
@@ -79,9 +78,9 @@ class LoadProcess:
         require_driver(self.target)
         self.schema = schema_of(spec, self.target)
         self.world = spec.world_at()
-        self.timebase = timebase
+        self.timebase, self._origin_ns = timebase, timebase.origin_ns
         self.files = ProcessFiles(spec, share, directory, timebase, failed)
-        self.recorder, self.loop_monitor = self.files.recorder, self.files.loop_monitor
+        self.recorder = self.files.recorder
         self.caller = caller_for(cooperative=self.target.cooperative)
         if not self.target.cooperative:
             self._import_driver()
@@ -160,9 +159,8 @@ class LoadProcess:
             raise
         if self.closed:
             return result
-        outcome, origin_ns = self._record(name, turn, result, payload.points), self.timebase.origin_ns
-        sent_ns, ended_ns = result.began_ns + origin_ns, result.ended_ns + origin_ns
-        self.recorder.wrote(stream, block, offset, payload.points, outcome, result.error, sent_ns, ended_ns)
+        outcome, began_ns = self._record(name, turn, result, payload.points), result.began_ns
+        self.recorder.wrote(stream, block, offset, payload.points, outcome, result.error, began_ns, result.ended_ns)
         return result
 
     def _call(
@@ -176,7 +174,7 @@ class LoadProcess:
     ) -> Timed[T]:
         self._in_flight[turn] = name, place
         try:
-            return self.caller.call(arrival, function, args)
+            return self.caller.call(arrival, function, args, self._origin_ns)
         finally:
             self._in_flight.pop(turn, None)  # none is left after `abandon`
             if self._idle is not None and not self._in_flight:
@@ -191,7 +189,7 @@ class LoadProcess:
             query = queries.make(kind, self.world, self.loaded, self.spec.world.seed, number)
             statement = self.schema.compile(query)
         except (Unsupported, ValueError) as why:  # also a kind that does not fit the world of a bare locustfile
-            now_ns = time.perf_counter_ns()
+            now_ns = self.timebase.now_ns()
             result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), now_ns, now_ns)
         else:
             result = self._call(kind, turn, None, session.arrival, session.query, (statement, query.columns))
@@ -204,16 +202,12 @@ class LoadProcess:
             return result
         self._record(kind, turn, result)
         if is_large and result.value is not None:
-            self.recorder.large_answer(kind, turn.due_ns, result.began_ns, first_ns, result.ended_ns + result.lain_ns)
-        if result.value is not None and self._is_measured(turn):
-            origin_ns = self.timebase.origin_ns
-            times_ns = result.began_ns + origin_ns, result.ended_ns + origin_ns
-            self.files.sample.add(kind, number, query, result.value, times_ns)
-        return result
-
-    def _is_measured(self, turn: Turn) -> bool:
+            converted_ns = result.ended_ns + result.lain_ns - result.began_ns
+            self.recorder.large_answer(kind, turn.due_ns, first_ns, converted_ns)
         times = self.due_times.times
-        return times is not None and times.start_ns <= turn.due_ns and (not times.end_ns or turn.due_ns < times.end_ns)
+        if result.value is not None and times is not None and times.measures(turn.due_ns):
+            self.files.sample.add(kind, number, query, result.value, (result.began_ns, result.ended_ns))
+        return result
 
     @property
     def loaded(self) -> Window:
@@ -221,8 +215,7 @@ class LoadProcess:
         return self.spec.loaded(self.world)
 
     def _record(self, name: str, turn: Turn, result: Timed[Any], points: int = 0) -> Outcome:
-        origin_ns, due_ns = self.timebase.origin_ns, turn.due_ns
-        outcome, cause, acknowledged = _OK, "", points
+        outcome, cause, acknowledged, due_ns = _OK, "", points, turn.due_ns
         if result.error is not None:
             outcome, cause = _sort(result.error)
             acknowledged = result.error.acknowledged if isinstance(result.error, PartialWrite) else 0
@@ -231,8 +224,8 @@ class LoadProcess:
                 result.end_by(result.began_ns + self.spec.drive.timeout)
         elif type(result.value) is int:  # a session knows better than its payload
             acknowledged = result.value
-        service_ns, started_ns = result.ended_ns - result.began_ns, result.began_ns + origin_ns
-        end_ns = result.ended_ns + origin_ns
+        started_ns, end_ns = result.began_ns, result.ended_ns
+        service_ns = end_ns - started_ns
         if end_ns < due_ns:  # noqa: PLR1730 - half the time of `max`
             end_ns = due_ns
         result.response_ns = end_ns - due_ns
@@ -241,7 +234,7 @@ class LoadProcess:
         if self.files.firsts is not None:
             self.files.firsts.ended(name, started_ns, end_ns - due_ns, service_ns, outcome)
         if result.wait_ns:
-            self.loop_monitor.waited(result.wait_ns)
+            self.files.loop_monitor.waited(result.wait_ns)
         self.due_times.ended(turn, started_ns)
         return outcome
 

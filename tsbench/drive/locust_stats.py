@@ -123,8 +123,8 @@ class UserCounts:
     ) -> None:
         """Sample `count` while the measured window lasts; return when the test is stopped."""
         while not stopped():
-            now, now_ns = times(), epoch_ns()
-            if now is not None and now.start_ns <= now_ns and (now.end_ns is None or now_ns < now.end_ns):
+            now = times()
+            if now is not None and now.measures(epoch_ns()):
                 self._seen[count()] += 1
             gevent.sleep(COUNT_S)
 

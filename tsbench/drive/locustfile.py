@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ from locust import LoadTestShape, between, events
 from locust.runners import MasterRunner
 
 from tsbench.drive.cluster import encryption, forked_workers
-from tsbench.drive.coordinator import Coordinator, read_spec
+from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
+from tsbench.scenario.spec import RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from tsbench.scenario.parts import Op, Step
 
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
-SPEC = read_spec(DIRECTORY)
+SPEC = RunSpec.model_validate(json.loads((DIRECTORY / "spec.json").read_text(encoding="utf-8")))
 events.init.remove_listener(expect_standalone)
 encryption.install()
 forked_workers.end_with_master()

@@ -29,9 +29,13 @@ class RunPlan:
 class RunTimes:
     """The start and the measured window of a run in epoch ns.
 
-    Ops that are due in [start_ns, end_ns) count, earlier ones are warm-up. `end_ns` None: until somebody stops the run.
+    Ops that are due in [start_ns, end_ns) count, earlier ones are warm-up. `end_ns` None: until the run is stopped.
     """
 
     go_ns: int
     start_ns: int
     end_ns: int | None
+
+    def measures(self, moment_ns: int) -> bool:
+        """Return True if a moment is in the measured window."""
+        return self.start_ns <= moment_ns and (self.end_ns is None or moment_ns < self.end_ns)

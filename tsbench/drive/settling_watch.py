@@ -1,7 +1,7 @@
 """Looks at the rate of all load processes during a warm-up, until it has settled or the warm-up's limit is reached.
 
 Each load process reports the ops that succeeded in each second, once a second: a few numbers, from what its recorder
-writes to its files anyway. The coordinator adds them up, and judges the seconds of which it has the reports of all.
+writes to its files anyway. The coordinator adds them up, and judges the seconds that all processes have reported.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SettlingWatch:
         self._through_s[process] = through_s
 
     def has_settled(self, processes: Collection[str]) -> bool:
-        """Judge the seconds of which all of these processes have reported; return True if the rate has settled."""
+        """Judge the seconds that all of these processes have reported; return True if the rate has settled."""
         through_s = min((self._through_s.get(name, 0) for name in processes), default=0)
         length = through_s + 1 - self._first_s
         if length <= self._judged:

@@ -25,7 +25,6 @@ server that died. Figures measured before a server's death remain valid.
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -36,7 +35,7 @@ from tsbench import units
 from tsbench.measure.latency import BURST_REACH, Latency, latency_of
 from tsbench.measure.margins import judge
 from tsbench.results.summary import GateResult
-from tsbench.text import shortened
+from tsbench.text import shortened, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,8 +108,7 @@ class Gate:
         known = {*kinds, *kinds.values()}
         if not kinds or of in {None, "load", *known} or self.figure == "bytes/point":
             return ""
-        near = difflib.get_close_matches(str(of), sorted(known), 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(known))}"
+        hint = suggestion(str(of), sorted(known))
         return f"no op is called '{of}'; {hint}" if of not in KINDS else f"there is no {of} op; {hint}"
 
 
@@ -126,12 +124,12 @@ def parse_gate(text: str) -> Gate:
     found = _FORM.fullmatch(whole)
     if found is None or len(whole) > _LONGEST:
         raise ValueError(f"'{shortened(whole)}' is not a gate; write FIGURE<LIMIT, for example {EXAMPLES}")
-    asked = parse_figure(found["name"], whole)
+    asked = replace(parse_figure(found["name"], whole), text=re.sub(r"\s+", "", whole))
     try:
-        limit = _limit(replace(asked, text=re.sub(r"\s+", "", whole)), found["limit"])
+        limit = _limit(asked, found["limit"])
     except ValueError as error:
         raise ValueError(f"'{whole}': {error}") from None
-    return replace(asked, text=re.sub(r"\s+", "", whole), sign=found["sign"], limit=limit)
+    return replace(asked, sign=found["sign"], limit=limit)
 
 
 def parse_figure(name: str, whole: str = "") -> Gate:
@@ -146,8 +144,7 @@ def parse_figure(name: str, whole: str = "") -> Gate:
     *before, figure = (part.strip() for part in name.split(":"))
     of, time = _subject(whole, before)
     if not (_PERCENTILE.fullmatch(figure) or figure in FIGURES):
-        near = difflib.get_close_matches(figure, FIGURES, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(FIGURES)} and every other percentile"
+        hint = suggestion(figure, FIGURES, f"there are {', '.join(FIGURES)} and every other percentile")
         raise ValueError(f"'{whole}': '{figure}' is not a figure; {hint}")
     gate = Gate(name.strip(), of, time, figure, ">=", 0.0)
     mistake = _mistake(gate)

@@ -126,11 +126,6 @@ class Histogram:
         """Return the compressed, base64-encoded V2 text that every HdrHistogram implementation can decode."""
         return SparseHistogram.of(self).encode()
 
-    @classmethod
-    def decode(cls, text: str) -> Histogram:
-        """Return the histogram of an `encode`d text; raises ValueError as `SparseHistogram.decode` does."""
-        return SparseHistogram.decode(text).whole()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseHistogram:
@@ -167,8 +162,7 @@ class SparseHistogram:
             whole = Histogram()
             for part in parts:
                 part.add_to(whole)
-            index = np.flatnonzero(whole.counts)
-            return cls(index, whole.counts[index])
+            return cls.of(whole)
         index, inverse = np.unique(np.concatenate([part.index for part in parts]), return_inverse=True)
         count = np.zeros(len(index), dtype=np.int64)
         np.add.at(count, inverse, np.concatenate([part.count for part in parts]))
@@ -242,7 +236,7 @@ _HEAD = struct.Struct(">IIIIQQd")
 _FRAME_COOKIE, _COOKIE = 0x1C849314, 0x1C849313
 _WORD_BYTES = 9  # a ninth byte has eight bits, so that no word is longer
 _MOST_BYTES = _HEAD.size + _LENGTH * _WORD_BYTES
-"""Unpacked length of a histogram of which each counter is used."""
+"""Unpacked length of a histogram whose counters are all used."""
 
 
 def _pack(used: NDArray[np.int64], counts: NDArray[np.int64]) -> bytes:
@@ -318,18 +312,6 @@ def write_interval(out: TextIO, interval: Interval, *, also: Sequence[str] = ())
     out.writelines(f"Tag={tag},{rest}" for tag in (interval.tag, *also))
 
 
-def read_log(path: Path) -> Iterator[Interval]:
-    """Yield the intervals of a log file, in order; a last line that a kill cut off is left out.
-
-    Raises
-    ------
-    ValueError
-        If a line is damaged: the text names file and line.
-    """
-    for line in scan_log(path):
-        yield Interval(line.tag, line.start_s, line.length_s, line.decode())
-
-
 @dataclass(frozen=True, slots=True)
 class LogLine:
     """A line of a histogram log whose histogram is not yet decoded.
@@ -367,7 +349,7 @@ def decode_line(path: Path, number: int, text: str, room: Room) -> SparseHistogr
 
 
 def scan_log(path: Path, *, start: int = 0) -> Iterator[LogLine]:
-    """Yield the lines of a log file as `read_log` does, without the cost of decoding their histograms.
+    """Yield the lines of a log file, in order; a last line that a kill cut off is left out.
 
     From an offset other than 0 on, lines are counted from there.
 

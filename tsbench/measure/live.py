@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tsbench.measure.gates import figure_text, parse_figure, parse_gate
+from tsbench.measure.gates import KINDS, figure_text, parse_figure, parse_gate
 from tsbench.measure.hist import Histogram, scan_log, values_needed
-from tsbench.measure.merge import OpTotals
+from tsbench.measure.merge import OpTotals, Window
 from tsbench.measure.recorder import TIMES
 from tsbench.measure.seconds import read_objects, whole
 from tsbench.results.reading import files_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 NOW_S = 5
 """Length of "now": the last seconds that all load processes have written."""
-KINDS = ("write", "query")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class Now:
     points_per_s: float
     failed: int
     p99_ns: Mapping[str, float]
-    """By kind of op; a kind of which too few ops have ended is missing."""
+    """By kind of op; kinds with too few ended ops are missing."""
     gates: Sequence[GateNow] = ()
 
     def __str__(self) -> str:
@@ -159,13 +158,14 @@ class LiveFigures:
             others = any(self._first_s != second < end_s for second, *_ in history)
             for key in [key for key in history if key[0] < end_s - NOW_S or (others and key[0] == self._first_s)]:
                 del history[key]
-        totals: dict[str, OpTotals] = defaultdict(OpTotals)
+        window = Window(end_s=end_s)
         for (second, op), lines in self._counts.items():
-            for counts in lines if second < end_s else ():
-                totals[op].count(counts)
+            for counts in lines:
+                window.count(second, op, counts)
         for (second, op, time), parts in self._histograms.items():
-            for part in parts if second < end_s else ():
-                part.add_to(getattr(totals[op], time))
+            for part in parts:
+                window.see(second, op, time, part)
+        totals = window.totals
         seconds = [second for second, _ in self._counts if second < end_s]
         if not seconds:
             return None

@@ -115,7 +115,7 @@ def mean_interval(values: ArrayLike) -> Interval | None:
 
 
 def share_interval(share: float, ops: float) -> tuple[float, float]:
-    """Return the shares between which that of all ops lies, of which `ops` independent ones had `share`.
+    """Return the least and the highest share of all ops, if `share` of `ops` independent ones was seen.
 
     Wilson's interval, with t instead of the normal distribution: the number of independent ops was itself estimated.
     """

@@ -39,9 +39,9 @@ class OpCounts:
     causes: Counter[str] = field(default_factory=Counter)
     partial: int = 0
     read: int = 0
-    """Ops of which the kernel had no stamp for their answer: they ended when it was read."""
+    """Ops whose answers had no stamp of the kernel: they count as ended when the answer was read."""
     stepped: int = 0
-    """Ops in which the wall clock was set; they ended when their answer was read, too."""
+    """Ops during which the wall clock was set; they count so, too."""
 
     def count(self, line: Mapping[str, Any]) -> None:
         """Add the counters of one op and second, by name."""

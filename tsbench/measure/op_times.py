@@ -22,7 +22,7 @@ HELD_UP_NS = 200_000
 
 @dataclass(slots=True)  # not frozen: one is made for every op, and a frozen one takes three times as long to make
 class Timed(Generic[T]):
-    """Result or exception of a call, and its times in ns of `time.perf_counter_ns`.
+    """Result or exception of a call, and its times in ns of the caller's clock: `time.perf_counter_ns` and its origin.
 
     `began_ns` is right before something was sent, or else when the call began, and `ended_ns` when the answer arrived,
     or else when it was read; `source` says which (`net.stamps`). The call waited `wait_ns` for a thread.
@@ -48,25 +48,25 @@ class Timed(Generic[T]):
             self.ended_ns, self.lain_ns, self.source = deadline_ns, known_ns - deadline_ns, READ
 
 
-def timed(function: Callable[[*A], T], args: tuple[*A]) -> Timed[T]:
-    """Call a function in the current thread and time it."""
+def timed(function: Callable[[*A], T], args: tuple[*A], origin_ns: int = 0) -> Timed[T]:
+    """Call a function in the current thread and time it, by a clock with this origin."""
     value, error = None, None
     began_ns = perf_counter_ns()
     try:
         value = function(*args)
     except Exception as raised:  # noqa: BLE001 - returned to the caller
         error = raised
-    return Timed(value, error, began_ns, perf_counter_ns())
+    return Timed(value, error, began_ns + origin_ns, perf_counter_ns() + origin_ns)
 
 
 class Direct:
     """Calls in the current thread or greenlet."""
 
     @staticmethod
-    def call(arrival: Arrival | None, function: Callable[[*A], T], args: tuple[*A]) -> Timed[T]:
+    def call(arrival: Arrival | None, function: Callable[[*A], T], args: tuple[*A], origin_ns: int = 0) -> Timed[T]:
         """Call the function and time it from the send to the arrival of its answer; `arrival` is the session's."""
         if arrival is None:
-            return timed(function, args)
+            return timed(function, args, origin_ns)
         value = error = None
         called_ns = arrival.begin()
         try:  # as in `timed`, which would be one call more for every op
@@ -76,7 +76,7 @@ class Direct:
         read_ns = perf_counter_ns()
         ended_ns = arrival.end(read_ns)
         began_ns = arrival.began_ns or called_ns
-        result = Timed(value, error, began_ns, ended_ns, arrival.source, read_ns - ended_ns)
+        result = Timed(value, error, began_ns + origin_ns, ended_ns + origin_ns, arrival.source, read_ns - ended_ns)
         if began_ns + HELD_UP_NS < arrival.sent_ns < ended_ns:
             result.held_up_ns = arrival.sent_ns - began_ns
         return result

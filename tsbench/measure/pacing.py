@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tsbench.units import NS_PER_S
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NS_PER_S = 1_000_000_000
 BLOCK = 1024
 """Arrivals computed at a time. It is part of the definition of a Poisson schedule: changing it changes schedules."""
 

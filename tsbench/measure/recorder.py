@@ -117,17 +117,14 @@ class Recorder:
         if outcome is not _OK:
             buffers.causes[end_ns // NS_PER_S, cause] += 1
 
-    def large_answer(self, name: str, due_ns: int, began_ns: int, first_ns: int | None, converted_ns: int) -> None:
-        """Record when the first bytes of an op's large answer had come (None: not known), and its values were Python's.
-
-        `began_ns` is when it was sent, of the same clock as these.
-        """
-        for tag, end_ns in ((FIRST_BYTES, first_ns), (CONVERTED, converted_ns)):
-            if end_ns is not None:
-                self._log_times(f"{name}|{tag}", due_ns // NS_PER_S, np.array([end_ns - began_ns]))
+    def large_answer(self, name: str, due_ns: int, first_ns: int | None, converted_ns: int) -> None:
+        """Record how long after its send an op's large answer began to arrive (None: not known) and was Python's."""
+        for tag, taken_ns in ((FIRST_BYTES, first_ns), (CONVERTED, converted_ns)):
+            if taken_ns is not None:
+                self._log_times(f"{name}|{tag}", due_ns // NS_PER_S, np.array([taken_ns]))
 
     def unsent(self, due_ns: Iterable[int], ended_ns: int) -> None:
-        """Record how long arrivals had waited at `ended_ns` whose ops had not ended; they would have taken longer."""
+        """Record how long arrivals whose ops have not ended have waited until `ended_ns`: at least that."""
         due = np.fromiter(due_ns, dtype=np.int64)
         for second in np.unique(due // NS_PER_S).tolist():
             histogram = SparseHistogram.recorded(ended_ns - due[due // NS_PER_S == second])

@@ -195,7 +195,7 @@ def _slow_beginning(stretches: Sequence[tuple[int, int]], seconds: int, fast_s: 
 
 
 def _sudden(per_s: NDArray[np.float64], stretches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of stalled seconds whose rate fell below half of that of the last other seconds before."""
+    """Yield the stretches of stalled seconds whose rate is below half that of the last other seconds before."""
     others = np.ones(len(per_s), bool)
     for begin, end in stretches:
         others[begin:end] = False

@@ -149,11 +149,6 @@ class HttpConnection:
         if wire is not None:
             wire.close()
 
-    @property
-    def is_open(self) -> bool:
-        """True if the connection is open."""
-        return self._wire is not None
-
     def _connect(self, deadline: float) -> Wire:
         self.close()
         try:

@@ -143,7 +143,7 @@ class Arrival:
         self.sent_ns = perf_counter_ns()
 
     def receive(self, connected: _socket.socket, nbytes: int) -> bytes:
-        """Return what a socket, the watched one, has received and nobody read, at most `nbytes`."""
+        """Return up to `nbytes` unread bytes of a socket, the watched one."""
         if self._socket is None:
             return connected.recv(nbytes)
         if self._rounds == 1:
@@ -200,7 +200,7 @@ class Arrival:
                 self.read_by_client()
 
     def read_by_client(self) -> None:
-        """Record that a driver has just read an answer, in whichever thread, of which the arrival is not known."""
+        """Record that a driver has just read an answer whose arrival is not known, in whichever thread."""
         self._found = ()
         self.read_ns = perf_counter_ns()
 
@@ -242,7 +242,7 @@ class Arrival:
         return max(self.began_ns, min(arrived_ns, read_ns))
 
     def first_ns(self) -> int | None:
-        """Return when an answer that came in several parts began to arrive; to be called after `end`.
+        """Return how long after the send an answer that came in several parts began to arrive; call it after `end`.
 
         The kernel merges segments and keeps the last one's stamp, so that the very first byte may have come earlier.
         None if the kernel has not said.
@@ -250,8 +250,8 @@ class Arrival:
         if not self._first:
             return None
         seconds, ns = _unpack(self._first[0][2])
-        first_ns: int = seconds * NS_PER_S + ns - self._known_ns
-        return first_ns if self.began_ns <= first_ns <= perf_counter_ns() and self.source != STEPPED else None
+        first_ns: int = seconds * NS_PER_S + ns - self._known_ns - self.began_ns
+        return first_ns if 0 <= first_ns <= perf_counter_ns() - self.began_ns and self.source != STEPPED else None
 
     def _end_without(self, read_ns: int) -> int:
         """Return when an answer without a stamp was read; watch the connection no longer if it never has one."""

@@ -67,7 +67,7 @@ class NewWaiter(Protocol):
         ...
 
     def in_thread(self, function: Callable[[*A], T], /, *args: *A) -> T:
-        """Call a function that blocks, and return what it returns; whoever else waits goes on meanwhile."""
+        """Call a function that blocks while other waiters go on, and return its result."""
         ...
 
 

@@ -113,7 +113,7 @@ _SAYS = {
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file, which the caller does not change.
+    """Return the content of a JSON file, which is kept: callers must not change it.
 
     Raises
     ------
@@ -133,8 +133,9 @@ def read_json(path: Path) -> dict[str, Any]:
 @lru_cache(maxsize=2)
 def _parsed(path: Path, _state: tuple[int, int, int]) -> dict[str, Any]:
     """Return the content of a file in that state; the set's summary is read six times for a report."""
+    is_of_set = path.name == "summary.json" and not (path.parent / "spec.json").exists()
     try:
-        content = parse_json(read_bytes(path, LIMITS.json_bytes), of_set=_is_of_set(path))
+        content = parse_json(read_bytes(path, LIMITS.json_bytes), of_set=is_of_set)
     except ValueError as error:
         raise damaged(path, error) from None
     if not isinstance(content, dict):
@@ -154,10 +155,6 @@ def read_part(path: Path, model: type[T]) -> T:
         return parsed(model, read_json(path))
     except ValueError as error:
         raise damaged(path, error) from None
-
-
-def _is_of_set(path: Path) -> bool:
-    return path.name == "summary.json" and not (path.parent / "spec.json").exists()
 
 
 def parse_json(data: bytes, *, of_set: bool = False) -> Any:

@@ -32,12 +32,11 @@ LEDGER_DTYPE = np.dtype(
         ("ended_ns", "<i8"),
     ]
 )
-"""One write: which rows of which block of which stream (see `drive.feed.encoder`), and how and when it ended.
+"""One write: its stream, block and rows (see `drive.feed.encoder`), its outcome and its times.
 
-Of its `points` so many were acknowledged and so many refused; nobody knows of the rest. A write whose refused points
-are known by their rows has several records, of rows that were all acknowledged or all refused. Between `sent_ns` and
-`ended_ns`, epoch ns of the leader's clock, its points became visible to queries; those of an unknown write may do so
-later.
+`acknowledged` and `refused` count points; the outcome of the remaining `points` is unknown. A write whose refused rows
+are known has several records, each of rows that were all acknowledged or all refused. Its points became visible to
+queries between `sent_ns` and `ended_ns` (epoch ns of the leader's clock), those of an unknown write perhaps later.
 """
 
 LEDGER_RECORD = struct.Struct("<iqiiiibqq")
@@ -72,7 +71,7 @@ def writes_of(run: RunDir) -> NDArray[np.void]:
 
 
 def _is_sound(writes: NDArray[np.void]) -> bool:
-    """Return True if the numbers of all writes are possible; a block, of which the world is computed, has a write."""
+    """Return True if the numbers of all writes are possible; blocks are limited, since their points are generated."""
     most = {"block": len(writes) + LIMITS.blocks, "offset": LIMITS.block_points, "points": LIMITS.block_points}
     largest = {**most, "stream": LIMITS.streams, "outcome": 3, "sent_ns": LAST_S * 10**9, "ended_ns": LAST_S * 10**9}
     if any(((writes[name] < 0) | (writes[name] > highest)).any() for name, highest in largest.items()):

@@ -1,4 +1,4 @@
-"""What results of tsbench never exceed, so that reading those of others costs little memory and time."""
+"""Limits that results of tsbench never exceed, so that reading other people's results takes little memory and time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What results of tsbench never exceed; twelve runs of an hour stay below a tenth of each.
+    """Upper limits of results; twelve runs of an hour stay below a tenth of each.
 
     The longest honest result set is one of a week (`scenario.validation`), of 1,000 runs, or of runs with 100 ops.
     """
@@ -41,7 +41,7 @@ class Limits:
     json_key: int = 1_000
     """Characters of a key; keys are texts of errors at the longest."""
     entries: int = 1_000
-    """Entries of each object or list that reports show (`shapes`)."""
+    """Entries of each object or list that reports show (`json_files.Named`, `json_files.Several`)."""
     table_bytes: int = 200_000_000
     """Size of a Parquet file: a week of 100 ops takes 10 bytes for each op and second."""
     table_values: int = 1_500_000

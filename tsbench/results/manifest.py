@@ -1,4 +1,4 @@
-"""Manifest: on what a run was made, as env.json keeps it, so that a reader can judge it and somebody can repeat it."""
+"""Manifest (env.json): the software and the machine of a run, by which readers can judge and repeat it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Manifest(Part):
         return self.model_copy(update={"warnings": (*self.warnings, *texts)})
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as env.json keeps it; parts of which nothing is known are left out."""
+        """Return the manifest as env.json keeps it, without unknown parts."""
         content = self.model_dump()
         return {name: part for name, part in content.items() if part or name == "warnings"}
 

@@ -1,4 +1,4 @@
-"""The files of a run that say what its load processes did, with one type for each, of which it is written and read.
+"""The files in which load processes report what they did: one type per file, used by its writer and its readers.
 
 A process's report may have come from another machine: whatever lacks or exceeds the fields' types is damage.
 """

@@ -66,9 +66,9 @@ def read_bytes(path: Path, most: int = LIMITS.log_bytes) -> bytes:
 
 
 def read_lines(path: Path, most: int = LIMITS.line_bytes, *, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the text of each line of a file from an offset on, with its end, which a last line may lack.
+    """Yield the offset and the text of each whole line of a file from an offset on; the text includes the line's end.
 
-    Such a last line is left out: it is still being written, or a kill cut it off.
+    A last line without an end is left out: it is still being written, or a kill cut it off.
 
     Raises
     ------

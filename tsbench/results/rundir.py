@@ -22,7 +22,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   the checks and their results
         locust.log server.log
-        errors.log                 tracebacks of errors that nobody had thought of, if there were any
+        errors.log                 tracebacks of unexpected errors, if there were any
         summary.json               the figures, their validity and the gates (results.summary.Summary)
         status.json                written last: {"format", "state": COMPLETE, SERVER_DIED, failed or interrupted, ...}
 

@@ -1,4 +1,4 @@
-"""Summary: what a run found, as its summary.json keeps it, and that of a result set; all writers and readers use these.
+"""Summary: the results of a run and of a result set, in the types that all writers and readers of summary.json use.
 
 *Validity* says whether the figures were measured right, *gates* whether they were good enough. Only invalid figures are
 struck out: the figure of a failed gate is as true as any other. A part that a run did not reach is None. Units are in
@@ -344,7 +344,7 @@ class SetSummary(Part):
 
 
 class Series(Part):
-    """What the directory of a series holds beside its result sets: by name, why scenarios were not run."""
+    """The file in the directory of a series, beside its result sets: why scenarios were not run, by name."""
 
     format: Literal[3] = FORMAT
     failed: Named[Text] = Field(default_factory=dict)
@@ -355,7 +355,7 @@ class Series(Part):
 
     @classmethod
     def read(cls, place: Path) -> Series:
-        """Return that of a directory, an empty one without the file; raises UserMistake if the file is damaged."""
+        """Return a directory's series, an empty one without the file; raises UserMistake if the file is damaged."""
         return read_part(place / SERIES_FILE, cls) if (place / SERIES_FILE).exists() else cls()
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake, expect_regular
 from tsbench.results.reading import parse_toml
-from tsbench.text import CONTROL, printable_line, shortened
+from tsbench.text import CONTROL, printable_line, shortened, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pydantic import BaseModel, ValidationError
 
@@ -63,6 +64,15 @@ def read_document(path: Path) -> tuple[str, dict[str, Any]]:
         raise UserMistake(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UserMistake(f"{path}: not TOML: {printable_line(str(error))}") from None
+
+
+@contextmanager
+def naming(place: str, mistake: type[Exception] = UserMistake) -> Iterator[None]:
+    """Begin the message of a mistake in a `with` block with its place: a file or scenario, a key, or both."""
+    try:
+        yield
+    except mistake as error:
+        raise UserMistake(f"{place}{error}") from None
 
 
 def odd_text(tables: Any, place: str = "") -> str:
@@ -130,8 +140,7 @@ def explain(
     kind = first["type"]
     if kind == "extra_forbidden":
         known = known_keys(first["loc"][:-1], model, parts, hidden=hidden)
-        near = difflib.get_close_matches(str(first["loc"][-1]), known, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+        hint = suggestion(str(first["loc"][-1]), known, f"known are {', '.join(known)}")
         return f"{place}: unknown key; {hint}"
     if kind == "missing":
         return f"{place}: is missing{_CURES.get(place, '')}"

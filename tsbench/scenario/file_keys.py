@@ -14,7 +14,6 @@ from tsbench.scenario.parts import Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 MAX_REPEAT = 200
 """Most runs of a cell; what needs more of them to be found is below the noise."""
@@ -98,41 +97,41 @@ class FileKeys(Part):
     """If true, the matrix is a ramp: the first run that is invalid or fails a gate ends it, the one before is named."""
 
 
-def check_keys(path: Path, document: Mapping[str, Any], repeat: object) -> None:
-    """Verify the keys that concern all cells; `claim` and `figure` are verified where they are read.
+def check_keys(document: Mapping[str, Any], repeat: object) -> SearchPart | None:
+    """Verify the keys that concern all cells and return [search]; `claim` and `figure` are verified by their readers.
 
     Raises
     ------
     UserMistake
-        One line with the file, the key and the cure.
+        One line with the key and the cure.
     """
-    name = document.get("name", path.stem)
+    name = document["name"]
     if not isinstance(name, str) or not name.strip():
-        raise UserMistake(f"{path}: name: must be text in quotes")
+        raise UserMistake("name: must be text in quotes")
     if len(name) > MAX_NAME:
-        raise UserMistake(f"{path}: name: must have at most {MAX_NAME} characters")
+        raise UserMistake(f"name: must have at most {MAX_NAME} characters")
     for key in ("knee", "reuse"):
         if not isinstance(document.get(key, False), bool):
-            raise UserMistake(f"{path}: {key}: must be true or false")
+            raise UserMistake(f"{key}: must be true or false")
     if not isinstance(repeat, int) or isinstance(repeat, bool) or not 1 <= repeat <= MAX_REPEAT:
-        raise UserMistake(f"{path}: repeat: must be a whole number from 1 to {MAX_REPEAT}")
-    knee, search = document.get("knee", False), read_search(path, document)
+        raise UserMistake(f"repeat: must be a whole number from 1 to {MAX_REPEAT}")
+    knee, search = document.get("knee", False), read_search(document)
     if search is not None:
         for key in ("knee", "reuse"):
             if document.get(key, False):
-                raise UserMistake(f"{path}: search: chooses its runs, and loads for each; take {key} or [search] out")
+                raise UserMistake(f"search: chooses its runs, and loads for each; take {key} or [search] out")
         if twice := next((key for key in search.values if key in document.get("matrix", {})), None):
-            raise UserMistake(f"{path}: search.axes: {twice} is an axis of [matrix], too; take it out of one")
+            raise UserMistake(f"search.axes: {twice} is an axis of [matrix], too; take it out of one")
     elif repeat > 1 and knee:
-        raise UserMistake(f"{path}: repeat: a ramp ends at its first failure; repeat a scenario without knee")
+        raise UserMistake("repeat: a ramp ends at its first failure; repeat a scenario without knee")
+    return search
 
 
-def read_search(path: Path, document: Mapping[str, Any]) -> SearchPart | None:
+def read_search(document: Mapping[str, Any]) -> SearchPart | None:
     """Return the parsed [search] of a document, None without one; raises UserMistake."""
     if "search" not in document:
         return None
     try:
         return SearchPart.model_validate(document["search"])
     except ValidationError as error:
-        why = explain(error, SearchPart, {"axes": SearchAxis}, hidden=(), within="search")
-        raise UserMistake(f"{path}: {why}") from None
+        raise UserMistake(explain(error, SearchPart, {"axes": SearchAxis}, hidden=(), within="search")) from None

@@ -33,7 +33,7 @@ CASE = "case"
 """Name of the axis whose values are tables of keys that change together."""
 
 
-def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[str, Any]]]:
+def axes(matrix: object, prefix: str = "") -> Iterator[list[tuple[str, Any]]]:
     """Yield the (key, value) pairs of each axis: `target = [..]`, and `drive.users = [..]` as a dotted key or a table.
 
     Raises
@@ -42,18 +42,18 @@ def axes(matrix: object, path: Path, prefix: str = "") -> Iterator[list[tuple[st
         If the matrix is not a table, or an axis has no value.
     """
     if not isinstance(matrix, dict):
-        raise UserMistake(f"{path}: matrix: must be a table of key = [values]")
+        raise UserMistake("matrix: must be a table of key = [values]")
     for key, values in matrix.items():
         name = f"{prefix}{key}"
         if isinstance(values, dict):
-            yield from axes(values, path, f"{name}.")
+            yield from axes(values, f"{name}.")
         elif isinstance(values, list) and values:
             yield [(name, value) for value in values]
         else:
-            raise UserMistake(f"{path}: matrix.{name}: must be a list of at least one value")
+            raise UserMistake(f"matrix.{name}: must be a list of at least one value")
 
 
-def combinations(matrix: object, path: Path) -> Iterator[dict[str, Any]]:
+def combinations(matrix: object) -> Iterator[dict[str, Any]]:
     """Yield the values by key of each cell.
 
     Raises
@@ -61,11 +61,11 @@ def combinations(matrix: object, path: Path) -> Iterator[dict[str, Any]]:
     UserMistake
         As `axes`, and if the matrix has more than `MAX_CELLS` cells.
     """
-    found = list(axes(matrix, path))
+    found = list(axes(matrix))
     count = math.prod(map(len, found))
     if count > MAX_CELLS:
         text = f"{count:,} combinations are more runs than the {MAX_CELLS:,} that a result set may have"
-        raise UserMistake(f"{path}: matrix: {text}; take some values out")
+        raise UserMistake(f"matrix: {text}; take some values out")
     yield from map(dict, itertools.product(*found))
 
 
@@ -112,7 +112,7 @@ def override(document: dict[str, Any], text: str) -> None:
         raise UserMistake(f"--set {key.strip()}: {error}") from None
 
 
-def taken_short(document: dict[str, Any], path: Path) -> dict[str, Any]:
+def taken_short(document: dict[str, Any]) -> dict[str, Any]:
     """Take the table `short` out of a document and return it; empty without one.
 
     Raises
@@ -122,10 +122,10 @@ def taken_short(document: dict[str, Any], path: Path) -> dict[str, Any]:
     """
     short = document.pop("short", {})
     if not isinstance(short, dict):
-        raise UserMistake(f"{path}: short: must be a table of the keys that --set {SHORT} changes")
+        raise UserMistake(f"short: must be a table of the keys that --set {SHORT} changes")
     only = short.get("only", [])
     if not isinstance(only, list) or not all(isinstance(one, str) for one in only):
-        raise UserMistake(f"{path}: short.only: must be a list of patterns of cells")
+        raise UserMistake("short.only: must be a list of patterns of cells")
     return short
 
 

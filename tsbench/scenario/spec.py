@@ -19,7 +19,7 @@ from tsbench.model import Kind, Measurement, Window
 from tsbench.results.limits import LIMITS
 from tsbench.scenario import matrix
 from tsbench.scenario.events import EventPart, expect_sequence
-from tsbench.scenario.file import explain, known_keys, odd_text, read_document
+from tsbench.scenario.file import explain, known_keys, naming, odd_text, read_document
 from tsbench.scenario.file_keys import SEARCH_REPEAT, SearchPart, check_keys, read_search
 from tsbench.scenario.parts import (
     DEFAULTS,
@@ -49,7 +49,7 @@ ROUND = "-round="
 
 
 class Job(Part):
-    """What every run has, whatever its points are."""
+    """The keys that the specifications of all runs have, whatever their points are."""
 
     id: str
     scenario: str
@@ -57,7 +57,7 @@ class Job(Part):
     """The question that the scenario answers; reports begin with it."""
     labels: dict[str, str] = Field(default_factory=dict)
     world: Any = None
-    """The simulated world, where the points are one's."""
+    """The simulated world, if the points are those of one."""
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
     op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
@@ -212,7 +212,8 @@ class Scenario:
     @property
     def search(self) -> SearchPart | None:
         """The [search] of the file, None without one; raises UserMistake if it is malformed."""
-        return read_search(self.path, self._document)
+        with naming(f"{self.path}: "):
+            return read_search(self._document)
 
     @classmethod
     def load(cls, path: Path, *, overrides: Sequence[str] = ()) -> Scenario:
@@ -228,7 +229,8 @@ class Scenario:
             matrix.refuse_secrets(override)
         text, document = read_document(path)
         matrix.refuse_secrets_in_file(document, text, path)
-        short, wanted = matrix.taken_short(document, path), matrix.SHORT in overrides
+        with naming(f"{path}: "):
+            short, wanted = matrix.taken_short(document), matrix.SHORT in overrides
         if wanted:
             matrix.shorten(document, short, path)
         for override in (one for one in overrides if one != matrix.SHORT):
@@ -282,36 +284,32 @@ class Scenario:
             One line with the file, the key, the mistake and the cure.
         """
         base = {key: value for key, value in self._document.items() if key not in SCENARIO_KEYS}
-        check_keys(self.path, self._document, self.repeat)
-        axes = self._document.get("matrix", {})
-        if self.search is not None and isinstance(axes, dict):  # else `combinations` raises an error
-            axes = {**axes, **self.search.values}
-        chosen = matrix.combinations(axes, self.path)
-        cells = [self._cell(base, combination) for combination in chosen]
-        name, count = Counter(cell.id for cell in cells).most_common(1)[0]
-        if count > 1:
-            raise UserMistake(f"{self.path}: matrix: two cells are called {name}; give them different values")
+        with naming(f"{self.path}: "):
+            search = check_keys({"name": self.path.stem, **self._document}, self.repeat)
+            axes = self._document.get("matrix", {})
+            if search is not None and isinstance(axes, dict):  # else `combinations` raises an error
+                axes = {**axes, **search.values}
+            cells = [self._cell(base, chosen) for chosen in matrix.combinations(axes)]
+            name, count = Counter(cell.id for cell in cells).most_common(1)[0]
+            if count > 1:
+                raise UserMistake(f"matrix: two cells are called {name}; give them different values")
         resolution_ns = max(map(_resolution_ns, cells))
         return [cell.model_copy(update={"resolution_ns": resolution_ns}) for cell in cells]
 
     def _cell(self, base: Mapping[str, Any], chosen: Mapping[str, Any]) -> RunSpec:
         document = matrix.copied(base)
         for key, value in chosen.items():
-            try:
+            with naming(f"matrix.{key}: ", ValueError):
                 matrix.choose(document, key, value)
-            except ValueError as error:
-                raise UserMistake(f"{self.path}: matrix.{key}: {error}") from None
         if matrix.value_at(document, "target.cold") is True:
             document["drive"] = _without_warmup(document.get("drive", {}))
         taken = next((key for key in document if key in INTERNAL), None)
         if taken is not None:
             known = known_keys((), RunSpec, _PARTS, hidden=INTERNAL)
-            raise UserMistake(f"{self.path}: {taken}: unknown key; known are {', '.join(known)}")
+            raise UserMistake(f"{taken}: unknown key; known are {', '.join(known)}")
         whole = next((key for key in chosen if key in SCENARIO_KEYS), None)
         if whole is not None:
-            raise UserMistake(
-                f"{self.path}: matrix.{whole}: concerns all cells, so they cannot differ in it; take it out"
-            )
+            raise UserMistake(f"matrix.{whole}: concerns all cells, so they cannot differ in it; take it out")
         labels = matrix.labels_of(chosen, document.get("target"))
         made = {
             "id": matrix.slug_of(labels, document.get("target")),
@@ -320,14 +318,14 @@ class Scenario:
             "relative_start": units.is_relative_time(matrix.value_at(document, "world.start")),
         }
         if not document.get("op"):
-            raise UserMistake(f"{self.path}: op: is missing; add [[op]] tables with write = POINTS or query = 'KIND'")
+            raise UserMistake("op: is missing; add [[op]] tables with write = POINTS or query = 'KIND'")
         try:
             cell = RunSpec.model_validate({**document, **made}, context=FILE)
         except ValidationError as error:
-            raise UserMistake(f"{self.path}: {explained(error)}") from None
+            raise UserMistake(explained(error)) from None
         if len(cell.id) > matrix.MAX_ID:
             text = f"a cell's name would have {len(cell.id)} characters, more than {matrix.MAX_ID}"
-            raise UserMistake(f"{self.path}: matrix: {text}; use case = [{{name = '...', ...}}] to name cells")
+            raise UserMistake(f"matrix: {text}; use case = [{{name = '...', ...}}] to name cells")
         return cell
 
 

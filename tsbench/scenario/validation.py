@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
+from tsbench.scenario.file import naming
 from tsbench.servers import cgroup
 from tsbench.targets import registry
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access, require_driver
+from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_rough_duration, format_size
 from tsbench.workload import queries
 from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tsbench.scenario.parts import ServerPart
     from tsbench.scenario.spec import Job, RunSpec
     from tsbench.targets.base import Schema
     from tsbench.targets.target import Target
     from tsbench.workload.world import World
-
-
-@contextmanager
-def _naming(place: str, mistake: type[Exception] = UserMistake) -> Iterator[None]:
-    """Begin the message of a mistake in a `with` block with its place: the scenario and, mostly, the key."""
-    try:
-        yield
-    except mistake as error:
-        raise UserMistake(f"{place}{error}") from None
 
 
 def check_spec(spec: RunSpec, place: str) -> None:
@@ -44,26 +35,26 @@ def check_spec(spec: RunSpec, place: str) -> None:
     UserMistake
         One line that names the scenario (`place`) and its key.
     """
-    with _naming(f"{place}: target.name: "):
-        target = registry.get(spec.target.name)
-        require_driver(target)
-    with _naming(f"{place}: target.schema: "):
-        schema = schema_of(spec, target)
-    _check_server(spec, target, place)
-    with _naming(f"{place}: "):
+    with naming(f"{place}: "):
+        with naming("target.name: "):
+            target = registry.get(spec.target.name)
+            require_driver(target)
+        with naming("target.schema: "):
+            schema = schema_of(spec, target)
+        _check_server(spec, target)
         check_caps(spec.server, target, spec.target.endpoint)
-    with _naming(f"{place}: world: ", ValueError):
-        world = spec.world_at()
-    _check_times(spec, target, place)
-    _check_load(spec, world, place)
-    if spec.drive.processes > world.spec.streams:
-        text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
-        raise UserMistake(f"{place}: drive.processes: {text}{_SCALE if world.spec.streams == world.spec.scale else ''}")
-    modes = {"load.mode": spec.load.mode, **{f"op {op.name}: mode": op.write_mode for op in spec.writes}}
-    for key, mode in modes.items():
-        if mode not in schema.modes:
-            known = ", ".join(sorted(schema.modes))
-            raise UserMistake(f"{place}: {key}: '{mode}' is not one of {target.name}'s {schema.name}: {known}")
+        with naming("world: ", ValueError):
+            world = spec.world_at()
+        _check_times(spec, target)
+        _check_load(spec, world)
+        if spec.drive.processes > world.spec.streams:
+            text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
+            raise UserMistake(f"drive.processes: {text}{_SCALE if world.spec.streams == world.spec.scale else ''}")
+        modes = {"load.mode": spec.load.mode, **{f"op {op.name}: mode": op.write_mode for op in spec.writes}}
+        for key, mode in modes.items():
+            if mode not in schema.modes:
+                known = ", ".join(sorted(schema.modes))
+                raise UserMistake(f"{key}: '{mode}' is not one of {target.name}'s {schema.name}: {known}")
 
 
 _SCALE = " and world.scale, since a stream has at least one series"
@@ -79,87 +70,85 @@ def schema_of(spec: Job, target: Target) -> Schema:
     """
     name = spec.target.schema_ or next(iter(target.schemas))
     if name not in target.schemas:
-        near = difflib.get_close_matches(name, target.schemas, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(target.schemas)}"
-        raise UserMistake(f"{target.name} has no schema '{name}'; {hint}")
+        raise UserMistake(f"{target.name} has no schema '{name}'; {suggestion(name, target.schemas)}")
     return target.schemas[name]
 
 
-def _check_server(spec: RunSpec, target: Target, place: str) -> None:
+def _check_server(spec: RunSpec, target: Target) -> None:
     wanted = spec.target
     if reason := undrivable(target, spec.drive.processes):
         key = "target.name" if target.access is Access.OPENER else "drive.processes"
-        raise UserMistake(f"{place}: {key}: {reason}")
+        raise UserMistake(f"{key}: {reason}")
     done = next((event.do for event in spec.event if not event.changes_load), None)
     if done and (wanted.endpoint is not None or target.embedded or not target.durable):
         why = "tsbench does not start the server" if wanted.endpoint is not None else f"{target.name} has no server"
-        raise UserMistake(f"{place}: event: {why}, so it cannot {done} it; take [[event]] out")
+        raise UserMistake(f"event: {why}, so it cannot {done} it; take [[event]] out")
     if wanted.endpoint is None:
-        _check_nodes(spec, target, place)
+        _check_nodes(spec, target)
     else:
         if spec.server.nodes > 1:
             why = "needs a server that tsbench starts; take target.endpoint or this out"
-            raise UserMistake(f"{place}: server.nodes: {why}")
-        refuse_secrets(wanted.endpoint, f"{place}: target.endpoint")
-        with _naming(f"{place}: target.endpoint: "):
+            raise UserMistake(f"server.nodes: {why}")
+        refuse_secrets(wanted.endpoint, "target.endpoint")
+        with naming("target.endpoint: "):
             nodes = len(target.parse(wanted.endpoint).nodes)
-        _check_shares(spec, target, place, nodes, "give one node's endpoint")
+        _check_shares(spec, target, nodes, "give one node's endpoint")
         for key, given in (("cold", wanted.cold), ("settings", bool(wanted.settings))):
             if given:
                 text = "needs a server that tsbench starts; take it out, or take target.endpoint out"
-                raise UserMistake(f"{place}: target.{key}: {text}")
+                raise UserMistake(f"target.{key}: {text}")
         return
     if not target.startable:
         text = f"is missing, and tsbench cannot start {target.name} itself; give --endpoint URL"
-        raise UserMistake(f"{place}: target.endpoint: {text}")
+        raise UserMistake(f"target.endpoint: {text}")
     if wanted.cold and not target.durable:
-        raise UserMistake(f"{place}: target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
-    with _naming(f"{place}: target."):
+        raise UserMistake(f"target.cold: {target.name} keeps nothing on disk that could be cold; take it out")
+    with naming("target."):
         spec.server.new(
             target, Path("unused"), wanted.settings
         )  # nothing is started: the constructor checks the settings
 
 
-def _check_nodes(spec: RunSpec, target: Target, place: str) -> None:
+def _check_nodes(spec: RunSpec, target: Target) -> None:
     if spec.server.nodes == 1:
         return
     if not target.cluster:
         known = ", ".join(name for name, one in TARGETS.items() if one.cluster)
-        raise UserMistake(f"{place}: server.nodes: tsbench starts one node of {target.name}, several of {known}")
+        raise UserMistake(f"server.nodes: tsbench starts one node of {target.name}, several of {known}")
     if spec.target.cold:
         several = f"of {spec.server.nodes} nodes"
-        raise UserMistake(f"{place}: target.cold: is not possible {several}; take it out, or set server.nodes = 1")
-    _check_shares(spec, target, place, spec.server.nodes, "set server.nodes = 1")
+        raise UserMistake(f"target.cold: is not possible {several}; take it out, or set server.nodes = 1")
+    _check_shares(spec, target, spec.server.nodes, "set server.nodes = 1")
 
 
-def _check_shares(spec: RunSpec, target: Target, place: str, nodes: int, cure: str) -> None:
+def _check_shares(spec: RunSpec, target: Target, nodes: int, cure: str) -> None:
     """Refuse what several nodes that each have a share of the points cannot do."""
     if nodes <= 1 or target.nodes_are_copies:
         return
     several = f"of {nodes} nodes"
     if spec.queries:
         why = f"{several}, none asks the others; take queries out, or {cure}"
-        raise UserMistake(f"{place}: op: query = '{spec.queries[0].query}': {why}")
+        raise UserMistake(f"op: query = '{spec.queries[0].query}': {why}")
     if spec.world.duplicate:
         why = f"{several}, copies that the world makes look like those of a point; take it out"
-        raise UserMistake(f"{place}: world.duplicate: {why}")
+        raise UserMistake(f"world.duplicate: {why}")
 
 
-def _check_times(spec: RunSpec, target: Target, place: str) -> None:
+def _check_times(spec: RunSpec, target: Target) -> None:
     for key, time_ns in (("interval", spec.world.interval), ("start", spec.world.start)):
         if time_ns % target.resolution_ns:
             text = f"{target.name} stores times to {target.resolution_ns:,} ns; give a multiple of that"
-            raise UserMistake(f"{place}: world.{key}: {text}")
+            raise UserMistake(f"world.{key}: {text}")
 
 
-def _check_load(spec: RunSpec, world: World, place: str) -> None:
+def _check_load(spec: RunSpec, world: World) -> None:
     if not spec.load.window:
-        raise UserMistake(f"{place}: load.window: must be above 0; queries need something to find")
+        raise UserMistake("load.window: must be above 0; queries need something to find")
     if spec.load.duration is not None and (spec.queries or world.spec.disorder):
         what = "queries need to know what is stored" if spec.queries else "points that come late belong to no tick"
-        raise UserMistake(f"{place}: load.duration: {what}; take it out, or {'them' if spec.queries else 'disorder'}")
+        raise UserMistake(f"load.duration: {what}; take it out, or {'them' if spec.queries else 'disorder'}")
     loaded = spec.loaded(world)
-    with _naming(f"{place}: op: ", ValueError):
+    with naming("op: ", ValueError):
         _ = spec.block_points
         for op in spec.queries:
             queries.fit(op.query or "", world, loaded)

@@ -79,8 +79,13 @@ class Server:
         """Return the path of the server's log, None if it has none."""
         return None
 
+    def said(self) -> str:
+        """Return the text of the server's log, "" without one."""
+        log = self.log()
+        return log.read_text(encoding="utf-8", errors="replace") if log is not None and log.exists() else ""
+
     def parts(self) -> Mapping[str, Server]:
-        """Return the servers of which this one consists, by name (`node 1`); empty for a single one."""
+        """Return the parts of a server of several, by name (`node 1`); empty for a single one."""
         return {}
 
     def regroup(self) -> str:
@@ -127,10 +132,7 @@ def death(server: Server, *, within_s: float = 0.0) -> str:
         if time.monotonic() >= give_up:
             return ""
         time.sleep(0.02)
-    log = server.log()
-    said = log.read_text(encoding="utf-8", errors="replace") if log is not None and log.exists() else ""
-    last = telling_line(said)
-    how = server.ended()
+    last, how = telling_line(server.said()), server.ended()
     told = "the server died during the run" + (f" ({how})" if how else "") + (f": {last}" if last else "")
     return told if is_disk_full(told) else told + _full(server.settings().get("data_directory", ""))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PERIOD_US = 100_000
 """Period of the CPU cap: the group runs for its share of every 0.1 s (the kernel's default), then waits."""
 _CURE = "run tsbench as root, or as `systemd-run --user --scope tsbench run ...`, or take [server] out"
+_PATIENCE_S = 5.0
 _numbers = itertools.count()
 
 
@@ -188,9 +189,9 @@ class Group:
             "lifted_for_checks": self._end is not None,
         }
 
-    def remove(self, *, patience_s: float = 5.0) -> None:
-        """Delete the group; wait up to `patience_s` for processes that are just ending."""
-        give_up = time.monotonic() + patience_s
+    def remove(self) -> None:
+        """Delete the group; wait some seconds for processes that are just ending."""
+        give_up = time.monotonic() + _PATIENCE_S
         for path in self.directories:
             while not _removed(path) and time.monotonic() < give_up:
                 time.sleep(0.01)

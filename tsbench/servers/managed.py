@@ -74,11 +74,7 @@ class ManagedServer(Server, ABC):
 
     def _blamed(self, error: Broken) -> Broken | UserMistake:
         """Return the error of a start that failed: the user's mistake if the server names one of our settings."""
-        log = self.log()
-        said = (
-            error_lines(log.read_text(encoding="utf-8", errors="replace")) if log is not None and log.exists() else []
-        )
-        for line in (str(error), *reversed(said)):
+        for line in (str(error), *reversed(error_lines(self.said()))):
             words = set(re.findall(r"[A-Za-z0-9][\w.]*", line.replace("-", "_")))
             for name in self._settings:
                 if name.replace("-", "_") in words:

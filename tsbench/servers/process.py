@@ -65,11 +65,6 @@ class ServerProcess:
         self._process: Child | None = None
 
     @property
-    def log(self) -> Path:
-        """File with the process's standard output and error."""
-        return self._log
-
-    @property
     def name(self) -> str:
         """Name of the program, for messages."""
         return os.path.basename(self._command[0])  # noqa: PTH119 - the command is text
@@ -187,8 +182,8 @@ class ServerProcess:
             return []
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port that is free and that the kernel assigns to nobody else until 64 more were asked for.
+def free_port() -> int:
+    """Return a free TCP port of 127.0.0.1, which the kernel assigns to nobody else until 64 more were asked for.
 
     Between this call and the moment when a server listens there may be seconds: initdb, or the import of Locust. The
     socket stays bound for that long. It does not listen, so that a server, which sets SO_REUSEADDR as all of them do,
@@ -196,21 +191,21 @@ def free_port(host: str = "127.0.0.1") -> int:
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind((host, 0))
+    holder.bind(("127.0.0.1", 0))
     _HELD.append(holder)
     if len(_HELD) > _MOST_HELD:
         _HELD.popleft().close()
     return int(holder.getsockname()[1])
 
 
-def _wait_gone(family: Sequence[psutil.Process], *, patience_s: float = _PATIENCE_S) -> None:
-    """Wait until all processes have ended; kill those that remain after `patience_s`."""
-    kill_at = time.monotonic() + patience_s
-    give_up = kill_at + patience_s
+def _wait_gone(family: Sequence[psutil.Process]) -> None:
+    """Wait until all processes have ended; kill those that remain for long."""
+    kill_at = time.monotonic() + _PATIENCE_S
+    give_up = kill_at + _PATIENCE_S
     while lingering := [p for p in family if _running(p)]:
         if time.monotonic() > give_up:
             pids = ", ".join(str(process.pid) for process in lingering)
-            raise Broken(f"killed processes of the server are still there after {patience_s:g} s: {pids}")
+            raise Broken(f"killed processes of the server are still there after {_PATIENCE_S:g} s: {pids}")
         if time.monotonic() > kill_at:
             for process in lingering:
                 with suppress(psutil.NoSuchProcess):

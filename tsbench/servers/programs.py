@@ -27,7 +27,7 @@ def install_line(*names: str) -> str:
 
 
 def not_installed(product: str, *names: str) -> UserMistake:
-    """Return the error for a server of which a program is missing, with its cure."""
+    """Return the error for a server with a missing program, with the cure."""
     return UserMistake(
         f"{product} is not installed; run {install_line(*names)}, or give the endpoint of a server that runs"
     )

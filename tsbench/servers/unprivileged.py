@@ -34,10 +34,15 @@ def user() -> str | None:
     return _NAME if os.geteuid() == 0 else None
 
 
+def _account() -> pwd.struct_passwd | None:
+    name = user()
+    return None if name is None else pwd.getpwnam(name)
+
+
 def credentials() -> dict[str, Any]:
     """Return the arguments of `subprocess.run` that change to the servers' user."""
-    name = user()
-    return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
+    found = _account()
+    return {} if found is None else {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -71,9 +76,8 @@ def make(directory: Path) -> Path:
 def make_private(path: Path) -> None:
     """Create a directory, or use an existing one, which only the servers' user may enter."""
     path.mkdir(mode=0o700, exist_ok=True)
-    name = user()
-    if name is not None:
-        shutil.chown(path, name, pwd.getpwnam(name).pw_gid)
+    if (owner := _account()) is not None:
+        shutil.chown(path, owner.pw_uid, owner.pw_gid)
 
 
 def remove(directory: Path) -> None:
@@ -89,9 +93,8 @@ def write_once(path: Path, text: str) -> None:
     """Write a new file that only the servers' user can read; fail if it exists, so that no link can redirect it."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
-        name = user()
-        if name is not None:
-            os.fchown(file.fileno(), pwd.getpwnam(name).pw_uid, pwd.getpwnam(name).pw_gid)
+        if (owner := _account()) is not None:
+            os.fchown(file.fileno(), owner.pw_uid, owner.pw_gid)
 
 
 def _sweep() -> None:

@@ -7,7 +7,6 @@ the stocks' two study B's, the `raw` ones study D's.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.use_cases.sensors import SENSORS
@@ -95,12 +95,8 @@ def _bucketed(pick: Pick, bucket_ns: int) -> Query:
     return Bucketed(pick.measurement, pick.fields, "max", bucket_ns, pick.window, pick.keys)
 
 
-def _grouped(pick: Pick) -> Query:
-    return Grouped(pick.measurement, pick.fields, "mean", HOUR_NS, pick.window, pick.keys)
-
-
-def _daily(pick: Pick) -> Query:
-    return Grouped(pick.measurement, pick.fields, "mean", DAY_NS, pick.window, pick.keys)
+def _grouped(pick: Pick, bucket_ns: int = HOUR_NS) -> Query:
+    return Grouped(pick.measurement, pick.fields, "mean", bucket_ns, pick.window, pick.keys)
 
 
 def _newest_buckets(pick: Pick) -> Query:
@@ -126,6 +122,7 @@ def _analysis(pick: Pick, name: str, columns: tuple[str, ...]) -> Query:
 
 _MINUTES = partial(_bucketed, bucket_ns=MINUTE_NS)
 _HOURS = partial(_bucketed, bucket_ns=HOUR_NS)
+_DAYS = partial(_grouped, bucket_ns=DAY_NS)
 
 
 def _cpu(doc: str, build: Build, hours: int, *, keys: int = 0, fields: int = 0) -> QueryKind:
@@ -190,7 +187,7 @@ QUERIES: dict[str, QueryKind] = {
     ),
     "prices-daily": QueryKind(
         "mean price per day and stock of everything that was loaded",
-        _daily,
+        _DAYS,
         share=1.0,
         measurements=("prices",),
         use_cases=("stocks",),
@@ -298,9 +295,7 @@ def fit(name: str, world: World, loaded: Window) -> None:
     """
     kind = QUERIES.get(name)
     if kind is None:
-        close = difflib.get_close_matches(name, QUERIES, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(QUERIES)}"
-        raise Misfit(f"there is no query '{name}'; {hint}")
+        raise Misfit(f"there is no query '{name}'; {suggestion(name, QUERIES)}")
     use_case = world.spec.use_case
     if kind.use_cases is not None and use_case not in kind.use_cases:
         wanted = " or ".join(kind.use_cases)

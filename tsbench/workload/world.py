@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -10,6 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from tsbench.model import Batch, Codes
+from tsbench.text import suggestion
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import FieldSimulator, Table, cut
@@ -267,9 +267,7 @@ def _use_case(spec: WorldSpec) -> UseCase:
     """Return the spec's use case after validating all parameters."""
     use_case = USE_CASES.get(spec.use_case)
     if use_case is None:
-        close = difflib.get_close_matches(spec.use_case, USE_CASES, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(USE_CASES)}"
-        raise ValueError(f"there is no use case '{spec.use_case}'; {hint}")
+        raise ValueError(f"there is no use case '{spec.use_case}'; {suggestion(spec.use_case, USE_CASES)}")
     if spec.form not in use_case.forms:
         raise ValueError(f"there is no form '{spec.form}'; there are {', '.join(use_case.forms)}")
     for name, least in (("scale", 1), ("seed", 0), ("interval_ns", 1), ("streams", 1)):

@@ -19,7 +19,7 @@ monkey.patch_all()
 import sys, time, gevent
 from tests.targets import data
 from tests.targets.data import CPU, START_NS, S
-from tsbench.drive.greenlet_waiter import GreenletWaiter
+from tsbench.drive.session_calls import GreenletWaiter
 from tsbench.model import Count, OpError, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB
@@ -116,7 +116,7 @@ SHORT_ANSWERS = """
 from gevent import monkey
 monkey.patch_all()
 import sys
-from tsbench.drive.greenlet_waiter import GreenletWaiter
+from tsbench.drive.session_calls import GreenletWaiter
 from tsbench.measure.op_times import Direct
 from tsbench.targets.base import Statement
 from tsbench.targets.registry import get

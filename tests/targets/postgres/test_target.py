@@ -330,7 +330,7 @@ def test_sessions_yield_to_gevent_when_it_is_patched_first(postgres_endpoint: st
     program = """
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
-from tsbench.drive.greenlet_waiter import GreenletWaiter
+from tsbench.drive.session_calls import GreenletWaiter
 from tsbench.targets.base import Statement
 from tsbench.targets.postgres.schemas import BTREE
 from tsbench.targets.postgres import TARGET, TIMESCALE

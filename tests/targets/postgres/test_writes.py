@@ -198,7 +198,7 @@ def test_writes_of_greenlets_wait_beside_each_other_and_a_killed_one_drops_its_c
 from gevent import monkey; monkey.patch_all()
 import sys, time, gevent, psycopg
 from tests.targets.postgres.test_writes import points
-from tsbench.drive.greenlet_waiter import GreenletWaiter
+from tsbench.drive.session_calls import GreenletWaiter
 from tsbench.model import WriteMode
 from tsbench.targets.postgres import TARGET
 from tsbench.targets.postgres.schemas import BTREE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from locust.runners import STATE_RUNNING, STATE_SPAWNING
 
 from tsbench.clock import epoch_ns
 from tsbench.drive.bare import options
+from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.bare.helper import HelperProcess
 from tsbench.drive.bare.spec import spec_of, with_form
 from tsbench.drive.coordinator import Coordinator
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from locust.env import Environment
 
     from tsbench.drive.bare.helper import Ended
+    from tsbench.drive.load_process import LoadProcess
     from tsbench.drive.webui.page import WebPage
 
 logger = logging.getLogger("tsbench")
 
-TELL_S = 10.0
+REPORT_EVERY_S = 10.0
 """Seconds between two lines of the log on how far a phase is."""
 
 
@@ -46,6 +47,7 @@ class StandaloneTest:
 
     def __init__(self, environment: Environment) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
+        self.coordinator.began.append(self._begin_encoding)
         self.coordinator.running.append(self._start_timer)
         environment.events.test_stop.add_listener(self._stop_timer)
         self.page: WebPage | None = None
@@ -72,9 +74,8 @@ class StandaloneTest:
 
         `picked` are the user classes that the form names, none without --class-picker.
         """
-        given = self._environment.parsed_options or Namespace()
         try:
-            asked = with_form(given, form)
+            asked = with_form(options.given(self._environment), form)
             spec_of(self._environment, asked, options.endpoint_in_form(asked), picked)
         except (UserMistake, Broken) as error:
             return str(error)
@@ -105,11 +106,11 @@ class StandaloneTest:
         if before is not None:  # its test was stopped before it had begun
             before.stop("the test was stopped before it began", interrupted=True)
         environment = self._environment
-        asked = environment.parsed_options or Namespace()
+        asked = options.given(environment)
         endpoint = options.endpoint_of(environment)
         spec = spec_of(environment, asked, endpoint)
         credentials.shed(endpoint)  # also for the helper process
-        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / dated("locust"), self._tell)
+        helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / dated("locust"), self._report)
         ready = helper.await_ready()
         self._prepared = RunPlan(spec, ready.endpoint, ready.directory, timed=False)
         return self._prepared
@@ -122,7 +123,7 @@ class StandaloneTest:
             helper.stop("the test was stopped before it began", interrupted=True)
         logger.info("the test was stopped before it began; nothing was measured")
 
-    def _tell(self, phase: str, done: float, total: float | None) -> None:
+    def _report(self, phase: str, done: float, total: float | None) -> None:
         """Report how far the run is: to the page, and now and then in the log."""
         waiting_for = PHASES[phase].waiting_for
         if not waiting_for:
@@ -131,11 +132,15 @@ class StandaloneTest:
         if self.page is not None:
             self.page.progressed(waiting_for, share)
         name, at_s = self._logged
-        if phase in {"load", "check"} and (phase != name or time.monotonic() - at_s >= TELL_S):
+        if phase in {"load", "check"} and (phase != name or time.monotonic() - at_s >= REPORT_EVERY_S):
             self._logged = phase, time.monotonic()
             logger.info("%s%s", waiting_for, f": {share:.0%}" if share else "")
 
     # --- meanwhile ----------------------------------------------------------------------------------------------------
+
+    def _begin_encoding(self, process: LoadProcess) -> None:
+        if may_write(self._environment.user_classes):
+            process.feed.begin()
 
     def _start_timer(self, go_ns: int) -> None:
         if self.run_time_s is not None:
@@ -148,7 +153,7 @@ class StandaloneTest:
         self._timer = None
 
     def _time_is_up(self) -> None:
-        runner, given = self._environment.runner, self._environment.parsed_options or Namespace()
+        runner, given = self._environment.runner, options.given(self._environment)
         logger.info("the run time of %g s is over", self.run_time_s)
         if runner is None:
             return

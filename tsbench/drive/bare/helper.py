@@ -49,10 +49,10 @@ STOP_LIMIT_S = 150.0
 """How long it may take, after an interrupt, to stop its server and to write the summary."""
 LOOK_S = 0.2
 """How often it looks whether the server still runs while Locust drives the load."""
-TELL_S = 0.25
+REPORT_EVERY_S = 0.25
 """How often it reports how far a phase is."""
 
-Told = Callable[[str, float, float | None], None]
+Progressed = Callable[[str, float, float | None], None]
 """Receives the name of the current phase, the amount done, and the total if it is known."""
 
 
@@ -80,10 +80,10 @@ class Ended:
 
 
 class HelperProcess:
-    """A run in a process of its own; `told` is called when a phase begins, and while it lasts."""
+    """A run in a process of its own; `progressed` is called when a phase begins, and while it lasts."""
 
-    def __init__(self, spec: RunSpec, results: Path, told: Told) -> None:
-        self._spec, self._results, self._told = spec, results, told
+    def __init__(self, spec: RunSpec, results: Path, progressed: Progressed) -> None:
+        self._spec, self._results, self._progressed = spec, results, progressed
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
         # Asked by a signal, it stops its server.
         command = program("tsbench.drive.bare.helper")
@@ -155,7 +155,7 @@ class HelperProcess:
                 if message is None:
                     return None
                 if "phase" in message:
-                    self._told(message["phase"], message["reached"], message["total"])
+                    self._progressed(message["phase"], message["reached"], message["total"])
                 if found := message.get("ready"):
                     self._ready = Ready(found["endpoint"], Path(found["directory"]), tuple(found["server"]))
                 if found := message.get("done"):
@@ -208,28 +208,28 @@ class LocustOutside:
         self._lock = threading.Lock()  # the workers of the bulk load report from threads of their own
         self._name, self._reached = "start", 0.0
         self._total: float | None = None
-        self._told_s = 0.0
+        self._reported_s = 0.0
         self._driving = False
 
     def phase(self, name: str, total: float | None = None) -> None:
         """Report to Locust which phase begins."""
         with self._lock:
             self._name, self._reached, self._total = name, 0.0, total
-            self._tell()
+            self._report()
 
     def advance(self, amount: float) -> None:
         """Report to Locust how far the phase is, a few times a second."""
         with self._lock:
             self._reached += amount
             # While it drives the load Locust reads nothing, and the pipe would fill up.
-            if not self._driving and time.monotonic() - self._told_s >= TELL_S:
-                self._tell()
+            if not self._driving and time.monotonic() - self._reported_s >= REPORT_EVERY_S:
+                self._report()
 
     def show(self, now: Callable[[], Now | None]) -> None:
         """Do nothing: Locust knows these figures."""
 
-    def _tell(self) -> None:
-        self._told_s = time.monotonic()
+    def _report(self) -> None:
+        self._reported_s = time.monotonic()
         self._channel.send(phase=self._name, reached=self._reached, total=self._total)
 
     def drive(

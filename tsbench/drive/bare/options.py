@@ -42,6 +42,11 @@ def add_options(parser: LocustArgumentParser) -> None:
     add("--results", env_var="TSBENCH_RESULTS", default="results", help="where results are kept", in_form=False)
 
 
+def given(environment: Environment) -> Namespace:
+    """Return the options that Locust has parsed; none of a Locust that was started by a program."""
+    return environment.parsed_options or Namespace()
+
+
 def endpoint_at_start(environment: Environment) -> str:
     """Return the endpoint at the process's start, and restrict the environment's secrets to it.
 
@@ -68,7 +73,7 @@ def endpoint_of(environment: Environment) -> str:
     return endpoint
 
 
-def endpoint_in_form(given: Namespace) -> str:
+def endpoint_in_form(asked: Namespace) -> str:
     """Return the endpoint in the fields of the start form, which are not yet the options of a test.
 
     Raises
@@ -76,7 +81,7 @@ def endpoint_in_form(given: Namespace) -> str:
     UserMistake
         As `endpoint_of`.
     """
-    endpoint: str = given.endpoint or given.host or ""
+    endpoint: str = asked.endpoint or asked.host or ""
     credentials.refuse_secrets(endpoint, "--endpoint")
     credentials.check_foreign(endpoint, "endpoint")
     return endpoint
@@ -84,7 +89,7 @@ def endpoint_in_form(given: Namespace) -> str:
 
 def _endpoint(environment: Environment) -> str:
     """Return --endpoint or Locust's --host; one with a secret is removed from the options, which are shown and sent."""
-    options = environment.parsed_options or Namespace()
+    options = given(environment)
     endpoint = options.endpoint or options.host or ""
     try:
         credentials.refuse_secrets(endpoint, "--endpoint")

@@ -7,7 +7,6 @@ import logging
 import signal
 import sys
 import time
-from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -20,7 +19,7 @@ from tsbench.drive.bare.current_test import StandaloneTest
 from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
 from tsbench.drive.webui.page import WebPage, WorkerReporter
-from tsbench.errors import Broken, UserMistake, one_line
+from tsbench.errors import Broken, UserMistake, exit_at_mistake, one_line
 from tsbench.report import expect_packages
 from tsbench.scenario.validation import undrivable
 from tsbench.targets import registry
@@ -52,14 +51,11 @@ def standalone() -> None:
 
 
 def _init(environment: Environment, **_: Any) -> None:
-    try:
+    with exit_at_mistake():
         options.endpoint_at_start(environment)
         _expect_drivable(environment)
         if not isinstance(environment.runner, WorkerRunner):
             expect_packages()
-    except UserMistake as error:
-        logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
-        sys.exit(2)
     test = StandaloneTest(environment)
     coordinator = test.coordinator
     if isinstance(environment.runner, MasterRunner) and environment.web_ui is None:
@@ -77,11 +73,8 @@ def _init(environment: Environment, **_: Any) -> None:
     if given is not None and (given.headless or given.autostart):  # else the start form has it
         test.run_time_s = locust_internals.take_over_run_time(given)
     if environment.web_ui is not None:
-        try:
+        with exit_at_mistake():
             test.page = WebPage(environment, coordinator, test)
-        except UserMistake as error:
-            logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
-            sys.exit(2)
         return
     # Timers of gevent start from when the event loop last read the clock, which was before the imports.
     try:
@@ -111,7 +104,7 @@ def _expect_drivable(environment: Environment) -> None:
     UserMistake
         In the master and in its workers, before any of them has opened the data. Forked workers leave it to the master.
     """
-    runner, given = environment.runner, environment.parsed_options or Namespace()
+    runner, given = environment.runner, options.given(environment)
     several = isinstance(runner, MasterRunner | WorkerRunner)
     for name in {user.target for user in environment.user_classes if issubclass(user, TimeSeriesUser)}:
         require_driver(registry.get(name))
@@ -131,17 +124,17 @@ def _await_workers(environment: Environment) -> None:
     Broken
         If they have not connected after --expect-workers-max-wait seconds.
     """
-    runner, given = environment.runner, environment.parsed_options or Namespace()
+    runner, given = environment.runner, options.given(environment)
     if not isinstance(runner, MasterRunner):
         return
     limit_s = given.expect_workers_max_wait or WORKERS_TIMEOUT_S
     give_up = time.monotonic() + limit_s
-    told_s = 0.0
+    logged_s = 0.0
     while (connected := len(runner.clients.ready)) < given.expect_workers:
         if time.monotonic() > give_up:
             text = f"only {connected} of {given.expect_workers} workers connected within {limit_s:g} s"
             raise Broken(f"{text}; --expect-workers-max-wait is the limit")
-        if time.monotonic() - told_s > 5:
-            told_s = time.monotonic()
+        if time.monotonic() - logged_s > 5:
+            logged_s = time.monotonic()
             logger.info("waiting for workers: %d of %d have connected", connected, given.expect_workers)
         gevent.sleep(0.1)

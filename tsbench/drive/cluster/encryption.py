@@ -26,13 +26,11 @@ from zmq.utils.monitor import parse_monitor_message
 from tsbench.drive import locust_internals
 from tsbench.drive.cluster import messages
 from tsbench.drive.cluster.keys import VARIABLE, keys_for
-from tsbench.errors import UserMistake
+from tsbench.errors import exit_at_mistake
 from tsbench.text import MARK, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tsbench.drive.cluster.keys import Keys
 
 logger = logging.getLogger("tsbench")
 
@@ -100,7 +98,8 @@ class _Server(_Secured, locust_internals.RpcServer):
     has_listened: ClassVar[bool] = False
 
     def __init__(self, host: str, port: int) -> None:
-        self._secure_end = _or_exit(lambda: keys_for(host, "--master-bind-host")).secure_master
+        with exit_at_mistake():
+            self._secure_end = keys_for(host, "--master-bind-host").secure_master
         self._warned: dict[str, float] = {}
         self.refused: dict[str, str] = {}
         """The workers that are not heard any more, and why."""
@@ -165,7 +164,8 @@ def _read(worker: str, content: list[bytes]) -> Message:
 
 class _Client(_Secured, locust_internals.RpcClient):
     def __init__(self, host: str, port: int, identity: str) -> None:
-        self._secure_end = _or_exit(lambda: keys_for(host, "--master-host")).secure_worker
+        with exit_at_mistake():
+            self._secure_end = keys_for(host, "--master-host").secure_worker
         self._place = f"{host}:{port}"
         self._refusals = 0
         super().__init__(host, port, identity)
@@ -187,14 +187,6 @@ class _Client(_Secured, locust_internals.RpcClient):
             logger.error("tsbench: what answers at %s %s", self._place, what)
             sys.exit(2)
         self._refusals = min(self._refusals, 0)
-
-
-def _or_exit(make: Callable[[], Keys]) -> Keys:
-    try:
-        return make()
-    except UserMistake as error:
-        logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
-        sys.exit(2)
 
 
 def install() -> None:

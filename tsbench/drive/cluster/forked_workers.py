@@ -27,25 +27,16 @@ logger = logging.getLogger("tsbench")
 
 CHILDREN_S = 30.0
 """Time limit for forked workers without work to end, in seconds."""
-
-
 _LOOK_S = 0.2
 """How often is looked whether a worker has ended before the test began."""
 
 
-class _Binding:
-    """State of the forking process for its forks."""
-
-    def __init__(self) -> None:
-        os.register_at_fork(before=self._prepare, after_in_child=lambda: bind(self._parent, signal.SIGKILL))
-
-    def _prepare(self) -> None:
-        self._parent = os.getpid()
-
-
 def end_with_master() -> None:
     """Make all processes that are forked from now on end with the process that forks them."""
-    _Binding()
+    parents: list[int] = []  # the last one is that of the newest fork
+    os.register_at_fork(
+        before=lambda: parents.append(os.getpid()), after_in_child=lambda: bind(parents[-1], signal.SIGKILL)
+    )
 
 
 def expect_alive(has_begun: Callable[[], bool]) -> None:

@@ -65,8 +65,8 @@ class MasterProtocol:
 
     def __init__(self, runner: MasterRunner, user_started: Callable[[], None]) -> None:
         self._runner = runner
-        self._user_started = user_started
-        self.workers: list[Worker] = []
+        self.workers: dict[str, Worker] = {}
+        """The workers of the run, by Locust's names for them."""
         self.drained = Event()
         self.watch: SettlingWatch | None = None
         """Receives the workers' rates during a warm-up that ends when they have settled."""
@@ -78,12 +78,11 @@ class MasterProtocol:
         self._pids: dict[str, int] = {}
         self._watcher: gevent.Greenlet | None = None
         self._refused: dict[str, str] = runner.server.refused  # type: ignore[attr-defined] # of `encryption`
-        self._run: RunPlan | None = None
         self._inbox: files.Inbox | None = None
-        listeners = {
+        listeners: dict[str, Callable[..., None]] = {
             PONG: self._on_pong,
             READY: self._on_ready,
-            USER: self._on_user,
+            USER: lambda **_: user_started(),
             RATE: self._on_rate,
             DRAINED: self._on_drained,
             FILE: self._on_file,
@@ -109,8 +108,8 @@ class MasterProtocol:
             raise UserMistake("no worker is connected; start some with --worker, or use --processes")
         if streams < len(clients):
             raise UserMistake(f"{len(clients)} workers cannot share {streams} streams; raise world.streams")
-        self._run, self._inbox = run, files.Inbox(run.directory)
-        self.workers = []
+        self._inbox = files.Inbox(run.directory)
+        self.workers = {}
         self.drained.clear()
         self._drained_workers.clear()
         self._errors.clear()
@@ -118,7 +117,7 @@ class MasterProtocol:
         token = files.mark(run.directory)
         for index, client in enumerate(clients):
             share = Share(f"worker-{index}", index, len(clients), streams)
-            self.workers.append(Worker(share, client))
+            self.workers[client] = Worker(share, client)
             message = {
                 "spec": run.spec.model_dump(mode="json", by_alias=True),
                 "endpoint": run.endpoint,
@@ -136,7 +135,7 @@ class MasterProtocol:
     def _await_ready(self) -> None:
         """Wait for all workers, also for one whose heartbeat is overdue because it is busy."""
         give_up = time.monotonic() + READY_TIMEOUT_S
-        ours = {worker.client: worker.share.name for worker in self.workers}
+        ours = {client: worker.share.name for client, worker in self.workers.items()}
         while True:
             for client, why in self._refused.items():
                 if client in ours:
@@ -155,7 +154,7 @@ class MasterProtocol:
             gevent.sleep(0.05)
 
     def _on_ready(self, msg: Any, **_: Any) -> None:
-        if msg.node_id not in {worker.client for worker in self.workers}:
+        if msg.node_id not in self.workers:
             return
         self._errors[msg.node_id] = msg.data["error"]
         if _machine() == msg.data["machine"] != "":
@@ -175,7 +174,7 @@ class MasterProtocol:
         """Record how a lost worker ended, which is known for those that Locust forked from this process."""
         code = locust_internals.exit_code_of(pid)
         if code is not None:
-            next(worker for worker in self.workers if worker.client == client).ended = how_it_ended(code)
+            self.workers[client].ended = how_it_ended(code)
 
     def _offset_of(self, client: str) -> int:
         pings = []
@@ -199,10 +198,6 @@ class MasterProtocol:
         """Send the start signal to all workers; after it, another measured window."""
         self._runner.send_message(GO, {"go_ns": times.go_ns, "start_ns": times.start_ns, "end_ns": times.end_ns})
 
-    def _on_user(self, msg: Any, **_: Any) -> None:
-        del msg
-        self._user_started()
-
     def _on_rate(self, msg: Any, **_: Any) -> None:
         if self.watch is not None:
             self.watch.add(msg.node_id, msg.data["counts"], msg.data["through_s"])
@@ -214,8 +209,8 @@ class MasterProtocol:
 
     def present(self) -> set[str]:
         """Return the ids of the run's workers that are not lost."""
-        ours = {worker.client for worker in self.workers} - {*self._refused}
-        return {client.id for client in self._runner.clients.all if client.state != STATE_MISSING} & ours
+        connected = {client.id for client in self._runner.clients.all if client.state != STATE_MISSING}
+        return (connected & self.workers.keys()) - self._refused.keys()
 
     def stop(self, run: RunPlan) -> None:
         """Let every worker finish, write its files and report its counts, before Locust ends any of them.
@@ -226,9 +221,8 @@ class MasterProtocol:
         self._awaited = self.present()
         if self._awaited:
             self._await_stopped(run)
-        for worker in self.workers:
-            if why := self._refused.get(worker.client):
-                worker.refused = f"a message that no worker sends: {why}"
+        for client in self.workers.keys() & self._refused.keys():
+            self.workers[client].refused = f"a message that no worker sends: {self._refused[client]}"
 
     def _await_stopped(self, run: RunPlan) -> None:
         self._all_stopped.clear()
@@ -241,10 +235,10 @@ class MasterProtocol:
             logger.warning("%d workers did not report their end", len(self._awaited))
 
     def _on_file(self, msg: Any, **_: Any) -> None:
-        name = next((worker.share.name for worker in self.workers if worker.client == msg.node_id), None)
-        if name is not None and self._inbox is not None:
+        worker = self.workers.get(msg.node_id)
+        if worker is not None and self._inbox is not None:
             try:
-                self._inbox.receive(name, msg.data)
+                self._inbox.receive(worker.share.name, msg.data)
             except files.Refused as error:
                 logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
 

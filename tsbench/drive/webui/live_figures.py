@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.bottleneck import LoadProfile, limited_by
@@ -324,5 +324,4 @@ class Figures:
 
     def host_since(self, second: float) -> list[Mapping[str, float]]:
         """Return the host's samples after a moment (epoch s)."""
-        behind = sum(1 for row in self.host if row["second"] <= second)
-        return list(islice(self.host, behind, None))
+        return [row for row in self.host if row["second"] > second]

@@ -85,7 +85,7 @@ class WorkerReporter:
 
 def _attach(test: str, process: LoadProcess) -> Updates:
     updates = Updates(test, process.share.name)
-    process.recorder.observer = process.loop_monitor.observer = updates
+    process.recorder.observer = process.files.loop_monitor.observer = updates
     return updates
 
 
@@ -320,7 +320,7 @@ class WebPage:
         """Return the changes since the reader's last request."""
         same = request.args.get("test", "") == self.figures.test
         found = self.figures.since(request.args.get("revision", 0, int) if same else 0, ended=not self._running)
-        verdict = self.figures.verdict
+        verdict, spec = self.figures.verdict, self._spec
         name, why = self.figures.limit(self._users) if self._running else (verdict[0] if verdict else "", "")
         return jsonify(
             {
@@ -339,15 +339,12 @@ class WebPage:
                 "trouble": self._coordinator.start_error,
                 "stage": self._stage_now.stage,
                 "progress": self._progress,
-                "time": None if self._spec is None else self._spec.drive.time,
-                "gates": [] if self._spec is None else self._gates(self._spec),
+                "time": None if spec is None else spec.drive.time,
+                "gates": [] if spec is None else list(map(asdict, self.figures.gates(spec.demands, spec.drive.time))),
                 "verdict": self._stage_now.verdict,
                 "report": self._coordinator.start_error or self._stage_now.why_no_report,
             }
         )
-
-    def _gates(self, spec: RunSpec) -> list[dict[str, Any]]:
-        return [asdict(gate) for gate in self.figures.gates(spec.demands, spec.drive.time)]
 
     def _report(self) -> Response:
         """Return the report of the last test: as a file, or with `?show=1` as a page."""

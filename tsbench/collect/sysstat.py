@@ -1,4 +1,7 @@
-"""Parser for the output of sysstat's sadf: JSON (`sadf -j`), semicolons (`sadf -d`), and binary files by `sadf -j`.
+"""sysstat's recordings: a collector that runs its recorder, and a parser for its files.
+
+The whole machine is recorded, in a form that administrators know. What is read is the output of sadf, JSON (`sadf -j`)
+or semicolons (`sadf -d`), and binary files by `sadf -j`.
 
 Times need care. A binary file holds UTC; `sadf -j` and `sadf -d` print UTC and mark it so, unless -T or -t asked for
 local time, which is then printed without a zone (`-d`), marked `"utc": 0`, or with a zone's ambiguous short name. Rows
@@ -10,15 +13,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
+import signal
 import subprocess
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake, expect_regular
+from tsbench.servers.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tsbench.collect.sampler import Row
 
@@ -31,6 +37,56 @@ SECTOR = 512  # sysstat's "block"
 _LOOPBACK = "lo"
 _DERIVED = ("veth", "docker", "br-", "virbr", "ifb", "dummy", "bond", "team")
 """Prefixes of interfaces whose traffic is counted by others already."""
+STOP_S = 10.0
+"""Time limit for sadc to write its last sample and end, in seconds."""
+PLACES = ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc", "/usr/lib/sa/sadc")
+"""Paths of sadc, which is not on PATH: Debian, Fedora, others."""
+
+
+# --- recording -----------------------------------------------------------------------------------------------------
+
+
+def recorder() -> str | None:
+    """Return the path of sadc, None if sysstat is not installed."""
+    return next((place for place in PLACES if Path(place).exists()), None) if shutil.which("sadf") else None
+
+
+class SarCollector:
+    """Runs sadc during a run, into a file that any sar can read; rows as in `results.rundir.SAR_COLUMNS`."""
+
+    name = "sar"
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._child: Child | None = None
+        self.trouble = ""
+
+    def start(self) -> None:
+        """Start recording, once a second; do nothing if sysstat is not installed."""
+        program = recorder()
+        if program is None:
+            return
+        quiet = subprocess.DEVNULL
+        self._child = Child([program, "1", str(self._file)], stdout=quiet, stderr=quiet)
+
+    def stop(self) -> Sequence[Row]:
+        """Stop recording and return the rows; the file remains."""
+        if self._child is None:
+            return []
+        ended = self._child.ended()
+        if ended:
+            self.trouble = f"sadc ended early ({ended}); the seconds after that are missing"
+        elif not self._child.end(signal.SIGINT, within_s=STOP_S):
+            self.trouble = f"sadc did not end within {STOP_S:g} s and was killed; its last seconds may be missing"
+        try:
+            return read(self._file)
+        except UserMistake as mistake:
+            early = f" (it ended early: {ended})" if ended else ""
+            self.trouble = f"sar recorded nothing that can be read{early}: {mistake}"
+            return []
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
 
 
 def read(path: Path, *, ahead_s: float | None = None) -> list[Row]:
